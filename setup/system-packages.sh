@@ -6,6 +6,7 @@
 #   setup/system-packages.sh dataset   Fashion-MNIST for demo and benches: optional, exits with 0 without it
 #   setup/system-packages.sh cache     a Redis server for the tests of the tier: optional, the same
 #   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
+#   setup/system-packages.sh browser   Chromium for the test of the report: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -51,6 +52,10 @@ find_missing_cache() {
 
 find_missing_slurm() {
     need slurmctld slurmd slurm-client munge -- sh -c 'command -v slurmctld && command -v slurmd && command -v srun && command -v munged'
+}
+
+find_missing_browser() {
+    need chromium -- command -v chromium
 }
 
 install() {
@@ -107,8 +112,14 @@ slurm)
         echo "setup: Slurm is not to be had here; tests that need it say so and are left out" >&2
     fi
     ;;
+browser)
+    find_missing_browser
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: Chromium is not to be had here; the test that needs it says so and is left out" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset|cache|slurm" >&2
+    echo "usage: $0 compilers|build|dataset|cache|slurm|browser" >&2
     exit 2
     ;;
 esac

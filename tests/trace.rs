@@ -3,88 +3,21 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use shade_client::{JobSpec, Options, PlanSpec, Session, WeightTable};
 use shade_formats::control::{
     PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler, socket_name,
 };
-use shade_formats::trace::{Header, Line};
+use shade_formats::trace::Line;
 use shade_tests::{
-    Daemon, Packed, Peer, Taken, attach, attach_to, copy, eventually, next, program, spec, stats, take_epoch,
+    Daemon, Packed, Peer, Recorder, Taken, attach, attach_to, copy, eventually, next, program,
+    recorded_lines as lines, spec, stats, take_epoch,
 };
-
-/// `shade-load trace` under way.
-struct Recorder {
-    child: Child,
-    said: Arc<Mutex<String>>,
-}
-
-impl Recorder {
-    /// Starts one and waits until it records.
-    fn start(dataset: &Path, out: &Path) -> Self {
-        Self::start_by(trace(dataset, out))
-    }
-
-    /// The same of the job with this name.
-    fn start_of(job: &str, dataset: &Path, out: &Path) -> Self {
-        let mut command = trace(dataset, out);
-        command.args(["--job", job]);
-        Self::start_by(command)
-    }
-
-    fn start_by(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = Arc::new(Mutex::new(String::new()));
-        let filled = Arc::clone(&said);
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                filled.lock().unwrap().push_str(&(line + "\n"));
-            }
-        });
-        let recorder = Self { child, said };
-        eventually("it records", || recorder.said().contains("recording daemon"));
-        recorder
-    }
-
-    fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    /// Ctrl-C.
-    fn stop(mut self) {
-        self.signal(Signal::INT);
-        assert_eq!(self.wait().code(), Some(0), "{}", self.said());
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn trace(dataset: &Path, out: &Path) -> Command {
-    let mut command = Command::new(program("shade-load"));
-    command.arg("trace").arg(dataset).arg("--out").arg(out);
-    command
-}
 
 /// Something listens, takes what it is told, and never answers, as a daemon does that reads its
 /// index.
@@ -109,7 +42,7 @@ fn a_daemon_that_is_not_ready_yet_is_not_called_another_version() {
 
 /// What a recorder that does not come to record says, and its exit code.
 fn refusal(dataset: &Path, out: &Path) -> (String, Option<i32>) {
-    let output = trace(dataset, out).output().unwrap();
+    let output = Recorder::command(dataset, out).output().unwrap();
     (String::from_utf8(output.stderr).unwrap(), output.status.code())
 }
 
@@ -125,14 +58,6 @@ fn simulated(file: &Path, args: &str) -> (Value, String) {
     let warnings = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{warnings}");
     (serde_json::from_slice(&output.stdout).unwrap(), warnings)
-}
-
-/// Header and lines of a file that is whole.
-fn lines(file: &Path) -> (Header, Vec<Line>) {
-    let bytes = fs::read(file).unwrap();
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    let header = Header::decode(lines.next().unwrap()).unwrap();
-    (header, lines.map(|line| Line::decode(line).unwrap()).collect())
 }
 
 fn pads(batch_size: u32, world_size: u32) -> JobSpec {
@@ -342,7 +267,7 @@ fn a_recorder_that_is_killed_or_stopped_harms_nobody_and_holds_no_place() {
     assert!(!out("second.trace").exists());
 
     eventually("the epoch is in the file", || {
-        fs::read_to_string(out("killed.trace")).unwrap().matches("\"open\"").count() == 26
+        fs::read_to_string(out("killed.trace")).unwrap().matches("{\"open\"").count() == 26
     });
     killed.signal(Signal::KILL);
     killed.wait();
@@ -403,7 +328,7 @@ fn each_job_has_a_recording_of_its_own() {
     for (epoch, session) in [(0, &sessions[0]), (0, &sessions[1]), (1, &sessions[0])] {
         take_epoch(session, epoch).unwrap();
     }
-    let mut again = trace(&packed.dataset, &packed.beside("again.trace"));
+    let mut again = Recorder::command(&packed.dataset, &packed.beside("again.trace"));
     let text = String::from_utf8(again.args(["--job", "a"]).output().unwrap().stderr).unwrap();
     assert!(text.contains("job \"a\" is being recorded already"), "{text}");
     [first, second].into_iter().for_each(Recorder::stop);

@@ -11,6 +11,7 @@ mod dataset;
 mod decoding;
 mod drawing;
 mod end_to_end;
+mod equal;
 mod far_away;
 mod figure;
 mod gather;
@@ -26,6 +27,7 @@ mod ring;
 mod rivals;
 mod scores;
 mod scratch;
+mod stats;
 mod synthetic;
 mod tier;
 mod tier_killed;
@@ -65,13 +67,13 @@ struct Args {
 /// The benches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// Time inside the core per record.
+    /// Time inside the core per record, and of its figures.
     Core,
     /// Time per access to the cache under each policy, and beside other caches.
     Cache,
     /// Drawing the plan of an epoch, and telling other nodes of it.
     Plan,
-    /// The same for 100 million samples: two and a half minutes, 8 GB of memory.
+    /// The same for 100 million samples, and the core's figures: three minutes, 8 GB of memory.
     PlanLarge,
     /// Reading neighbours together, simulated.
     Coalesce,
@@ -134,10 +136,15 @@ fn run(args: &Args) -> Result<()> {
 
 fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
     match (name, scratch) {
-        (Name::Core, _) => core_step::run(),
+        (Name::Core, _) => {
+            Ok([core_step::run()?, stats::run(drawing::SAMPLES, 10 * drawing::SAMPLES)?].concat())
+        }
         (Name::Cache, _) => Ok([cache_policies::run()?, cache_rivals::run()?].concat()),
         (Name::Plan, _) => Ok([drawing::run(), scores::run(drawing::SAMPLES, 5)?].concat()),
-        (Name::PlanLarge, _) => Ok([drawing::run_large(), scores::run(drawing::SAMPLES_LARGE, 2)?].concat()),
+        (Name::PlanLarge, _) => {
+            let stats = stats::run(drawing::SAMPLES, drawing::SAMPLES_LARGE)?;
+            Ok([drawing::run_large(), scores::run(drawing::SAMPLES_LARGE, 2)?, stats].concat())
+        }
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Decode, _) => decoding::run(),

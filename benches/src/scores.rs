@@ -3,20 +3,18 @@
 
 use std::sync::Arc;
 
-use shade_core::{Action, Attach, Core, Event, Samples};
+use shade_core::{Action, Attach, Core, Event};
 use shade_formats::control::{
     JobSpec, Member, OfStratum, Output, PlanSpec, Policy, Sampler, Scores, strata_for,
 };
-use shade_formats::index::{Codec, Entry, Media, Shard};
-use shade_formats::{ContentId, SampleId, ShardId};
 use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::timed;
+use crate::equal::{BLOCK_BYTES, Equal};
 use crate::figure::{Figure, Unit};
 use crate::job::{core_config, job};
 use crate::result::Result;
 
-const BLOCK_BYTES: u32 = 512;
 /// Nodes, each with one rank.
 const NODES: u32 = 8;
 /// What an epoch by importance delivers of a hundred samples.
@@ -89,44 +87,4 @@ fn of_node(node: u32, own: &Scores, samples: u32) -> Vec<u8> {
         members: (0..(samples - stratum).div_ceil(own.strata)).map(member).collect(),
     });
     Scores { of: of.collect(), ..own.clone() }.to_bytes()
-}
-
-/// A dataset of equal records, without an index.
-struct Equal(u32);
-
-impl Samples for Equal {
-    fn len(&self) -> u32 {
-        self.0
-    }
-
-    fn entry(&self, sample: SampleId) -> Option<Entry> {
-        (sample.0 < self.0).then_some(Entry {
-            shard: ShardId(0),
-            offset: u64::from(sample.0) * u64::from(BLOCK_BYTES),
-            stored_len: BLOCK_BYTES,
-            raw_len: BLOCK_BYTES,
-            crc32c: 0,
-            label: 0,
-            width: 1,
-            height: 1,
-            codec: Codec::None,
-            media: Media::Png,
-        })
-    }
-
-    fn path(&self, _: SampleId) -> Option<&[u8]> {
-        None
-    }
-
-    fn shard(&self, _: ShardId) -> Option<Shard<'_>> {
-        None
-    }
-
-    fn class_count(&self) -> u32 {
-        1
-    }
-
-    fn content_id(&self) -> ContentId {
-        ContentId(7)
-    }
 }

@@ -80,14 +80,14 @@ def timm_train(out: Path) -> None:
 def lightning_train(out: Path) -> None:
     versions = sorted(out.glob("logs/version_*/metrics.csv"))
     rows = [row for log in versions for row in csv.DictReader(log.read_text(encoding="utf-8").splitlines())]
-    for figure in ("val_accuracy", "shade/hit_ratio"):
+    for figure in ("val_accuracy", "shade/wait_share"):
         assert [row["epoch"] for row in rows if row[figure]] == ["0", "1"], figure
 
 
 def transformers_train(out: Path) -> None:
     history = json.loads((out / "checkpoint-8/trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     assert [entry["epoch"] for entry in history if "eval_accuracy" in entry] == [1.0, 2.0]
-    assert all("shade/hit_ratio" in entry for entry in history if "loss" in entry)
+    assert all("shade/wait_share" in entry for entry in history if "loss" in entry)
     assert (out / "checkpoint-8/shade_load.pt").is_file()
 
 

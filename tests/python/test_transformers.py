@@ -87,7 +87,9 @@ def test_it_fits_reports_evaluates_and_logs(dataset: packed.Packed, tmp_path: Pa
     assert sorted(first) == list(range(len(dataset))), "a permutation, as nothing was known"
     assert len(second) == len(dataset) and len(set(second)) < len(second), "drawn from the losses that were reported"
     losses = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert len(losses) == EPOCHS * BATCHES and losses[-1]["shade/hit_ratio"] == 1.0
+    assert len(losses) == EPOCHS * BATCHES and all("shade/wait_share" in entry for entry in losses)
+    # Batches are opened ahead, so the last steps may be without an access.
+    assert [entry["shade/hit_ratio"] for entry in losses if "shade/hit_ratio" in entry][-1] == 1.0
     evaluated = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
     assert [entry["epoch"] for entry in evaluated] == [1.0, 2.0]
     assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"

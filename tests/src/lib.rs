@@ -17,6 +17,7 @@ mod packed;
 mod peer;
 mod programs;
 mod rank_process;
+mod recorder;
 mod sources;
 mod trainer;
 mod trainer_process;
@@ -33,9 +34,10 @@ pub use packed::Packed;
 pub use peer::Peer;
 pub use programs::{eventually, processes_of, program};
 pub use rank_process::{Heard, RankProcess, job_of_nodes};
+pub use recorder::{Recorder, recorded_lines};
 pub use sources::{code, production, root, sources};
 pub use trainer::{
-    Taken, all_ranks, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec, stats, take_epoch,
-    take_rest, try_attach,
+    Taken, all_ranks, all_ranks_of, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec, stats,
+    take_epoch, take_rest, try_attach,
 };
 pub use trainer_process::TrainerProcess;

@@ -183,11 +183,24 @@ pub fn sorted_ids(batches: &[Taken]) -> Vec<u32> {
 /// # Panics
 /// When one of them does.
 pub fn all_ranks<T: Send>(dataset: &Path, spec: JobSpec, work: impl Fn(u32, &Session) -> T + Sync) -> Vec<T> {
+    all_ranks_of(dataset, "default", spec, work)
+}
+
+/// The same for the job with this name.
+///
+/// # Panics
+/// When one of them does.
+pub fn all_ranks_of<T: Send>(
+    dataset: &Path,
+    job: &str,
+    spec: JobSpec,
+    work: impl Fn(u32, &Session) -> T + Sync,
+) -> Vec<T> {
     std::thread::scope(|scope| {
         let work = &work;
         let ranks = (0..spec.world_size)
             .map(|rank| {
-                let session = attach(dataset, rank, spec);
+                let session = attach_when_free(dataset, job, rank, spec);
                 scope.spawn(move || work(rank, &session))
             })
             .collect::<Vec<_>>();

@@ -250,6 +250,8 @@ impl Importance {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn ids(ids: &[u32]) -> Vec<SampleId> {
@@ -324,6 +326,35 @@ mod tests {
         table.set_score(SampleId(0), f32::NAN);
         table.set_score(SampleId(2), -1.0);
         assert_eq!((table.score(SampleId(0)), table.score(SampleId(2))), (SCORE_MAX, SCORE_MIN));
+    }
+
+    /// What `stats` tells without a walk.
+    fn seen_by_a_walk(table: &Importance) -> u32 {
+        let seen = (0..table.len()).filter(|&id| table.last_epoch(SampleId(id)).is_some());
+        u32::try_from(seen.count()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn the_counter_of_seen_samples_equals_a_walk(
+            samples in 0u32..20,
+            deliveries in prop::collection::vec((0u32..24, 0u32..4), 0..60),
+            taken in prop::collection::vec((0u32..24, 0u32..24), 0..30),
+        ) {
+            let mut other = Importance::new(samples);
+            let mut table = Importance::new(samples);
+            for &(id, epoch) in &deliveries {
+                other.record_delivery(SampleId(id), epoch);
+                prop_assert_eq!(other.seen(), seen_by_a_walk(&other));
+            }
+            for &(id, of) in &taken {
+                table.take_over(SampleId(id), &other, SampleId(of));
+                table.set_score(SampleId(of), 3.0);
+                table.record_hit(SampleId(of));
+                prop_assert_eq!(table.seen(), seen_by_a_walk(&table));
+            }
+            prop_assert_eq!(Importance::from_bytes(&table.to_bytes()).unwrap().seen(), table.seen());
+        }
     }
 
     #[test]

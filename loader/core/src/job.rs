@@ -42,6 +42,8 @@ pub(super) struct Job {
     pub(super) name: String,
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
+    /// When the observer gets the next look at the counters, at the earliest.
+    pub(super) next_look_ns: u64,
     pub(super) pace: Pace,
     /// Number of the fill order that it was given last; 0 before the first.
     pub(super) last_order: u64,
@@ -151,6 +153,7 @@ impl Job {
             id,
             name,
             observer: None,
+            next_look_ns: 0,
             pace: Pace::new(spec.batch_size, spec.world_size),
             last_order: 0,
             waits_since_ns: None,

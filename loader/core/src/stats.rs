@@ -6,7 +6,7 @@ use shade_formats::limits::RANKS_TOLD_MAX;
 use crate::brain::Core;
 use crate::counts::Counts;
 use crate::event::SessionId;
-use crate::job::Job;
+use crate::job::{Job, JobId};
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::plan::PlanSummary;
@@ -138,11 +138,8 @@ impl<M: Memory> Core<M> {
     pub fn jobs(&self) -> Vec<JobStatus> {
         let mut told_most = RANKS_TOLD_MAX;
         let status = |job: &Job| {
-            let of_job = || self.sessions.iter().filter(|session| session.job == job.id);
-            let ranks = of_job().count();
-            let mut by_rank: Vec<_> = of_job().map(Session::status).collect();
-            by_rank.sort_by_key(|rank| rank.rank);
-            by_rank.truncate(told_most);
+            let ranks = self.sessions.iter().filter(|session| session.job == job.id).count();
+            let by_rank = self.ranks_of(job.id, told_most);
             told_most -= by_rank.len();
             JobStatus {
                 name: job.name.clone(),
@@ -160,6 +157,15 @@ impl<M: Memory> Core<M> {
         self.jobs.iter().map(status).collect()
     }
 
+    /// The job's ranks at this daemon, at most `told_most` of them.
+    pub(super) fn ranks_of(&self, job: JobId, told_most: usize) -> Vec<RankStatus> {
+        let of_job = self.sessions.iter().filter(|session| session.job == job);
+        let mut ranks: Vec<_> = of_job.map(Session::status).collect();
+        ranks.sort_by_key(|rank| rank.rank);
+        ranks.truncate(told_most);
+        ranks
+    }
+
     /// Nodes of the job that has most of them; 1 without a job.
     #[must_use]
     pub fn nodes(&self) -> u32 {
@@ -167,7 +173,7 @@ impl<M: Memory> Core<M> {
         self.jobs.iter().map(nodes).max().unwrap_or(1)
     }
 
-    fn opened_share(&self, job: &Job) -> f64 {
+    pub(super) fn opened_share(&self, job: &Job) -> f64 {
         let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
         let batches = job.slices.batches_per_epoch().max(1);
         f64::from(opened.unwrap_or(0)) / f64::from(batches)

@@ -1,16 +1,21 @@
 //! The lines of a trace. They are made only while there is an observer.
 
+use shade_formats::limits::RANKS_TOLD_MAX;
 use shade_formats::ring::FLAG_PADDING;
-use shade_formats::trace::{Done, Job, Line, Open, Release, Report};
+use shade_formats::trace::{Done, Job as JobLine, Line, Look, Open, RankLook, Release, Report};
 
 use crate::action::Action;
 use crate::batch::{Batch, BatchRow, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
-use crate::job::JobId;
+use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::waits::RankStatus;
 
 const NS_PER_US: u64 = 1000;
+/// Time between two looks at the counters, at least: 4 a second are a picture of a minute, and some
+/// 5 MB of an hour with one rank.
+const LOOK_EVERY_NS: u64 = 250_000_000;
 
 impl<M: Memory> Core<M> {
     /// `observer` has come, for the job of this name, or gone.
@@ -28,7 +33,7 @@ impl<M: Memory> Core<M> {
             let after = self.observers.iter().find(|(_, name)| *name == job.name);
             job.observer = after.map(|&(session, _)| session);
             if let Some(observer) = job.observer.filter(|_| job.observer != before) {
-                actions.push(trace(observer, Line::Job(Job::new(now_ns, true, &job.spec))));
+                actions.push(trace(observer, Line::Job(JobLine::new(now_ns, true, &job.spec))));
             }
         }
     }
@@ -38,7 +43,7 @@ impl<M: Memory> Core<M> {
         if let Some(job) = self.job_of(session)
             && let Some(observer) = job.observer
         {
-            actions.push(trace(observer, Line::Job(Job::new(now_ns, false, &job.spec))));
+            actions.push(trace(observer, Line::Job(JobLine::new(now_ns, false, &job.spec))));
         }
     }
 
@@ -49,6 +54,45 @@ impl<M: Memory> Core<M> {
         {
             let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
             actions.push(trace(observer, Line::Release(Release { at_us, rank, before_seq })));
+        }
+    }
+
+    /// Traces the counters of each job that has an observer and was not looked at lately.
+    pub(super) fn trace_looks(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        if self.observers.is_empty() {
+            return;
+        }
+        let is_due = |job: &&Job| job.observer.is_some() && now_ns >= job.next_look_ns;
+        let due: Vec<_> = self.jobs.iter().filter(is_due).map(|job| (job.id, job.observer)).collect();
+        for (id, observer) in due {
+            let look = self.jobs.get(id).map(|job| self.look(now_ns, job));
+            let line = observer.zip(look).map(|(observer, look)| trace(observer, Line::Look(look)));
+            actions.extend(line);
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.next_look_ns = now_ns.saturating_add(LOOK_EVERY_NS);
+            }
+        }
+    }
+
+    fn look(&self, now_ns: u64, job: &Job) -> Look {
+        let latency = self.late_reads.latency();
+        Look {
+            at_us: now_ns / NS_PER_US,
+            epoch: job.epoch(),
+            opened_share: self.opened_share(job),
+            accesses: job.total.accesses,
+            hits: job.total.hits,
+            delivered: job.total.delivered,
+            bytes_read: job.total.bytes_read,
+            tier_bytes: job.total.tier_bytes,
+            fill_ns: job.total.fill_ns,
+            cache_bytes: self.cache.capacity_bytes(),
+            cache_used_bytes: self.cache.used_bytes(),
+            reads_submitted: self.reading.flights.in_flight() as u64,
+            reads_late: self.late_reads.late,
+            p50_us: latency.map(|latency| latency.p50_us),
+            p99_us: latency.map(|latency| latency.p99_us),
+            by_rank: self.ranks_of(job.id, RANKS_TOLD_MAX).iter().map(rank_look).collect(),
         }
     }
 
@@ -66,6 +110,21 @@ impl<M: Memory> Core<M> {
             let at_us = now_ns / NS_PER_US;
             actions.push(trace(observer, Line::Report(Report { at_us, epoch, batch, rank, losses })));
         }
+    }
+}
+
+fn rank_look(rank: &RankStatus) -> RankLook {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    RankLook {
+        rank: rank.rank,
+        in_ring: count(rank.in_ring),
+        open: count(rank.open),
+        attached_ns: rank.attached_ns,
+        storage_ns: rank.waits.storage_ns,
+        workers_ns: rank.waits.workers_ns,
+        plan_ns: rank.waits.plan_ns,
+        ranks_ns: rank.waits.ranks_ns,
+        ring_full_ns: rank.waits.ring_full_ns,
     }
 }
 

@@ -14,8 +14,10 @@ use shade_tier::Servers;
 
 use crate::ask::{Drain, Resize, Status, Stop};
 use crate::doctor::Doctor;
+use crate::export::Export;
 pub use crate::names::default_socket;
 use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
+use crate::report::Report;
 use crate::top::Top;
 use crate::trace::Trace;
 
@@ -41,12 +43,18 @@ pub enum Command {
     /// Say what policies and capacities would do for a training or a trace, without reading a
     /// record.
     Simulate(Box<Simulate>),
-    /// Record what the daemon of a running training serves, for `simulate --trace`.
+    /// Record what the daemon of a running training serves, for `simulate --trace`, `report` and
+    /// Perfetto.
     Trace(Trace),
     /// List your daemons on this machine and their jobs.
     Status(Status),
     /// Watch your daemons: whether trainings wait, for what, and what to do about it.
     Top(Top),
+    /// Give the same counters to Prometheus: one exporter a node.
+    Export(Export),
+    /// Draw a recorded training as a page: whether it waited, for what, what to do about it, hits,
+    /// losses and coverage.
+    Report(Report),
     /// End a daemon now; its trainings get an error that says so.
     Stop(Stop),
     /// Let a daemon take no new job, and end once its trainings have.

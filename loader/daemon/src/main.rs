@@ -10,8 +10,10 @@ use shade_load::cli::{Cli, Command, Serve, default_socket};
 use shade_load::daemon::{self, ServeConfig, TierSettings, serve};
 use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
+use shade_load::export::{ExportError, export};
 use shade_load::last_words::LastWords;
 use shade_load::log;
+use shade_load::report::{ReportError, report};
 use shade_load::service;
 use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
         Command::Status(args) => exit(ask::status(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Top(args) => exit(top(&args, &mut stdout().lock()), TopError::exit_code),
+        Command::Export(args) => exit(export(&args), ExportError::exit_code),
+        Command::Report(args) => exit(report(&args), ReportError::exit_code),
         Command::Stop(args) => exit(ask::stop(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Drain(args) => exit(ask::drain(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Resize(args) => exit(ask::resize(&args, &mut stdout().lock()), AskError::exit_code),

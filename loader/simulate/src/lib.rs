@@ -9,6 +9,7 @@
 //! | `cli`, `plan_args`, `names`, `keeper` | the arguments |
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
+//! | `recorded_lines` | the lines of a recording, for `recording` and for programs that draw them |
 //! | `lines`, `loss_table` | readers of text files |
 //! | `weights` | weights and classes, for samplers that go by them |
 //! | `system`, `capacity` | what is compared: policies with sampler and order, cache sizes |
@@ -41,6 +42,7 @@ mod plan_args;
 mod play;
 mod recalled;
 mod recommend;
+mod recorded_lines;
 mod recording;
 mod row;
 mod run;
@@ -61,5 +63,6 @@ pub use error::SimulateError;
 pub use keeper::Keeper;
 pub use names::{parse_lookahead, preset};
 pub use nodes::NodesArgs;
+pub use recorded_lines::RecordedLines;
 pub use run::simulate;
 pub use sizes::SizeModel;

@@ -10,12 +10,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use shade_formats::SampleId;
-use shade_formats::limits::{RING_DESCRIPTORS, SAMPLES_MAX, TRACE_LINE_BYTES_MAX};
+use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Done, FIRST_KEY, Header, Job, Line, Open, Report, Served, Sizes as SizesLine};
 
 use crate::compute::ComputeTimes;
 use crate::error::SimulateError;
 use crate::lines::Source;
+use crate::recorded_lines::RecordedLines;
 use crate::script::{Epoch, Repeats, Script};
 use crate::sizes::Sizes;
 
@@ -55,28 +56,14 @@ impl Recording {
     ///
     /// # Errors
     /// The file cannot be read, a line makes no sense, or there is nothing in it to simulate.
-    pub(super) fn read(mut source: Source) -> Result<(Self, Sizes), SimulateError> {
-        let Some(first) = source.next_line(TRACE_LINE_BYTES_MAX)? else {
-            return Err(source.refused("no header".to_owned()));
-        };
-        let header = Header::decode(first).map_err(|what| source.refused(what))?;
-        if header.block_bytes == 0 || u64::from(header.samples) > SAMPLES_MAX {
-            return Err(source.refused("no number of samples, or of bytes in a block".to_owned()));
-        }
+    pub(super) fn read(source: Source) -> Result<(Self, Sizes), SimulateError> {
+        let mut lines = RecordedLines::of(source)?;
+        let header = lines.header().clone();
         let mut reading = Reading::default();
-        while let Some(bytes) = source.next_line(TRACE_LINE_BYTES_MAX)? {
-            let is_whole = bytes.last() == Some(&b'\n');
-            match Line::decode(bytes) {
-                Ok(line) => reading.take(line, header.samples).map_err(|what| source.refused(what))?,
-                Err(what) if is_whole => return Err(source.refused(what)),
-                Err(_) => {
-                    let cut = source.refused("cut off: the recorder was stopped there".to_owned());
-                    tracing::warn!("{cut}; it is left out");
-                    break;
-                }
-            }
+        while let Some(line) = lines.next_line()? {
+            reading.take(line, header.samples).map_err(|what| lines.refused(what))?;
         }
-        let path = source.path().to_owned();
+        let path = lines.path().to_owned();
         let known = reading.stored.len();
         if known != header.samples as usize {
             let what = format!("it has the sizes of {known} of {} samples", header.samples);
@@ -172,6 +159,8 @@ impl Reading {
                 self.report(&report);
                 Ok(())
             }
+            // What the daemon counted: a replay counts itself.
+            Line::Look(_) => Ok(()),
             Line::Lost(lost) => {
                 self.lost = self.lost.saturating_add(lost.lines);
                 Ok(())

@@ -4,10 +4,13 @@ use serde::ser::{Error, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Map;
 
+use super::look::Look;
 use crate::control::{JobSpec, PlanSpec, Tail};
 
-/// Version of the file; a line that changes gets a higher one.
-pub const VERSION: u32 = 1;
+/// Version of the file that is written. A new kind of line gets a higher one.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read. It has no [`Look`], and no [`Header::workers`].
+const VERSION_OLDEST: u32 = 1;
 
 /// The first bytes of a trace, and of no other file.
 pub const FIRST_KEY: &[u8] = b"{\"shade_trace\":";
@@ -58,7 +61,7 @@ impl Served {
 /// The first line: the recorded daemon. Times of all lines are microseconds of its clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
+    /// [`VERSION`], or an older one.
     pub shade_trace: u32,
     /// The daemon's version.
     pub shade_load: String,
@@ -80,6 +83,9 @@ pub struct Header {
     pub block_bytes: u32,
     /// How records were read.
     pub engine: String,
+    /// Threads that copied or decoded records; 0: not told.
+    #[serde(default)]
+    pub workers: u32,
     /// When the recording began, seconds since 1970.
     pub began_unix_s: u64,
 }
@@ -264,6 +270,8 @@ pub enum Line {
     Release(Release),
     /// See [`Report`].
     Report(Report),
+    /// See [`Look`].
+    Look(Look),
     /// See [`Lost`].
     Lost(Lost),
 }
@@ -285,10 +293,10 @@ impl Header {
             shade_trace: u32,
         }
         let Version { shade_trace: got } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if got != VERSION {
+        if !(VERSION_OLDEST..=VERSION).contains(&got) {
             return Err(format!(
-                "a trace of version {got}, but this program reads version {VERSION}: use the program that wrote it, \
-                 or a newer one"
+                "a trace of version {got}, but this program reads versions {VERSION_OLDEST} to {VERSION}: use the \
+                 program that wrote it, or a newer one"
             ));
         }
         serde_json::from_slice(line).map_err(|error| error.to_string())
@@ -323,7 +331,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limits::{BATCH_SAMPLES_MAX, TRACE_LINE_BYTES_MAX};
+    use crate::limits::{BATCH_SAMPLES_MAX, RANKS_TOLD_MAX, TRACE_LINE_BYTES_MAX};
+    use crate::trace::RankLook;
 
     fn header() -> Header {
         Header {
@@ -338,6 +347,7 @@ mod tests {
             cache_bytes: 8192,
             block_bytes: 4096,
             engine: "threads".to_owned(),
+            workers: 8,
             began_unix_s: 1_795_000_000,
         }
     }
@@ -348,9 +358,19 @@ mod tests {
         assert!(bytes.starts_with(FIRST_KEY) && bytes.ends_with(b"\n"));
         assert_eq!(Header::decode(&bytes), Ok(header()));
         // A later version may have other fields.
-        let error = Header::decode(b"{\"shade_trace\":2}").unwrap_err();
-        assert!(error.contains("version 2"), "{error}");
+        for other in [0, 3] {
+            let error = Header::decode(format!("{{\"shade_trace\":{other}}}").as_bytes()).unwrap_err();
+            assert!(error.contains(&format!("version {other}")), "{error}");
+        }
         assert!(Header::decode(b"{\"shade_trace\":1}").is_err());
+    }
+
+    #[test]
+    fn the_first_line_of_version_1_is_read() {
+        let now = String::from_utf8(header().encode()).unwrap();
+        let then = now.replace("\"shade_trace\":2", "\"shade_trace\":1").replace("\"workers\":8,", "");
+        let expected = Header { shade_trace: 1, workers: 0, ..header() };
+        assert_eq!(Header::decode(then.as_bytes()), Ok(expected));
     }
 
     #[test]
@@ -358,6 +378,17 @@ mod tests {
         let rows = BATCH_SAMPLES_MAX as usize;
         let (epoch, batch, rank) = (u32::MAX, u32::MAX, u32::MAX);
         let losses = vec![Some(-f32::MIN_POSITIVE * 1.234_567_8); rows];
+        let longest = RankLook {
+            rank,
+            in_ring: u32::MAX,
+            open: u32::MAX,
+            attached_ns: u64::MAX,
+            storage_ns: u64::MAX,
+            workers_ns: u64::MAX,
+            plan_ns: u64::MAX,
+            ranks_ns: u64::MAX,
+            ring_full_ns: u64::MAX,
+        };
         for line in [
             Line::Open(Open {
                 at_us: u64::MAX,
@@ -369,6 +400,7 @@ mod tests {
                 served: "m".repeat(rows),
             }),
             Line::Report(Report { at_us: u64::MAX, epoch, batch, rank, losses }),
+            Line::Look(Look { by_rank: vec![longest; RANKS_TOLD_MAX], ..Look::default() }),
         ] {
             assert!(line.encode().len() <= TRACE_LINE_BYTES_MAX);
         }
@@ -413,6 +445,16 @@ mod tests {
                 rank,
                 before_seq
             })),
+            (
+                any::<(u64, u64, u32)>(),
+                prop::option::of(any::<u32>()),
+                prop::collection::vec(any::<u32>(), 0..4)
+            )
+                .prop_map(|((at_us, accesses, reads_late), epoch, ranks)| {
+                    let rank = |rank| RankLook { rank, storage_ns: at_us, ..RankLook::default() };
+                    let by_rank = ranks.into_iter().map(rank).collect();
+                    Line::Look(Look { at_us, epoch, accesses, reads_late, by_rank, ..Look::default() })
+                }),
             any::<u64>().prop_map(|lines| Line::Lost(Lost { lines })),
         ]
     }

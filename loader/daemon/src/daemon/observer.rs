@@ -135,6 +135,7 @@ mod tests {
             cache_bytes: 0,
             block_bytes: 1,
             engine: String::new(),
+            workers: 0,
             began_unix_s: 0,
         };
         let socket = Arc::new(OwnedFd::from(socket));

@@ -205,7 +205,7 @@ fn serve_at(
         orders_max: ORDERS_A_WORKER * worker_count,
         decoded_bytes: config.decoded_bytes,
     };
-    let trace_header = trace_header(config, &dataset, &core_config, reads.description());
+    let trace_header = trace_header(config, &dataset, &core_config, (reads.description(), worker_count));
     let core = Core::new(index, free, core_config);
     let mut daemon = Daemon::new(core, reads, workers, trace_header, served, settings, cache_memory);
     daemon.tier = tier;
@@ -239,7 +239,12 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
 
 /// The first line of this daemon's traces, without their job and the time at which a recording
 /// begins.
-fn trace_header(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Header {
+fn trace_header(
+    config: &ServeConfig,
+    dataset: &Dataset,
+    core: &CoreConfig,
+    (engine, workers): (&str, usize),
+) -> Header {
     Header {
         shade_trace: VERSION,
         shade_load: env!("CARGO_PKG_VERSION").to_owned(),
@@ -252,6 +257,7 @@ fn trace_header(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engi
         cache_bytes: core.cache_bytes,
         block_bytes: core.block_bytes,
         engine: engine.to_owned(),
+        workers: u32::try_from(workers).unwrap_or(u32::MAX),
         began_unix_s: 0,
     }
 }

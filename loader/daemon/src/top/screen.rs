@@ -4,11 +4,8 @@ use indicatif::BinaryBytes;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 
-use super::figures::{DaemonFigures, JobFigures, RankFigures};
-use super::remedy::WAITS_MIN;
+use crate::monitor::{DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, verdict};
 
-/// A wait beyond this is worth a remedy today.
-const WAITS_MUCH: f64 = 0.1;
 /// Ranks beside each other.
 const RANKS_IN_LINE: usize = 4;
 
@@ -30,14 +27,10 @@ pub(super) fn screen(daemons: &[DaemonFigures], unanswered: usize) -> Text<'stat
 
 /// The job that waits most, why, and what to do.
 fn first_line(daemons: &[DaemonFigures]) -> Line<'static> {
-    let jobs = daemons.iter().flat_map(|daemon| &daemon.jobs);
-    let Some(job) = jobs.max_by(|left, right| left.waits.all().total_cmp(&right.waits.all())) else {
+    let Some(Verdict { waited, said, remedy }) = verdict(daemons) else {
         return Line::from("no training is attached to a daemon of yours here");
     };
-    let waits = percent(job.waits.all());
-    let cause = job.remedy.cause.map_or_else(String::new, |cause| format!(" for {cause}"));
-    let said = Span::styled(format!("{} WAITS {waits}{cause}", name(job)), heat(job.waits.all()).bold());
-    Line::from(vec![said, Span::raw(format!(": {}", job.remedy.text))])
+    Line::from(vec![Span::styled(said, heat(waited).bold()), Span::raw(format!(": {remedy}"))])
 }
 
 fn of_daemon(daemon: &DaemonFigures) -> [Line<'static>; 2] {
@@ -125,16 +118,15 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::figures::figures;
-    use super::super::told::daemons;
     use super::*;
+    use crate::monitor::{Daemon, daemons, figures};
 
     /// Two looks at a daemon, a second apart, as its status told them.
     const BEFORE: &str = include_str!("../../tests/data/top-before.json");
     const NOW: &str = include_str!("../../tests/data/top-now.json");
     const PICTURE: &str = include_str!("../../tests/data/top.txt");
 
-    fn look(json: &str) -> Vec<super::super::told::Daemon> {
+    fn look(json: &str) -> Vec<Daemon> {
         daemons(&[json.to_owned()]).unwrap()
     }
 
@@ -167,8 +159,7 @@ mod tests {
 
     #[test]
     fn a_job_or_daemon_that_began_anew_is_not_compared_with_the_one_before() {
-        let rate =
-            |before: &[super::super::told::Daemon]| figures(before, &look(NOW))[0].jobs[1].samples_per_s;
+        let rate = |before: &[Daemon]| figures(before, &look(NOW))[0].jobs[1].samples_per_s;
         let mut older = look(BEFORE);
         older[0].jobs[1].delivered = u64::MAX;
         assert!(rate(&older) > rate(&look(BEFORE)), "all of the job, in a second");

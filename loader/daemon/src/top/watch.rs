@@ -9,10 +9,9 @@ use ratatui::widgets::{Paragraph, Wrap};
 
 use super::cli::Top;
 use super::error::TopError;
-use super::figures::figures;
 use super::screen::screen;
-use super::told::{Daemon, daemons};
 use crate::ask::{Answers, AskError};
+use crate::monitor::{Daemon, daemons, figures};
 
 /// Shows what daemons do, until the user ends it.
 ///

@@ -15,10 +15,12 @@ before (shade-load serve).
 It ends with the daemon, or with Ctrl-C. The training goes on either way and does not wait for it:
 lines that cannot be taken in time are left out, which is said in the file and here. The file of a
 killed recorder can be read up to there. It takes some 10 bytes for each access and 10 for each loss,
-and as much once for each sample.
+as much once for each sample, and 1 KB a second with one rank.
 
   shade-load trace /data/train-shade --out run.trace
   shade-load simulate --trace run.trace --cache 10%,20%,40% --policy lru,app,lookahead
+  shade-load report run.trace -o report.html
+  shade-load trace run.trace --perfetto run.json    # for ui.perfetto.dev
 
 The format is in formats/layout/TRACE.md: JSON, one object a line.
 
@@ -30,12 +32,19 @@ damaged.";
 #[command(after_help = HELP)]
 pub struct Trace {
     /// The dataset of the training: a folder written by `shade-pack create`, or the dataset.shade
-    /// in it.
+    /// in it. With --perfetto also a recording.
+    #[arg(value_name = "DATASET|RUN")]
     pub dataset: PathBuf,
 
-    /// The file to write. It must not exist yet.
+    /// The file to record into. It must not exist yet.
+    #[arg(long, value_name = "FILE", required_unless_present = "perfetto")]
+    pub out: Option<PathBuf>,
+
+    /// Make a Chrome trace of the recording, once it has ended: a file for ui.perfetto.dev. Each
+    /// rank has its batches there from opening to release, and its waits by cause. It must not
+    /// exist yet.
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    pub perfetto: Option<PathBuf>,
 
     /// The training's job: the value of `loader.job`, which need not have begun. Default: the only
     /// job that trains, or `default` while there is none.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use shade_dataset::DatasetError;
+use shade_simulate::SimulateError;
 
 use crate::ask::AskError;
 use crate::control::CallError;
@@ -56,6 +57,17 @@ pub enum TraceError {
     /// The daemon's line is not one of a trace.
     #[error("the daemon's line is not one of a trace: {0}; use the same version of both")]
     Line(String),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] SimulateError),
+    /// A recording is given, and a file to record into.
+    #[error(
+        "this is a recording: --perfetto makes a Chrome trace of it, and --out is for a running training"
+    )]
+    Recorded,
+    /// There is no file to record into.
+    #[error("give the file to record into with --out")]
+    NoOut,
     /// A signal handler or the pipe failed.
     #[error("cannot record: {0}")]
     Io(#[from] io::Error),
@@ -69,6 +81,10 @@ impl TraceError {
     /// The process's exit code, as the other commands have them.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Dataset(error) if error.is_damage()) { 3 } else { 1 }
+        match self {
+            Self::Dataset(error) if error.is_damage() => 3,
+            Self::Recorded | Self::NoOut => 2,
+            _ => 1,
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX)
 ///
 /// # Errors
 /// There is no daemon to record, or the file cannot be written; it can be read up to there.
-pub fn trace(args: &Trace) -> Result<(), TraceError> {
+pub(super) fn record(args: &Trace, out: &Path) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
     let socket = args.socket.clone().or_else(default_socket);
     let address = socket.as_deref().map_or_else(|| Address::of_dataset(&folder), Address::given);
@@ -55,9 +55,8 @@ pub fn trace(args: &Trace) -> Result<(), TraceError> {
     // Less works too.
     let _ = rustix::pipe::fcntl_setpipe_size(&observed.trace, PIPE_BYTES);
     let stop = hang_up_on_signal(&observed)?;
-    let file = File::create_new(&args.out)
-        .map_err(|source| TraceError::Create { path: args.out.clone(), source })?;
-    let out = Out { path: args.out.clone(), file, bytes: 0 };
+    let file = File::create_new(out).map_err(|source| TraceError::Create { path: out.to_owned(), source })?;
+    let out = Out { path: out.to_owned(), file, bytes: 0 };
     tracing::info!("recording daemon {} of {}, job {job}: Ctrl-C ends it", observed.pid, folder.display());
     Recorder { out, index: &index, has_header: false, rest: Vec::new(), counts: RecordedCounts::start() }
         .run(&mut observed.trace, &stop)

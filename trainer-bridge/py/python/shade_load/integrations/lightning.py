@@ -10,7 +10,6 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from ..batch import Batch
 from ..loader import Loader
-from . import figures
 
 
 class LoaderData(LightningDataModule):
@@ -110,8 +109,8 @@ class LoaderCallback(Callback):
             self._loader(trainer).report(batch, outputs["losses"])
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Logs the epoch's figures."""
-        pl_module.log_dict(figures(self._loader(trainer)))
+        """Logs the Loader's metrics since the epoch before."""
+        pl_module.log_dict(self._loader(trainer).metrics())
 
     @staticmethod
     def _loader(trainer: Trainer) -> Loader:

@@ -14,7 +14,6 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from ..batch import Batch
 from ..loader import Loader
-from . import figures
 from .accelerate import PreparedLoader
 
 STATE_FILE = "shade_load.pt"
@@ -109,9 +108,9 @@ class LoaderTrainer(Trainer):
         return torch.nn.functional.cross_entropy(outputs["logits"], labels, reduction="none")
 
     def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
-        """Logs, with the Loader's figures where a training loss is logged."""
+        """Logs, with the Loader's metrics since then where a training loss is logged."""
         if "loss" in logs and isinstance(self.train_dataset, Loader):
-            logs |= figures(self.train_dataset)
+            logs |= self.train_dataset.metrics()
         super().log(logs, *args, **options)
 
     def _input_name(self) -> str:

@@ -2,58 +2,60 @@
 
 use serde::Serialize;
 
-use super::remedy::{Remedy, remedy};
+use super::remedy::{Facts, Remedy, remedy};
 use super::shares::Shares;
 use super::told;
 
 /// A daemon.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct DaemonFigures {
-    pub(super) pid: u32,
-    pub(super) dataset: String,
-    pub(super) uptime_s: f64,
-    pub(super) cache_bytes: u64,
-    pub(super) cache_used_bytes: u64,
+pub(crate) struct DaemonFigures {
+    pub(crate) pid: u32,
+    pub(crate) dataset: String,
+    pub(crate) uptime_s: f64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) cache_used_bytes: u64,
     /// Share of the workers' time in which they worked.
-    pub(super) workers_busy: f64,
-    pub(super) workers: u32,
-    pub(super) depth: u32,
-    pub(super) reads_submitted: u64,
-    pub(super) reads_late: u32,
-    pub(super) p50_ms: Option<f64>,
-    pub(super) p99_ms: Option<f64>,
-    pub(super) jobs: Vec<JobFigures>,
+    pub(crate) workers_busy: f64,
+    pub(crate) workers: u32,
+    pub(crate) depth: u32,
+    pub(crate) reads_submitted: u64,
+    pub(crate) reads_late: u32,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) jobs: Vec<JobFigures>,
 }
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct JobFigures {
-    pub(super) name: String,
-    pub(super) epoch: Option<u32>,
-    pub(super) opened_share: f64,
-    pub(super) samples_per_s: f64,
-    pub(super) read_mb_per_s: f64,
+pub(crate) struct JobFigures {
+    pub(crate) name: String,
+    pub(crate) epoch: Option<u32>,
+    pub(crate) opened_share: f64,
+    pub(crate) samples_per_s: f64,
+    pub(crate) read_mb_per_s: f64,
     /// `None` without an access.
-    pub(super) hit_ratio: Option<f64>,
+    pub(crate) hit_ratio: Option<f64>,
     /// Mean of its ranks.
-    pub(super) waits: Shares,
-    pub(super) ring_full: f64,
-    pub(super) remedy: Remedy,
-    pub(super) by_rank: Vec<RankFigures>,
+    pub(crate) waits: Shares,
+    pub(crate) ring_full: f64,
+    pub(crate) remedy: Remedy,
+    pub(crate) by_rank: Vec<RankFigures>,
 }
 
 /// A rank.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct RankFigures {
-    pub(super) rank: u32,
-    pub(super) in_ring: u32,
-    pub(super) open: u32,
+pub(crate) struct RankFigures {
+    pub(crate) rank: u32,
+    pub(crate) in_ring: u32,
+    pub(crate) open: u32,
     /// Share of the time that it waited.
-    pub(super) waited: f64,
+    pub(crate) waited: f64,
+    /// The same by cause.
+    pub(crate) waits: Shares,
 }
 
 /// The figures of all daemons. One that was not there before is shown since its beginning.
-pub(super) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<DaemonFigures> {
+pub(crate) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<DaemonFigures> {
     let of_daemon = |now: &told::Daemon| {
         // A process with the same number that is younger is another one.
         let is_same = |old: &&told::Daemon| old.pid == now.pid && old.uptime_ns <= now.uptime_ns;
@@ -117,14 +119,18 @@ fn of_job(
             ranks: own(|rank| rank.ranks_ns),
         };
         let part = 1.0 / job.by_rank.len() as f64;
-        waits.storage += part * shares.storage;
-        waits.workers += part * shares.workers;
-        waits.plan += part * shares.plan;
-        waits.ranks += part * shares.ranks;
+        waits.add(part, &shares);
         ring_full += part * own(|rank| rank.ring_full_ns);
         let (in_ring, open) = (rank.in_ring, rank.open);
-        by_rank.push(RankFigures { rank: rank.rank, in_ring, open, waited: shares.all() });
+        by_rank.push(RankFigures { rank: rank.rank, in_ring, open, waited: shares.all(), waits: shares });
     }
+    let facts = Facts {
+        ring_full,
+        workers_busy: Some(workers_busy),
+        cache_bytes: daemon.cache_bytes,
+        cache_used_bytes: daemon.cache_used_bytes,
+        reads_late: daemon.reads_late,
+    };
     JobFigures {
         name: job.name.clone(),
         epoch: job.epoch,
@@ -134,7 +140,7 @@ fn of_job(
         hit_ratio: (accesses > 0).then(|| share(since(|job| job.hits), accesses)),
         waits,
         ring_full,
-        remedy: remedy(&waits, ring_full, daemon, workers_busy),
+        remedy: remedy(&waits, &facts),
         by_rank,
     }
 }

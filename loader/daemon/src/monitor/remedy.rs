@@ -3,28 +3,41 @@
 use serde::Serialize;
 
 use super::shares::Shares;
-use super::told::Daemon;
 
 /// A trainer that waits less than this has nothing to gain.
-pub(super) const WAITS_MIN: f64 = 0.02;
+pub(crate) const WAITS_MIN: f64 = 0.02;
+/// A wait beyond this is worth a remedy today.
+pub(crate) const WAITS_MUCH: f64 = 0.1;
 /// Workers that work for more of their time are the bound; else they wait for something, too.
 const BUSY_MIN: f64 = 0.7;
 /// A cache with less room than this is full.
 const FULL_MIN: f64 = 0.9;
 
+/// What a remedy depends on, beside the waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Share of the time in which the rings were full.
+    pub(crate) ring_full: f64,
+    /// Share of the workers' time in which they worked; `None`: not known.
+    pub(crate) workers_busy: Option<f64>,
+    pub(crate) cache_bytes: u64,
+    pub(crate) cache_used_bytes: u64,
+    pub(crate) reads_late: u32,
+}
+
 /// The largest cause of a wait, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Remedy {
+pub(crate) struct Remedy {
     /// As in [`Shares::named`]; `None` while trainers hardly wait.
-    pub(super) cause: Option<&'static str>,
+    pub(crate) cause: Option<&'static str>,
     /// For people.
-    pub(super) text: &'static str,
+    pub(crate) text: &'static str,
 }
 
 /// The remedy for a job's waits.
-pub(super) fn remedy(waits: &Shares, ring_full: f64, daemon: &Daemon, workers_busy: f64) -> Remedy {
+pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
     if waits.all() < WAITS_MIN {
-        let text = if ring_full > WAITS_MIN {
+        let text = if facts.ring_full > WAITS_MIN {
             "batches are ready before they are wanted: the training itself takes the time"
         } else {
             "batches come in time"
@@ -32,9 +45,9 @@ pub(super) fn remedy(waits: &Shares, ring_full: f64, daemon: &Daemon, workers_bu
         return Remedy { cause: None, text };
     }
     let [(cause, _), ..] = waits.named();
-    let is_full = daemon.cache_used_bytes as f64 >= FULL_MIN * daemon.cache_bytes as f64;
+    let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
     let text = match cause {
-        "storage" if daemon.reads_late > 0 => {
+        "storage" if facts.reads_late > 0 => {
             "the store does not answer some reads: see the daemon's log, and shade-load doctor"
         }
         "storage" if !is_full => {
@@ -43,7 +56,7 @@ pub(super) fn remedy(waits: &Shares, ring_full: f64, daemon: &Daemon, workers_bu
         "storage" => {
             "a larger cache (shade-load resize; simulate --recommend says which), or a faster store: shade-load doctor"
         }
-        "workers" if workers_busy >= BUSY_MIN => {
+        "workers" if facts.workers_busy.is_none_or(|busy| busy >= BUSY_MIN) => {
             "decoding: more cores or --workers, smaller images (shade-pack create --max-side), decode in a group of jobs"
         }
         "workers" => {
@@ -63,40 +76,31 @@ pub(super) fn remedy(waits: &Shares, ring_full: f64, daemon: &Daemon, workers_bu
 mod tests {
     use super::*;
 
-    fn daemon(used: u64, reads_late: u32) -> Daemon {
-        Daemon {
-            pid: 1,
-            dataset: String::new(),
-            uptime_ns: 0,
-            cache_bytes: 100,
-            cache_used_bytes: used,
-            workers: 1,
-            depth: 1,
-            reads_submitted: 0,
-            reads_late,
-            read_latency: None,
-            jobs: Vec::new(),
-        }
+    fn facts(cache_used_bytes: u64, reads_late: u32, busy: f64) -> Facts {
+        let workers_busy = Some(busy);
+        Facts { ring_full: 0.0, workers_busy, cache_bytes: 100, cache_used_bytes, reads_late }
     }
 
     #[test]
     fn each_cause_has_its_remedy() {
         let waits = |storage, workers, plan, ranks| Shares { storage, workers, plan, ranks };
         let cases = [
-            (waits(0.005, 0.005, 0.0, 0.0), daemon(100, 0), 1.0, None, "in time"),
-            (waits(0.3, 0.1, 0.0, 0.0), daemon(100, 0), 1.0, Some("storage"), "larger cache"),
-            (waits(0.3, 0.1, 0.0, 0.0), daemon(50, 0), 1.0, Some("storage"), "still filling"),
-            (waits(0.3, 0.1, 0.0, 0.0), daemon(100, 2), 1.0, Some("storage"), "does not answer"),
-            (waits(0.1, 0.3, 0.0, 0.0), daemon(100, 0), 0.9, Some("workers"), "more cores"),
-            (waits(0.1, 0.3, 0.0, 0.0), daemon(100, 0), 0.2, Some("workers"), "not busy"),
-            (waits(0.0, 0.0, 0.3, 0.1), daemon(100, 0), 0.2, Some("plan"), "main thread"),
-            (waits(0.0, 0.0, 0.1, 0.3), daemon(100, 0), 0.2, Some("ranks"), "have not begun"),
+            (waits(0.005, 0.005, 0.0, 0.0), facts(100, 0, 1.0), None, "in time"),
+            (waits(0.3, 0.1, 0.0, 0.0), facts(100, 0, 1.0), Some("storage"), "larger cache"),
+            (waits(0.3, 0.1, 0.0, 0.0), facts(50, 0, 1.0), Some("storage"), "still filling"),
+            (waits(0.3, 0.1, 0.0, 0.0), facts(100, 2, 1.0), Some("storage"), "does not answer"),
+            (waits(0.1, 0.3, 0.0, 0.0), facts(100, 0, 0.9), Some("workers"), "more cores"),
+            (waits(0.1, 0.3, 0.0, 0.0), facts(100, 0, 0.2), Some("workers"), "not busy"),
+            (waits(0.0, 0.0, 0.3, 0.1), facts(100, 0, 0.2), Some("plan"), "main thread"),
+            (waits(0.0, 0.0, 0.1, 0.3), facts(100, 0, 0.2), Some("ranks"), "have not begun"),
         ];
-        for (waits, daemon, busy, cause, text) in cases {
-            let remedy = remedy(&waits, 0.0, &daemon, busy);
+        for (waits, facts, cause, text) in cases {
+            let remedy = remedy(&waits, &facts);
             assert!(remedy.cause == cause && remedy.text.contains(text), "{waits:?}: {remedy:?}");
         }
-        let idle = remedy(&Shares::default(), 0.5, &daemon(100, 0), 0.0);
+        let idle = remedy(&Shares::default(), &Facts { ring_full: 0.5, ..facts(100, 0, 0.0) });
         assert!(idle.cause.is_none() && idle.text.contains("training itself"));
+        let unknown = Facts { workers_busy: None, ..facts(100, 0, 0.0) };
+        assert!(remedy(&waits(0.1, 0.3, 0.0, 0.0), &unknown).text.contains("more cores"));
     }
 }

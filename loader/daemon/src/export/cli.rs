@@ -1,0 +1,45 @@
+//! The arguments of `shade-load export`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use shade_reads::parse_time;
+
+/// Help below the options.
+const HELP: &str = "\
+One exporter a node is enough: each scrape asks all your daemons on this machine. Daemons that come or
+go are no matter. docs/monitoring.md has the table of metrics, a configuration for Prometheus, and a
+dashboard for Grafana.
+
+  shade-load export
+  curl http://127.0.0.1:9432/metrics
+
+Clients that reach the address read paths of datasets and names of jobs. There is no password, so it is
+the loopback by default. Ctrl-C ends it.
+
+Exit codes: 0 ended by its user, 1 the address or the folder cannot be used, 2 usage.";
+
+/// `shade-load export`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Export {
+    /// Answer GET /metrics at this address. Port 0: any free one; a log line says which. Default:
+    /// 127.0.0.1:9432, unless --textfile is given alone.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+
+    /// Write DIR/shade_load.prom, for the textfile collector of node_exporter. Each file is whole.
+    #[arg(long, value_name = "DIR")]
+    pub textfile: Option<PathBuf>,
+
+    /// Time between two files. Scrapes come when Prometheus wants them.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time, requires = "textfile")]
+    pub interval: Duration,
+
+    /// Export the daemon at this socket file, or at this abstract name (@shade-load/...), instead
+    /// of all of yours. Default: $SHADE_SOCKET.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}

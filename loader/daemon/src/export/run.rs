@@ -1,0 +1,103 @@
+//! Exports until Ctrl-C.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{RecvTimeoutError, bounded};
+
+use super::cli::Export;
+use super::encode::encode;
+use super::error::ExportError;
+use super::http;
+use super::textfile;
+use crate::ask::Answers;
+use crate::monitor::daemons;
+
+/// Where Prometheus finds it.
+const PORT: u16 = 9432;
+/// Scrapes that come closer after each other get the same answer: more looks are no use, and cost
+/// the daemons time.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The wait where there is nothing to do before Ctrl-C.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Exports until its user ends it.
+///
+/// # Errors
+/// The address cannot be used, or the first file not be written.
+pub fn export(args: &Export) -> Result<(), ExportError> {
+    let (stop_in, stop) = bounded(1);
+    let handler = move || {
+        // A second signal finds the channel full: it ends anyway.
+        let _ = stop_in.try_send(());
+    };
+    ctrlc::set_handler(handler).map_err(|error| ExportError::Start(io::Error::other(error)))?;
+    let default = || args.textfile.is_none().then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
+    if let Some(address) = args.listen.or_else(default) {
+        listen(address, args.socket.clone())?;
+    }
+    let interval = args.textfile.as_ref().map_or(LONG, |_| args.interval);
+    if let Some(folder) = &args.textfile {
+        textfile::write(folder, &metrics(args.socket.as_deref()).unwrap_or_default())?;
+        tracing::info!("a file for node_exporter is in {}: Ctrl-C ends it", folder.display());
+    }
+    while stop.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        // A disk may be full for a while: the last file stays, and its age tells.
+        if let Some((folder, text)) = args.textfile.as_ref().zip(metrics(args.socket.as_deref()))
+            && let Err(error) = textfile::write(folder, &text)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+    Ok(())
+}
+
+fn listen(address: SocketAddr, socket: Option<PathBuf>) -> Result<(), ExportError> {
+    let unusable = |source| ExportError::Listen { address, source };
+    let listener = TcpListener::bind(address).map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    let last = Mutex::new(None::<(Instant, Option<String>)>);
+    let answer = move || {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, text)) = last.as_ref()
+            && at.elapsed() < LOOK_EVERY
+        {
+            return text.clone();
+        }
+        let text = metrics(socket.as_deref());
+        *last = Some((Instant::now(), text.clone()));
+        text
+    };
+    http::serve(&listener, answer).map_err(ExportError::Start)?;
+    tracing::info!("metrics are at http://{address}/metrics: Ctrl-C ends it");
+    Ok(())
+}
+
+/// The metrics of this moment; `None`, and a warning, if daemons cannot be looked for.
+fn metrics(socket: Option<&Path>) -> Option<String> {
+    // A daemon that was named and does not answer is down, like one of several.
+    let (answers, mut silent) = match Answers::of(socket) {
+        Ok(Answers { answers, errors }) => {
+            errors.iter().for_each(|error| tracing::warn!("{error}"));
+            (answers, errors.len())
+        }
+        Err(error) => {
+            tracing::warn!("{error}");
+            (Vec::new(), 1)
+        }
+    };
+    let mut read = Vec::new();
+    for answer in answers {
+        match daemons(std::slice::from_ref(&answer)) {
+            Ok(daemons) => read.extend(daemons),
+            Err(error) => {
+                tracing::warn!("{error}");
+                silent += 1;
+            }
+        }
+    }
+    encode(read, silent).ok()
+}

@@ -1,0 +1,87 @@
+//! What a daemon's status tells, as far as it is shown. A recorded look tells a part of it. All
+//! counters grow from the job's beginning.
+
+use serde::Deserialize;
+
+use crate::ask::AskError;
+
+/// A daemon.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Daemon {
+    pub(crate) pid: u32,
+    #[serde(default)]
+    pub(crate) version: String,
+    pub(crate) dataset: String,
+    pub(crate) uptime_ns: u64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) cache_used_bytes: u64,
+    pub(crate) workers: u32,
+    pub(crate) depth: u32,
+    pub(crate) reads_submitted: u64,
+    pub(crate) reads_late: u32,
+    pub(crate) read_latency: Option<Latency>,
+    pub(crate) jobs: Vec<Job>,
+}
+
+/// The latency of recent reads.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+/// A job.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) epoch: Option<u32>,
+    pub(crate) opened_share: f64,
+    pub(crate) accesses: u64,
+    pub(crate) hits: u64,
+    pub(crate) delivered: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) tier_bytes: u64,
+    pub(crate) fill_ns: u64,
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
+    pub(crate) by_rank: Vec<Rank>,
+}
+
+/// Counts of a job that only a live daemon tells.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) ranks: u32,
+    pub(crate) reads: u64,
+    pub(crate) evicted: u64,
+    pub(crate) reported: u64,
+    pub(crate) substituted: u64,
+    pub(crate) skipped: u64,
+    pub(crate) faults: u64,
+}
+
+/// A rank.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Rank {
+    pub(crate) rank: u32,
+    pub(crate) in_ring: u32,
+    pub(crate) open: u32,
+    pub(crate) attached_ns: u64,
+    pub(crate) storage_ns: u64,
+    pub(crate) workers_ns: u64,
+    pub(crate) plan_ns: u64,
+    pub(crate) ranks_ns: u64,
+    pub(crate) ring_full_ns: u64,
+}
+
+impl Rank {
+    /// The time that it waited, by cause.
+    pub(crate) fn waited_ns(&self) -> [(&'static str, u64); 4] {
+        let &Self { storage_ns, workers_ns, plan_ns, ranks_ns, .. } = self;
+        [("storage", storage_ns), ("workers", workers_ns), ("plan", plan_ns), ("ranks", ranks_ns)]
+    }
+}
+
+/// Reads daemons' answers; unknown keys are ignored.
+pub(crate) fn daemons(answers: &[String]) -> Result<Vec<Daemon>, AskError> {
+    answers.iter().map(|json| serde_json::from_str(json)).collect::<Result<_, _>>().map_err(AskError::Status)
+}

@@ -1,0 +1,34 @@
+//! The sentence about the job that waits most: how much, for what, and what to do.
+
+use super::figures::{DaemonFigures, JobFigures};
+use super::remedy::Remedy;
+use super::shares::Shares;
+
+/// The sentence in its parts.
+pub(crate) struct Verdict {
+    /// Share of the time that its ranks waited.
+    pub(crate) waited: f64,
+    /// "default WAITS 41.9 % for storage".
+    pub(crate) said: String,
+    /// What to do.
+    pub(crate) remedy: &'static str,
+}
+
+impl Verdict {
+    /// About a job of this name.
+    pub(crate) fn of(name: &str, waits: &Shares, remedy: Remedy) -> Self {
+        let waited = waits.all();
+        let cause = remedy.cause.map_or_else(String::new, |cause| format!(" for {cause}"));
+        // Any text may be a job's name, and this goes to a terminal.
+        let said = format!("{} WAITS {:.1} %{cause}", name.escape_debug(), 100.0 * waited);
+        Self { waited, said, remedy: remedy.text }
+    }
+}
+
+/// About the job that waits most; `None` without a job.
+pub(crate) fn verdict(daemons: &[DaemonFigures]) -> Option<Verdict> {
+    let jobs = daemons.iter().flat_map(|daemon| &daemon.jobs);
+    let most = |left: &&JobFigures, right: &&JobFigures| left.waits.all().total_cmp(&right.waits.all());
+    let job = jobs.max_by(most)?;
+    Some(Verdict::of(&job.name, &job.waits, job.remedy))
+}

@@ -1,0 +1,62 @@
+//! What a recording tells, as far as its page shows it.
+
+use std::path::PathBuf;
+
+use shade_formats::trace::{Header, Job, Line};
+use shade_simulate::{RecordedLines, SimulateError};
+
+use super::epochs::{EpochFigures, Epochs};
+use super::series::{Looks, Point};
+
+/// A recorded training.
+pub(super) struct Recorded {
+    pub(super) path: PathBuf,
+    pub(super) header: Header,
+    /// The last job, if there were several.
+    pub(super) job: Option<Job>,
+    pub(super) epochs: Vec<EpochFigures>,
+    pub(super) points: Vec<Point>,
+    /// Bytes of all samples, as the cache charges them.
+    pub(super) charged_bytes: u64,
+    /// Lines that are missing.
+    pub(super) lost: u64,
+}
+
+impl Recorded {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line makes no sense.
+    pub(super) fn read(mut lines: RecordedLines) -> Result<Self, SimulateError> {
+        let header = lines.header().clone();
+        let (mut epochs, mut looks) = (Epochs::new(header.samples), Looks::default());
+        let (mut job, mut charged_bytes, mut lost) = (None, 0_u64, 0_u64);
+        let block = u64::from(header.block_bytes);
+        while let Some(line) = lines.next_line()? {
+            match line {
+                Line::Sizes(sizes) => {
+                    let charged = sizes.stored.iter().map(|&len| u64::from(len).next_multiple_of(block));
+                    charged_bytes = charged_bytes.saturating_add(charged.sum());
+                }
+                Line::Job(begun) => {
+                    epochs.begin_job();
+                    job = Some(begun);
+                }
+                Line::Open(open) => epochs.open(&open).map_err(|what| lines.refused(what))?,
+                Line::Report(report) => epochs.report(&report),
+                Line::Look(look) => looks.take(look),
+                Line::Lost(missing) => lost = lost.saturating_add(missing.lines),
+                Line::Done(_) | Line::Release(_) => {}
+            }
+        }
+        let points = looks.end(&header);
+        let path = lines.path().to_owned();
+        Ok(Self { path, header, job, epochs: epochs.end(), points, charged_bytes, lost })
+    }
+
+    /// Records that the cache has room for.
+    pub(super) fn cached(&self) -> f64 {
+        let share = self.header.cache_bytes as f64 / self.charged_bytes.max(1) as f64;
+        share.min(1.0) * f64::from(self.header.samples)
+    }
+}
