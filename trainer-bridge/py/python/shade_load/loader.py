@@ -174,7 +174,8 @@ class Loader:
             exchange = torch_exchange(self.rank, self.world_size, self._timeout * EXCHANGE_SHARE)
         elif exchange is not None and not callable(exchange):
             raise TypeError(f'exchange: got {exchange!r}, expected "torch", None or a function of bytes')
-        attach = Attach(path, socket_path, self.rank, self._job, weights, settings, find_daemon(), self._timeout)
+        daemon_of = (settings, find_daemon(), self._timeout)
+        attach = Attach(path, socket_path, self.rank, self._job, weights, plan.indices, *daemon_of)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
@@ -392,6 +393,9 @@ class Loader:
                 )
         if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
+        # A state of version 0.1.0 has no such field.
+        if state["job"].get("subset_digest", 0) != self._job["subset_digest"]:
+            raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
         # An iterator that has given nothing goes on from there, and so does the next one.
