@@ -181,7 +181,8 @@ impl Jobs {
             let now = self.get(id).map_or(before, |job| job.pace.weight());
             !(1.0 / WEIGHT_CHANGE..=WEIGHT_CHANGE).contains(&(now / before))
         };
-        self.aggregate.is_some() && self.weights.iter().any(has_changed)
+        // The weight of one job alone changes nothing.
+        self.weights.len() > 1 && self.weights.iter().any(has_changed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A job on a subset of the dataset delivers its samples and no others, whatever draws and caches.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod replay;
 
