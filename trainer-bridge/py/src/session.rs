@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 use shade_client::{ClientError, Next, Tables};
 
@@ -51,10 +52,10 @@ enum Warning {
 #[pymethods]
 impl Session {
     /// Attaches as `rank` of `job`, starting a private daemon if none answers.
-    /// `weights`: the bytes of the table that the sampler `weighted` draws by. `subset`: those of
-    /// the samples that the job delivers.
+    /// `tables`: the bytes of the table that the sampler `weighted` draws by, and of the samples that
+    /// the job delivers.
     #[staticmethod]
-    #[pyo3(signature = (dataset, job, rank, spec, daemon, weights = None, subset = None))]
+    #[pyo3(signature = (dataset, job, rank, spec, daemon, tables = (None, None)))]
     fn connect(
         py: Python<'_>,
         dataset: PathBuf,
@@ -62,14 +63,13 @@ impl Session {
         rank: u32,
         spec: Job,
         daemon: DaemonDict,
-        weights: Option<&[u8]>,
-        subset: Option<&[u8]>,
+        tables: (Option<PyBackedBytes>, Option<PyBackedBytes>),
     ) -> PyResult<Self> {
         let Job(spec) = spec;
         let options = daemon.into_options()?;
         // After an interrupt a late session is dropped, which ends it.
-        let weights = weights.map(table).transpose()?;
-        let tables = Tables { weights, subset: subset.map(subset_of).transpose()? };
+        let weights = tables.0.as_deref().map(table).transpose()?;
+        let tables = Tables { weights, subset: tables.1.as_deref().map(subset_of).transpose()? };
         let connect =
             move || shade_client::Session::connect_with(&dataset, &job, rank, spec, tables, &options);
         let session = on_thread(py, "shade-connect", connect)?.map_err(|error| from_client(&error))?;

@@ -103,13 +103,12 @@ class Session:
         rank: int,
         spec: Mapping[str, Any],
         daemon: Daemon,
-        weights: bytes | None = None,
-        subset: bytes | None = None,
+        tables: tuple[bytes | None, bytes | None] = (None, None),
     ) -> Session:
         """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
         formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records.
-        `weights` is the table of the sampler "weighted", as `weight_table` makes it, and
-        `subset` the samples that the job delivers, as `subset` makes them."""
+        `tables` are that of the sampler "weighted", as `weight_table` makes it, and the samples that the
+        job delivers, as `subset` makes them."""
 
     # The job's name: the one that was asked for, or the free one that the daemon found.
     @property

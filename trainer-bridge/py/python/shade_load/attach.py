@@ -42,10 +42,8 @@ class Attach:
             "timeout_seconds": self.timeout,
             "or_free_name": or_free_name,
         }
-        subset = None if self.indices is None else self.indices.data
-        session = _native.Session.connect(
-            str(self.dataset), job, self.rank, self.spec, daemon, self.weights, subset
-        )
+        tables = (self.weights, None if self.indices is None else self.indices.data)
+        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, tables)
         if self.indices is not None:
             try:
                 self.indices.check(session.samples)
