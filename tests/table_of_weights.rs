@@ -33,7 +33,7 @@ fn job(table: &WeightTable, world_size: u32, replacement: bool) -> JobSpec {
 }
 
 fn try_attach(packed: &Packed, rank: u32, job: JobSpec, table: &WeightTable) -> Result<Session, ClientError> {
-    Session::connect_weighted(&packed.dataset, "default", rank, job, table, &Options::default())
+    Session::connect_with(&packed.dataset, "default", rank, job, table.clone().into(), &Options::default())
 }
 
 fn attach(packed: &Packed, rank: u32, job: JobSpec, table: &WeightTable) -> Session {
@@ -166,6 +166,6 @@ fn a_resumed_run_needs_the_same_table() {
     for (other, replacement) in [(other_table(), true), (right, false)] {
         let session = attach(&packed, 0, job(&other, 1, replacement), &other);
         let error = session.load_state(&state, 0).unwrap_err().to_string();
-        assert!(error.contains("the same plan arguments and weights"), "{error}");
+        assert!(error.contains("the same plan arguments, weights and indices"), "{error}");
     }
 }

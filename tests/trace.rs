@@ -147,7 +147,8 @@ fn a_training_by_a_table_of_weights_is_replayed_without_the_table() {
     let plan = PlanSpec { sampler: Sampler::Weighted, ..PlanSpec::default() };
     let job = JobSpec { plan, ..spec(1, 1) };
     let options = Options::default();
-    let session = Session::connect_weighted(&packed.dataset, "default", 0, job, &table, &options).unwrap();
+    let session =
+        Session::connect_with(&packed.dataset, "default", 0, job, table.clone().into(), &options).unwrap();
     let accesses: usize = (0..3).map(|epoch| take_epoch(&session, epoch).unwrap().len()).sum();
     drop(session);
     eventually("the recorder has it all", || {

@@ -107,7 +107,6 @@ class Training:
             seed=task.seed,
             rank=rank,
             world_size=self.world,
-            exchange=self._exchange,
             plan=Plan(sampler=task.sampler, rep=task.rep),
             daemon=Daemon(
                 job="nodes",
@@ -117,6 +116,7 @@ class Training:
                 io="direct",
                 ring=RING_BATCHES * task.batch * task.record_bytes,
                 linger=0.0,
+                exchange=self._exchange,
             ),
         )
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shade_core::{Attach, Completion, FillOrder, Filled, staging_bytes};
-use shade_formats::control::{Output, Policy};
+use shade_formats::control::{Output, Policy, Tables};
 use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 
@@ -88,7 +88,8 @@ impl Driver {
         for session in 0..jobs {
             let mut spec = job(Output::Raw);
             spec.plan.seed = session.into();
-            let attach = Attach { session, job: session.to_string(), rank: 0, spec, weights: None };
+            let attach =
+                Attach { session, job: session.to_string(), rank: 0, spec, tables: Tables::default() };
             driver.feed(vec![Event::Attach(Box::new(attach)), Event::Ready(session)])?;
         }
         Ok(driver)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shade_core::{Action, Attach, Core, Event};
 use shade_formats::control::{
-    JobSpec, Member, OfStratum, Output, PlanSpec, Policy, Sampler, Scores, strata_for,
+    JobSpec, Member, OfStratum, Output, PlanSpec, Policy, Sampler, Scores, Tables, strata_for,
 };
 use shade_reads::blocks::{Arena, FreeList};
 
@@ -30,7 +30,7 @@ pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, strata, ..PlanSpec::default() };
     let spec = JobSpec { plan, world_size: NODES, ranks_here: 1, ..job(Output::Raw) };
-    let attach = Attach { session: 0, job: "scores".to_owned(), rank: 0, spec, weights: None };
+    let attach = Attach { session: 0, job: "scores".to_owned(), rank: 0, spec, tables: Tables::default() };
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);
     core.step(0, Event::Ready(0), &mut actions);

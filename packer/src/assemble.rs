@@ -129,6 +129,28 @@ impl Assembly {
         index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
     }
 
+    /// Adds a shard; its number is that of shards before it.
+    pub(crate) fn add_shard(&mut self, shard: Shard<'_>) -> Result<(), FormatError> {
+        self.builder.push_shard(shard)?;
+        self.shards += 1;
+        Ok(())
+    }
+
+    /// Adds these samples of `index`, each with its entry among the shards that were added. `times`
+    /// lay beside it.
+    pub(crate) fn add_samples(
+        &mut self,
+        (index, times): (&Index, &Times),
+        samples: &[(SampleId, Entry)],
+    ) -> Result<(), FormatError> {
+        for (sample, entry) in samples {
+            let path = index.path(*sample).unwrap_or_default();
+            self.push(entry, path, index.key(*sample), fields_row(index, *sample))?;
+            self.times.push(times.get(*sample, entry), entry.crc32c);
+        }
+        index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
+    }
+
     fn push(&mut self, entry: &Entry, path: &[u8], key: u32, fields: FieldsRow) -> Result<(), FormatError> {
         self.builder.push_sample(entry, path)?;
         self.keys.push(key);

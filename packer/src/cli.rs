@@ -16,6 +16,7 @@ use crate::ls::{LsArgs, ls};
 use crate::merge::{MergeArgs, merge};
 use crate::parts::{FinishArgs, ListArgs, PlanArgs, create_part, finish, list, plan};
 use crate::report::Outcome;
+use crate::subset::{SubsetArgs, subset};
 use crate::verify::{VerifyArgs, verify};
 
 /// Packs images into a shade dataset: tar shards and one index, which shade-load reads.
@@ -36,6 +37,11 @@ pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const SUBSET_EXAMPLES: &str = "Examples:
+  shade-pack subset photos.shade tenth.shade --fraction 0.1 --per-class
+  shade-pack subset photos.shade pets.shade --class cat --class dog
+  shade-pack ls photos.shade | grep night | cut -f1 | shade-pack subset photos.shade night.shade --ids -";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -66,6 +72,14 @@ enum Command {
     Diff(DiffArgs),
     /// Make one dataset of several.
     Merge(MergeArgs),
+    /// Make a dataset of some samples of another one, without copying a byte.
+    ///
+    /// Samples keep their order and their labels, and get new ids from 0 on; all classes stay. The
+    /// new dataset is one like any other: train on it, list, verify, extract and merge it.
+    ///
+    /// To train on some samples without a second dataset, give Plan(indices=...) to the Loader.
+    #[command(after_help = SUBSET_EXAMPLES)]
+    Subset(Box<SubsetArgs>),
     /// Add the samples of a source that a dataset does not have yet.
     Append(Box<AppendArgs>),
     /// Print a shell's completion script, for it to load.
@@ -104,6 +118,7 @@ impl Cli {
             Command::Extract(args) => (args.output.json, Box::new(extract(&args, stop)?)),
             Command::Diff(args) => (args.output.json, Box::new(diff(&args, stop)?)),
             Command::Merge(args) => (args.output.json, Box::new(merge(&args, stop)?)),
+            Command::Subset(args) => (args.output.json, Box::new(subset(&args, stop)?)),
             Command::Append(args) => (args.pack.output.json, Box::new(append(&args, stop)?)),
             Command::Completions(args) => (false, Box::new(completions(args.shell))),
         })

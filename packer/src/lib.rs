@@ -44,6 +44,7 @@ mod publish;
 mod report;
 pub mod source;
 mod spans;
+mod subset;
 mod times;
 mod verify;
 pub mod workers;

@@ -19,8 +19,11 @@ use crate::source::{Source, SourceKind};
 /// The program and its version, as datasets record them.
 pub(crate) const TOOL: &str = concat!("shade-pack ", env!("CARGO_PKG_VERSION"));
 
+/// What the options of a subset say of shards that are those of another dataset.
+pub(crate) const LINKED: &str = "linked";
+
 /// Entries among a dataset's options that are no options.
-const BESIDES_OPTIONS: [&str; 3] = ["plan", "appended", "merged"];
+const BESIDES_OPTIONS: [&str; 4] = ["plan", "appended", "merged", "subset"];
 
 /// Everything that determines the bytes, besides the samples of the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,10 +88,25 @@ impl PackOptions {
                 let parts = value.get(parts).and_then(serde_json::Value::as_array);
                 ahead.extend(parts.into_iter().flatten().rev().cloned());
             }
+            ahead.extend(value.get("subset").and_then(|subset| subset.get("of")).cloned());
             found.extend(serde_json::from_value(value));
         }
         found
     }
+
+    /// Whether some shards are those of another dataset, with samples that this one has not.
+    pub(crate) fn has_foreign_shards(options: &str) -> bool {
+        let mut ahead: Vec<serde_json::Value> = serde_json::from_str(options).into_iter().collect();
+        while let Some(value) = ahead.pop() {
+            if value.pointer("/subset/shards").is_some_and(|shards| shards == LINKED) {
+                return true;
+            }
+            let merged = value.get("merged").and_then(serde_json::Value::as_array);
+            ahead.extend(merged.into_iter().flatten().cloned());
+        }
+        false
+    }
+
     pub(crate) fn layout(&self) -> Layout {
         Layout {
             shard_bytes: self.shard_bytes,

@@ -30,5 +30,6 @@ mod reports_are_for_people_and_programs;
 mod resumed_work_is_checked;
 mod shards_are_plain_tars;
 mod sources_become_datasets;
+mod subsets_share_their_shards;
 mod verify_names_every_damaged_sample;
 mod verify_repairs_damaged_shards;

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from shade_load import Loader, Plan
+from shade_load import Daemon, Loader, Plan
 
 EPOCHS = 2
 BATCH = 4
@@ -183,7 +183,7 @@ def mpirun(path: str, out: str) -> None:
         optimizer.step()
 
     ranks = {"rank": COMM_WORLD.rank, "world_size": COMM_WORLD.size}
-    with make_loader(path, **ranks, exchange=COMM_WORLD.allgather) as loader:
+    with make_loader(path, **ranks, daemon=Daemon(exchange=COMM_WORLD.allgather)) as loader:
         epochs = all_epochs(loader, train_on)
         save(out, loader, epochs, model)
         COMM_WORLD.barrier()

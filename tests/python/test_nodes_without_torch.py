@@ -42,8 +42,8 @@ def run(dataset: packed.Packed, sockets: list[Path], **arguments: Any) -> list[A
     exchange = all_gather(len(sockets))
 
     def train(rank: int) -> Any:
-        daemon = Daemon(socket=sockets[rank], linger=0.0)
-        options = {"rank": rank, "world_size": len(sockets), "exchange": exchange, "daemon": daemon, **arguments}
+        daemon = Daemon(socket=sockets[rank], linger=0.0, exchange=exchange)
+        options = {"rank": rank, "world_size": len(sockets), "daemon": daemon, **arguments}
         try:
             with Loader(dataset.path, BATCH, **options) as loader:
                 epochs = []
@@ -97,6 +97,16 @@ def test_nodes_of_different_sizes(dataset: packed.Packed, tmp_path: Path) -> Non
     assert sorted(sample for rank in ranks for sample in rank[3][0]) == list(range(len(dataset)))
 
 
+def test_nodes_share_a_subset_as_a_whole(dataset: packed.Packed, tmp_path: Path) -> None:
+    some = list(range(7, 37))
+    ranks = run(dataset, [tmp_path / "a", tmp_path / "b"], plan=Plan(indices=some))
+    assert [rank[2] for rank in ranks] == [1, 1]
+    for epoch in range(2):
+        assert sorted(sample for rank in ranks for sample in rank[3][epoch]) == some
+    with pytest.raises(ValueError, match="sampler is pads, but must be one that goes by no losses.*indices are given"):
+        run(dataset, [tmp_path / "c", tmp_path / "d"], plan=Plan(indices=some, sampler="pads"))
+
+
 def test_one_node_has_one_stratum(dataset: packed.Packed, tmp_path: Path) -> None:
     assert [rank[1:3] for rank in run(dataset, [tmp_path / "a"] * 2)] == [(0, 1)] * 2
 
@@ -104,11 +114,11 @@ def test_one_node_has_one_stratum(dataset: packed.Packed, tmp_path: Path) -> Non
 def test_an_exchange_that_is_none_is_refused(dataset: packed.Packed) -> None:
     both: dict[str, Any] = {"rank": 0, "world_size": 2}
     with pytest.raises(TypeError, match='exchange: got 7, expected "torch", None or a function'):
-        Loader(dataset.path, BATCH, **both, exchange=7)  # type: ignore[arg-type]
+        Daemon(exchange=7)  # type: ignore[arg-type]
     with pytest.raises(ShadeError, match=r"exchange: got the ranks \[0\], expected each of 0 to 1 once"):
-        Loader(dataset.path, BATCH, **both, exchange=lambda mine: [mine])
+        Loader(dataset.path, BATCH, **both, daemon=Daemon(exchange=lambda mine: [mine]))
     with pytest.raises(ShadeError, match="a rank's message cannot be read"):
-        Loader(dataset.path, BATCH, **both, exchange=lambda mine: [mine, b"hello"])
+        Loader(dataset.path, BATCH, **both, daemon=Daemon(exchange=lambda mine: [mine, b"hello"]))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +135,7 @@ def test_ranks_that_differ_are_named(dataset: packed.Packed, change: dict[str, s
         return [mine, other.to_bytes()]
 
     with pytest.raises(ShadeError, match=message):
-        Loader(dataset.path, BATCH, rank=0, world_size=2, exchange=exchange)
+        Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(exchange=exchange))
 
 
 def test_the_first_argument_that_differs_is_named(dataset: packed.Packed) -> None:
@@ -135,7 +145,7 @@ def test_the_first_argument_that_differs_is_named(dataset: packed.Packed) -> Non
         return [mine, json.dumps(other).encode()]
 
     with pytest.raises(ShadeError, match=r"seed is not the same on all ranks: 0 on rank 0 .*7 on rank 1 \(far\)"):
-        Loader(dataset.path, BATCH, rank=0, world_size=2, exchange=exchange)
+        Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(exchange=exchange))
 
 
 def test_a_node_is_where_a_daemon_is(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import packed
 import pytest
@@ -78,9 +77,10 @@ def train(dataset: packed.Packed, ranks: list[Node], plan: Plan = Plan()) -> lis
     exchange = all_gather(len(ranks))
 
     def run(rank: int) -> Trained:
-        daemon = Daemon(socket=ranks[rank].socket, linger=3600.0)
-        options: dict[str, Any] = {"rank": rank, "world_size": len(ranks), "exchange": exchange}
-        with Loader(dataset.path, BATCH, cache="100%", plan=plan, daemon=daemon, **options) as loader:
+        daemon = Daemon(socket=ranks[rank].socket, linger=3600.0, exchange=exchange)
+        with Loader(
+            dataset.path, BATCH, cache="100%", plan=plan, daemon=daemon, rank=rank, world_size=len(ranks)
+        ) as loader:
             ids = [sample for batch in loader for sample in batch._native.ids().tolist()]
             assert len(ids) == len(set(ids))
             return Trained(set(ids), loader.stats()["total"]["hits"], loader._job["strata"])
@@ -136,8 +136,8 @@ def test_no_daemon_no_second_message(dataset: packed.Packed, nodes: list[Node]) 
         return gather(mine)
 
     def begin(rank: int) -> None:
-        daemon = Daemon(socket=nodes[rank].socket, linger=0.0)
-        Loader(dataset.path, BATCH, rank=rank, world_size=2, exchange=exchange, daemon=daemon).close()
+        daemon = Daemon(socket=nodes[rank].socket, linger=0.0, exchange=exchange)
+        Loader(dataset.path, BATCH, rank=rank, world_size=2, daemon=daemon).close()
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(begin, range(2)))
@@ -153,9 +153,9 @@ def test_an_exchange_that_loses_the_second_message(dataset: packed.Packed, nodes
             given = gather(mine)
             return given if mine.startswith(b"{") else [mine]
 
-        daemon = Daemon(socket=nodes[rank].socket, linger=3600.0)
+        daemon = Daemon(socket=nodes[rank].socket, linger=3600.0, exchange=exchange)
         with pytest.raises(ShadeError) as error:
-            Loader(dataset.path, BATCH, cache="100%", rank=rank, world_size=2, exchange=exchange, daemon=daemon)
+            Loader(dataset.path, BATCH, cache="100%", rank=rank, world_size=2, daemon=daemon)
         return str(error.value)
 
     with ThreadPoolExecutor(2) as pool:

@@ -31,6 +31,7 @@ fn spec() -> JobSpec {
             strata: 24,
             mix: 0.25,
             weights_digest: 0x1112_1314_1516_1718,
+            subset_digest: 0x2122_2324_2526_2728,
             group: 0,
         },
         batch_size: 256,
@@ -67,7 +68,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_115_bytes_of_control_md() {
+fn a_raw_specification_has_the_123_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -77,6 +78,7 @@ fn a_raw_specification_has_the_115_bytes_of_control_md() {
         "0000000000000840", // echo
         "000000000000e83f", // prune
         "1817161514131211", // weights_digest
+        "2827262524232221", // subset_digest
         "0000000000000000", // group
         "09000000",         // whole_from
         "07000000",         // cover
@@ -90,18 +92,18 @@ fn a_raw_specification_has_the_115_bytes_of_control_md() {
         "0040",             // mix
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 115), expected.concat());
+    assert_eq!(spec_bytes(spec(), 123), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 116).ends_with("00400301"));
+    assert!(spec_bytes(ragged, 124).ends_with("00400301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
     let expected = ["004002", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 141).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 149).ends_with(&expected.concat()));
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn a_job_s_line_in_a_trace_stays_as_it_is() {
         r#"{"job":{"at_us":51200,"under_way":true,"batch_size":256,"world_size":8,"sampler":"pads","#,
         r#""order":"spaced","tail":"even","seed":72623859790382856,"rep":1.5,"hit_cap":0.5,"cover":7,"#,
         r#""explore":0.25,"echo":3.0,"prune":0.75,"whole_from":9,"replacement":false,"pace":true,"#,
-        r#""draw_ahead":false,"weights_digest":1230066625199609624}}"#,
+        r#""draw_ahead":false,"weights_digest":1230066625199609624,"subset_digest":2387509390608836392}}"#,
         "\n"
     );
     assert_eq!(String::from_utf8(line.encode()).unwrap(), expected);
@@ -121,10 +123,11 @@ fn a_job_s_line_in_a_trace_stays_as_it_is() {
     assert!(Line::decode(newer.as_bytes()).is_ok(), "unknown fields are ignored");
     let older = expected
         .replace(r#""echo":3.0,"prune":0.75,"whole_from":9,"replacement":false,"#, "")
-        .replace(r#","weights_digest":1230066625199609624"#, "");
+        .replace(r#","weights_digest":1230066625199609624,"subset_digest":2387509390608836392"#, "");
     let Ok(Line::Job(older)) = Line::decode(older.as_bytes()) else { panic!("{older}") };
-    let later = (older.plan.whole_from, older.plan.replacement, older.plan.weights_digest);
-    assert_eq!(later, (0, true, 0), "what an earlier version did not know is as by default");
+    let PlanSpec { whole_from, replacement, weights_digest, subset_digest, .. } = older.plan;
+    let later = (whole_from, replacement, weights_digest, subset_digest);
+    assert_eq!(later, (0, true, 0, 0), "what an earlier version did not know is as by default");
     let one_of_several = Line::Job(Job::new(51_200_999, true, &spec()));
     let bytes = one_of_several.encode();
     let text = String::from_utf8(bytes.clone()).unwrap();

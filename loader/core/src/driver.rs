@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use shade_formats::control::{JobSpec, WeightTable};
+use shade_formats::control::{JobSpec, Tables};
 use shade_formats::ring::Descriptor;
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
@@ -98,11 +98,12 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         session: SessionId,
         (job, rank): (&str, u32),
         spec: &JobSpec,
-        weights: Option<WeightTable>,
+        tables: impl Into<Tables>,
     ) {
         self.rings.insert(session, Ring::default());
         let (job, spec) = (job.to_owned(), *spec);
-        self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, weights })));
+        let tables = tables.into();
+        self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, tables })));
     }
 
     /// A trainer leaves.

@@ -101,14 +101,14 @@ impl<M: Memory> Core<M> {
         });
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.
         let own_samples = job.own_samples();
-        let absorbing = cache.len() < own_samples as usize && plan.ids.iter().all(|&id| resident(id));
+        let reads_nothing = plan.ids.iter().all(|&id| resident(id));
+        let cached = if reads_nothing { job.resident_samples(cache.ids(), cache.len()) } else { 0 };
+        let absorbing = reads_nothing && cached < own_samples as usize;
         if absorbing {
             actions.push(Action::Warn(format!(
-                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, \
-                 so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
-                 cover or explore",
-                cache.len(),
-                own_samples
+                "epoch {epoch} reads nothing from storage: its plan has only the {cached} cached of {own_samples} \
+                 samples, so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
+                 cover or explore"
             )));
         }
         // Exchanged samples are in no list that others could draw.
@@ -135,6 +135,11 @@ impl<M: Memory> Core<M> {
 }
 
 impl Job {
+    /// How many of these residents, of which there are `len`, the job may use.
+    fn resident_samples(&self, residents: impl Iterator<Item = SampleId>, len: usize) -> usize {
+        if self.strata.subset().is_none() { len } else { residents.filter(|&id| self.has(id)).count() }
+    }
+
     /// The current epoch ends, before the plan of epoch `drawn` is drawn. Notes whether the losses
     /// that it should go by are missing, and warns the first time. An epoch that delivered nothing
     /// has no losses to report.

@@ -1,6 +1,6 @@
 //! The events that the core takes in.
 
-use shade_formats::control::{JobSpec, WeightTable};
+use shade_formats::control::{JobSpec, Tables};
 
 use crate::importance::Importance;
 use crate::memory::Memory;
@@ -22,8 +22,8 @@ pub struct Attach {
     pub rank: u32,
     /// The job it wants; every rank of a job sends the same.
     pub spec: JobSpec,
-    /// The table of weights, with the sampler `weighted`.
-    pub weights: Option<WeightTable>,
+    /// What the job says of single samples.
+    pub tables: Tables,
 }
 
 /// An event.

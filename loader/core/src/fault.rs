@@ -110,16 +110,17 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// The substitute for a row's sample, with its bytes: the next sample by id, from 0 again after
-    /// the last, that has the same label and fits into the row. Deterministic, so that a second run
-    /// delivers the same.
+    /// The substitute for a row's sample, with its bytes: the job's next sample by id, from 0 again
+    /// after the last, that has the same label and fits into the row. Deterministic, so that a
+    /// second run delivers the same.
     fn substitute(&mut self, row: RowId) -> Option<(SampleId, Entry, u64)> {
-        let output = self.job_of(row.session)?.spec.output;
         let target = self.batch_mut(row.session, row.seq)?.rows.get(row.position as usize)?.clone();
+        let job = self.job_of(row.session)?;
+        let output = job.spec.output;
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
-        same_class(&*self.index, target.sample).find_map(|(candidate, entry)| {
+        same_class(&*self.index, &job.strata, target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
             (len <= target.room).then_some((candidate, entry, len))
         })

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, WeightTable};
+use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Tables, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
@@ -133,20 +133,24 @@ impl Job {
     pub(super) fn new(
         (id, name): (JobId, String),
         spec: JobSpec,
-        weights: Option<WeightTable>,
+        tables: Tables,
         index: &dyn Samples,
     ) -> Result<Self, Refusal> {
         let samples = index.len();
         let unfit = |text| Refusal { code: REFUSE_SPEC, text };
-        let strata = index.strata(spec.plan.strata).map_err(|error| unfit(error.to_string()))?;
+        let Tables { weights, subset } = tables;
+        let strata = match subset {
+            Some(subset) => Strata::of_subset(subset),
+            None => index.strata(spec.plan.strata).map_err(|error| unfit(error.to_string()))?,
+        };
         let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| unfit(error.to_string()))?
             .of_strata(spec.plan.strata);
         if let Some(weights) = &weights {
             check_weights(weights, &strata).map_err(unfit)?;
         }
-        let rooms = Rooms::new(&spec, index);
-        let (payload, ring) = payload_size(&spec, index, &rooms)
+        let rooms = Rooms::new(&spec, index, strata.subset());
+        let (payload, ring) = payload_size(&spec, index, strata.subset(), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         let mut job = Self {
@@ -243,6 +247,9 @@ impl Job {
 
     /// Whether the sample may be in a plan of this daemon.
     pub(super) fn has(&self, sample: SampleId) -> bool {
+        if !self.strata.has(sample) {
+            return false;
+        }
         self.part.is_whole() || self.part.has(self.seat_of(sample) % self.spec.world_size)
     }
 
@@ -322,6 +329,11 @@ impl Job {
 
 /// Refuses a table of weights by which a stratum could not be drawn.
 pub(super) fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
+    if let Some(subset) = strata.subset() {
+        let has_weight = |id: &u32| table.weights().get(*id as usize).is_some_and(|&weight| weight > 0);
+        let text = "no sample of indices has a weight above 0: give one of them a weight";
+        return if subset.ids().iter().any(has_weight) { Ok(()) } else { Err(text.to_owned()) };
+    }
     if strata.count() == 1 {
         return Ok(());
     }

@@ -1,10 +1,11 @@
 //! The jobs that share the cache.
 //!
-//! With one job the cache goes by its table of importance. With several it goes by a table of
-//! their aggregate: a(i) = Σ b s r(i) / Σ b s, over the jobs that may keep records in it (iCACHE).
-//! r(i) is the sample's relative importance in a job, the quantile of its loss; s are the job's
-//! samples a second; b is the share of its batches that its trainer waits for. A sample's uses are
-//! those of all jobs together.
+//! With one job on all of the dataset the cache goes by its table of importance. With several, or
+//! with one on a subset, it goes by a table of their aggregate: a(i) = Σ b s r(i) / Σ b s, over the
+//! jobs that may keep records in it (iCACHE). r(i) is the sample's relative importance in a job,
+//! the quantile of its loss, or 0 if it is not of the job's subset; s are the job's samples a
+//! second; b is the share of its batches that its trainer waits for. A sample's uses are those of
+//! all jobs together.
 
 use shade_formats::SampleId;
 
@@ -20,7 +21,8 @@ pub(super) struct Jobs {
     next: JobId,
     /// A job is there that asks to keep its records in the cache.
     is_training: bool,
-    /// The table of their aggregate, while several jobs keep records in the cache.
+    /// The table of their aggregate, while several jobs keep records in the cache, or one job on a
+    /// subset.
     aggregate: Option<Importance>,
     /// The weights that it was made with.
     weights: Vec<(JobId, f64)>,
@@ -146,7 +148,9 @@ impl Jobs {
     pub(super) fn aggregate_all(&mut self) {
         self.aggregate = None;
         self.weights = self.admitting().map(|job| (job.id, job.pace.weight())).collect();
-        if !self.are_several() {
+        // One job on a subset has it, too: by its own table, what it does not use would be worth as
+        // much as what it has not seen yet.
+        if !self.are_several() && !self.admitting().any(|job| job.strata.subset().is_some()) {
             return;
         }
         let samples = self.admitting().map(|job| job.importance.len()).max().unwrap_or(0);
@@ -163,7 +167,9 @@ impl Jobs {
         let (mut sum, mut weights) = (0.0, 0.0);
         for &(job, weight) in &self.weights {
             let Some(job) = self.get(job) else { continue };
-            sum += weight * quantile_of(job.importance.score(sample));
+            if job.strata.has(sample) {
+                sum += weight * quantile_of(job.importance.score(sample));
+            }
             weights += weight;
         }
         score_at(sum / weights)
@@ -175,14 +181,15 @@ impl Jobs {
             let now = self.get(id).map_or(before, |job| job.pace.weight());
             !(1.0 / WEIGHT_CHANGE..=WEIGHT_CHANGE).contains(&(now / before))
         };
-        self.aggregate.is_some() && self.weights.iter().any(has_changed)
+        // The weight of one job alone changes nothing.
+        self.weights.len() > 1 && self.weights.iter().any(has_changed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use shade_formats::ShardId;
-    use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+    use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tables, Tail};
     use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 
     use super::*;
@@ -226,7 +233,7 @@ mod tests {
             bad_max: 0.0,
             ring_bytes: 1 << 20,
         };
-        let mut job = Job::new((id, id.to_string()), spec, None, &index()).ok().unwrap();
+        let mut job = Job::new((id, id.to_string()), spec, Tables::default(), &index()).ok().unwrap();
         for sample in 0..SAMPLES {
             job.importance.set_score(SampleId(sample), score_at(if sample == hard { 1.0 } else { 0.0 }));
         }

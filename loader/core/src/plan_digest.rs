@@ -23,6 +23,7 @@ pub(super) fn plan_digest(spec: &PlanSpec) -> u64 {
         strata: _,
         mix,
         weights_digest,
+        subset_digest,
         group,
     } = *spec;
     let mut bytes = Vec::new();
@@ -48,6 +49,7 @@ pub(super) fn plan_digest(spec: &PlanSpec) -> u64 {
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     later(6, group != default.group, &group.to_le_bytes());
+    later(9, subset_digest != default.subset_digest, &subset_digest.to_le_bytes());
     later(8, mix.to_bits() != default.mix.to_bits(), &mix.to_bits().to_le_bytes());
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
@@ -84,6 +86,7 @@ mod tests {
             PlanSpec { whole_from: 1, ..plan },
             PlanSpec { replacement: false, ..plan },
             PlanSpec { weights_digest: 1, ..plan },
+            PlanSpec { subset_digest: 1, ..plan },
             PlanSpec { group: 1, ..plan },
             PlanSpec { mix: 0.5, ..plan },
             PlanSpec { pace: true, ..plan },

@@ -8,12 +8,12 @@ use crate::action::{Accepted, Action, Refusal};
 use crate::bad_share::RowCounts;
 use crate::brain::Core;
 use crate::event::{Attach, SessionId};
-use crate::fixed_weights::{given_weights, weights_by_class};
 use crate::importance::Importance;
 use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
 use crate::sizes::check_sizes;
+use crate::tables::{given_tables, weights_by_class};
 use crate::windows::Windows;
 
 impl<M: Memory> Core<M> {
@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
 
     fn accept(&mut self, now_ns: u64, attach: Attach) -> Result<Accepted, Refusal> {
         let refuse = |code, text| Err(Refusal { code, text });
-        let Attach { session, job: name, rank, spec, weights } = attach;
+        let Attach { session, job: name, rank, spec, tables } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if rank >= spec.world_size {
             let text = format!("rank {rank} is not below the world size {}", spec.world_size);
@@ -73,18 +73,18 @@ impl<M: Memory> Core<M> {
             return refuse(REFUSE_RESOURCES, text);
         }
         let unfit = |text| Refusal { code: REFUSE_SPEC, text };
-        let given = given_weights(&spec, weights, &*self.index).map_err(unfit)?;
+        let mut given = given_tables(&spec, tables, &*self.index).map_err(unfit)?;
         let place = |job: &Job| (job.accepted(), job.ring.clone());
         let (job, (accepted, ring)) = match known.and_then(|job| self.jobs.get(job)) {
             Some(job) => (job.id, place(job)),
             // Goes through the whole index, so for the first rank only.
             None => {
                 check_sizes(spec.output, &*self.index).map_err(unfit)?;
-                let weights = match spec.plan.sampler {
-                    Sampler::Balanced => Some(weights_by_class(&*self.index).map_err(unfit)?),
-                    _ => given,
-                };
-                let job = Job::new((self.jobs.next_id(), name), spec, weights, &*self.index)?;
+                if spec.plan.sampler == Sampler::Balanced {
+                    let weights = weights_by_class(&*self.index, given.subset.as_ref()).map_err(unfit)?;
+                    given.weights = Some(weights);
+                }
+                let job = Job::new((self.jobs.next_id(), name), spec, given, &*self.index)?;
                 let begun = (job.id, place(&job));
                 self.begin_job(job);
                 begun

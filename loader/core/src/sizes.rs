@@ -2,13 +2,14 @@
 
 use std::collections::BinaryHeap;
 
-use shade_formats::control::{JobSpec, OnError, Output, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, Subset, Tail};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
 
 use crate::block_size::charged_bytes;
+use crate::plan::Strata;
 use crate::rows::row_bytes;
 use crate::samples::Samples;
 
@@ -81,6 +82,22 @@ pub(super) fn entries<S: Samples + ?Sized>(index: &S) -> impl Iterator<Item = (S
     (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
 }
 
+/// The samples of a job with their entries: those of its subset, else all.
+fn entries_of<'a>(
+    index: &'a dyn Samples,
+    subset: Option<&'a Subset>,
+) -> impl Iterator<Item = (SampleId, Entry)> + 'a {
+    let ids = subset.map(Subset::ids);
+    let samples = ids.map_or(index.len() as usize, <[u32]>::len);
+    (0..samples).filter_map(move |at| {
+        let id = match ids {
+            Some(ids) => *ids.get(at)?,
+            None => u32::try_from(at).ok()?,
+        };
+        Some((SampleId(id), index.entry(SampleId(id))?))
+    })
+}
+
 /// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, at most 32
 /// MiB, but always for two of the largest records, so that reading never stops for lack of room.
 #[must_use]
@@ -116,11 +133,11 @@ pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), Str
 
 /// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
 /// substitute, if it gets one.
-pub(super) fn room_bytes(spec: &JobSpec, index: &dyn Samples, sample: SampleId) -> u64 {
+pub(super) fn room_bytes(spec: &JobSpec, (index, strata): (&dyn Samples, &Strata), sample: SampleId) -> u64 {
     let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
     let substitute = || match spec.on_error {
         OnError::Substitute => {
-            same_class(index, sample).find_map(|(_, entry)| row_bytes(spec.output, &entry).ok())
+            same_class(index, strata, sample).find_map(|(_, entry)| row_bytes(spec.output, &entry).ok())
         }
         OnError::Raise | OnError::Skip => None,
     };
@@ -140,13 +157,13 @@ pub(super) struct Rooms {
 const SHORTEST: usize = 3;
 
 impl Rooms {
-    pub(super) fn new(spec: &JobSpec, index: &dyn Samples) -> Self {
+    pub(super) fn new(spec: &JobSpec, index: &dyn Samples, subset: Option<&Subset>) -> Self {
         if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
             return Self::default();
         }
         // By label: a max-heap of the class's shortest lengths.
         let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
-        for (_, entry) in entries(index) {
+        for (_, entry) in entries_of(index, subset) {
             let Ok(len) = row_bytes(spec.output, &entry) else { continue };
             let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
             heap.push(len);
@@ -163,16 +180,21 @@ impl Rooms {
     }
 }
 
-/// The other samples of the class of `sample`, by id: those after it, then those before it.
-pub(super) fn same_class(
-    index: &dyn Samples,
+/// The other samples of a job of the class of `sample`, by id: those after it, then those before
+/// it.
+pub(super) fn same_class<'a>(
+    index: &'a dyn Samples,
+    strata: &'a Strata,
     sample: SampleId,
-) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+) -> impl Iterator<Item = (SampleId, Entry)> + 'a {
     let samples = index.len();
     let label = index.entry(sample).map(|entry| entry.label);
     (1..samples).filter_map(move |step| {
         let round = (u64::from(sample.0) + u64::from(step)) % u64::from(samples);
         let candidate = SampleId(u32::try_from(round).ok()?);
+        if !strata.has(candidate) {
+            return None;
+        }
         let entry = index.entry(candidate)?;
         (Some(entry.label) == label).then_some((candidate, entry))
     })
@@ -184,10 +206,12 @@ pub(super) fn same_class(
 pub(super) fn payload_size(
     spec: &JobSpec,
     index: &dyn Samples,
+    subset: Option<&Subset>,
     rooms: &Rooms,
 ) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
-    let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
+    let samples = subset.map_or(index.len(), Subset::len);
+    let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
     let capacity = u64::from(rows);
     let (largest, longest, mean) = match spec.output {
         Output::Decoded(images) => {
@@ -197,9 +221,10 @@ pub(super) fn payload_size(
         Output::Raw | Output::Ragged { .. } => {
             let len_of = |entry: &Entry| row_bytes(spec.output, entry).ok();
             // An image of unknown size has the room of its substitute, which may be any.
-            let unknown = entries(index).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
+            let unknown =
+                entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
             let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
-            let mut lens: Vec<u64> = entries(index).map(|(_, entry)| room(&entry)).collect();
+            let mut lens: Vec<u64> = entries_of(index, subset).map(|(_, entry)| room(&entry)).collect();
             let total: u64 = lens.iter().sum();
             let mean = total / (lens.len().max(1) as u64) * capacity;
             lens.sort_unstable_by(|a, b| b.cmp(a));

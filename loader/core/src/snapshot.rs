@@ -173,7 +173,7 @@ fn restore(
     let reported = fields.u32()?;
     fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
     fields.expect(
-        "the state of a loader with the same plan arguments and weights",
+        "the state of a loader with the same plan arguments, weights and indices",
         digest == plan_digest(&job.spec.plan),
     )?;
     let strata = read_strata(&mut fields, job, content_id, wanted)?;
@@ -181,7 +181,7 @@ fn restore(
     let seats = read_seats(&mut fields, strata.count(), samples)?;
     let plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
     let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
-    fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
+    fields.expect("a position of the plan", next.fits(plan.as_ref(), strata.samples()))?;
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let lists = match &plan {
         Some(plan) if !plan.part.is_whole() => read_lists(&mut fields, strata.count())?,
@@ -275,14 +275,15 @@ fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
     bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
 }
 
-/// Reads a plan of the job: for `samples` positions, or for fewer if its epochs may be shorter.
+/// Reads a plan of the job on a dataset of `samples` samples: with a position for each sample that
+/// it has, or with fewer if its epochs may be shorter.
 fn read_plan(
     fields: &mut Fields<'_>,
     samples: u32,
     (spec, strata): (&PlanSpec, &Strata),
 ) -> Result<Option<Plan>, FormatError> {
-    let len = fields.u32()?;
-    fields.expect("a plan of the epoch's length, or none", len <= samples)?;
+    let (len, positions) = (fields.u32()?, strata.samples());
+    fields.expect("a plan of the epoch's length, or none", len <= positions)?;
     let epoch = fields.u32()?;
     let summary = PlanSummary {
         distinct: fields.u32()?,
@@ -292,10 +293,11 @@ fn read_plan(
     };
     let part = read_part(fields, strata.count())?;
     let is_shorter = part.is_whole() && may_leave_out(spec.sampler);
-    let fits = len == 0 || len == part.places_before(samples) || is_shorter;
+    let fits = len == 0 || len == part.places_before(positions) || is_shorter;
     fields.expect("a plan of the epoch's length, or none", fits)?;
     let ids: Vec<SampleId> = fields.u32s(len)?.into_iter().map(SampleId).collect();
-    fields.expect("sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
+    let is_of_job = |id: &SampleId| id.0 < samples && strata.has(*id);
+    fields.expect("ids of the job's samples", ids.iter().all(is_of_job))?;
     let weights = fields.f32s(len)?;
     Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
 }
@@ -314,7 +316,11 @@ fn read_strata(
     fields.expect(&expected, wanted == 0 || wanted == count)?;
     let plan = PlanSpec { strata: count, ..job.spec.plan };
     let spec = JobSpec { plan, ranks_here: 0, ..job.spec }.validate().map_err(|error| error.to_string());
-    let strata = Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string());
+    let strata = match job.strata.subset() {
+        // It has one stratum, or `spec` is refused.
+        Some(_) => Ok(job.own_strata.clone()),
+        None => Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string()),
+    };
     let weights = |strata: &Strata| job.weights.as_ref().map_or(Ok(()), |table| check_weights(table, strata));
     match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
         Ok(strata) => Ok(strata),

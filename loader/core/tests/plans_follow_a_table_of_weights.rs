@@ -242,5 +242,5 @@ fn a_state_is_not_loaded_into_a_job_with_another_table() {
     assert_eq!(ids(&same.epoch(1)), ids(&first.epoch(1)));
     let mut other = weighted(2.0);
     other.step(Event::LoadState { strata: 0, session: 0, bytes: state });
-    assert!(other.failed[0].contains("the same plan arguments and weights"), "{:?}", other.failed);
+    assert!(other.failed[0].contains("the same plan arguments, weights and indices"), "{:?}", other.failed);
 }

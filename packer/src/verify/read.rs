@@ -18,6 +18,7 @@ use crate::args::{JobsArgs, OutputArgs};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::options::PackOptions;
 use crate::pack::Gate;
 use crate::progress::CommandProgress;
 use crate::report::Speed;
@@ -75,6 +76,11 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     let (jobs, shown) = (args.jobs.jobs, args.output.shown());
     let dataset = Dataset::open(&args.dataset)?;
     if let Some(source) = &args.repair {
+        if PackOptions::has_foreign_shards(dataset.index.options()) {
+            let text = "--repair: shards of this subset are those of the dataset that it was made of, with more samples: \
+                        repair that one, and make the subset again";
+            return Err(Error::Usage(text.to_owned()));
+        }
         // Tells of a missing source before everything is read.
         SourceKind::of(source)?;
     }

@@ -91,8 +91,8 @@ pub extern "C" fn shade_open(
         let (folder, options) = (text(dataset, "dataset")?, text(options_json, "options_json")?);
         let dataset = std::fs::canonicalize(folder)
             .map_err(|error| Fault::usage(format!("dataset: {folder}: {error}")))?;
-        let Wanted { job, rank, spec, options, buffered } = read(options, &dataset)?;
-        let session = Session::connect(&dataset, &job, rank, spec, &options)?;
+        let Wanted { job, rank, spec, tables, options, buffered } = read(options, &dataset)?;
+        let session = Session::connect_with(&dataset, &job, rank, spec, tables, &options)?;
         let opened = shade_session { session, dataset, buffered, position: Position::default() };
         out.write(Box::into_raw(Box::new(opened)));
         Ok(SHADE_OK)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use shade_client::{JobSpec, Launch, Options, PlanSpec, Sampler, Tail};
+use shade_client::{JobSpec, Launch, Options, PlanSpec, Sampler, Subset, Tables, Tail};
 use shade_formats::control::{Preset, group_digest};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
@@ -59,6 +59,7 @@ pub(crate) struct Wanted {
     pub(crate) job: String,
     pub(crate) rank: u32,
     pub(crate) spec: JobSpec,
+    pub(crate) tables: Tables,
     pub(crate) options: Options,
     /// Read the dataset's own files through the page cache.
     pub(crate) buffered: bool,
@@ -77,7 +78,9 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     if !daemon.settings.iter().any(|(name, _)| *name == "policy") {
         daemon.settings.push(("policy", preset.policy().as_str().to_owned()));
     }
-    let mut spec = plan(given.plan, preset, given.train)?;
+    let mut fields = given.plan;
+    let tables = tables(fields.remove("indices"))?;
+    let mut spec = plan(fields, preset, given.train)?;
     set(&mut spec, "batch_size", given.batch_size)?;
     spec.plan.seed = given.seed;
     spec.world_size = world_size;
@@ -87,7 +90,7 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     let suffix = if given.train { "" } else { VALIDATION_SUFFIX };
     let job = format!("{}{suffix}", daemon.job.as_deref().unwrap_or("default"));
     let buffered = daemon.settings.iter().any(|(name, value)| *name == "io" && value == "buffered");
-    Ok(Wanted { job, rank, spec, buffered, options: daemon.into_options(dataset, world_size) })
+    Ok(Wanted { job, rank, spec, tables, buffered, options: daemon.into_options(dataset, world_size) })
 }
 
 /// Rank and world size: given, or the environment's, else 0 of 1.
@@ -110,6 +113,15 @@ fn ranks(rank: Option<u32>, world_size: Option<u32>) -> Result<(u32, u32), Fault
         return Err(Fault::usage(text));
     }
     Ok((rank, world_size))
+}
+
+/// The job's samples: a list of ids, or all of the dataset.
+fn tables(indices: Option<Value>) -> Result<Tables, Fault> {
+    let Some(indices) = indices.filter(|indices| !indices.is_null()) else { return Ok(Tables::default()) };
+    let ids: Vec<u32> = serde_json::from_value(indices)
+        .map_err(|error| Fault::usage(format!("plan: indices: {error}, expected a list of sample ids")))?;
+    let subset = Subset::new(ids).map_err(|error| Fault::usage(format!("plan: {error}")))?;
+    Ok(subset.into())
 }
 
 /// The job of these fields of `Plan`.
@@ -297,6 +309,14 @@ mod tests {
     }
 
     #[test]
+    fn indices_are_a_list_of_sample_ids() {
+        let tables = |text| wanted(text).unwrap().tables;
+        let subset = tables(r#"{"batch_size": 1, "plan": {"indices": [9, 2]}}"#).subset.unwrap();
+        assert_eq!(subset.ids(), [2, 9]);
+        assert!(tables(r#"{"batch_size": 1, "plan": {"indices": null}}"#).is_empty());
+    }
+
+    #[test]
     fn a_validation_is_a_job_of_its_own() {
         let Wanted { job, spec, .. } = wanted(r#"{"batch_size": 1, "train": false}"#).unwrap();
         assert_eq!(
@@ -313,6 +333,8 @@ mod tests {
             (r#"{"batch_size": 1, "sampler": "pads"}"#, "sampler"),
             (r#"{"batch_size": 1, "plan": {"seed": 1}}"#, "seed"),
             (r#"{"batch_size": 1, "plan": {"rep": 0.5}}"#, "rep"),
+            (r#"{"batch_size": 1, "plan": {"indices": [1, -1]}}"#, "plan: indices: invalid value"),
+            (r#"{"batch_size": 1, "plan": {"indices": [2, 2]}}"#, "plan: indices is 2, twice"),
             (r#"{"batch_size": 1, "plan": {"sampler": "weighted"}}"#, "weights"),
             (r#"{"batch_size": 1, "train": false, "plan": {"sampler": "pads"}}"#, "train"),
             (r#"{"batch_size": 1, "daemon": {"depht": 1}}"#, "depht"),

@@ -92,9 +92,9 @@ pub enum ClientError {
         /// What the system said.
         error: std::io::Error,
     },
-    /// There is no memory for passing the table of weights to the daemon.
-    #[error("making room for the table of weights: {error}")]
-    NoWeights {
+    /// There is no memory for passing the job's tables to the daemon.
+    #[error("making room for weights and indices: {error}")]
+    NoTables {
         /// What the system said.
         error: std::io::Error,
     },

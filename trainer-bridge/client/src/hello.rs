@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, WeightTable};
+use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, Tables};
 use shade_shm::memfd;
 
 use crate::ClientError;
@@ -22,8 +22,9 @@ pub(crate) struct Hello {
     rank: u32,
     settings: Settings,
     spec: JobSpec,
-    /// The table of weights, and its length in bytes.
-    weights: Option<(OwnedFd, u64)>,
+    tables: Tables,
+    /// The file with the tables, if there are any.
+    file: Option<OwnedFd>,
 }
 
 impl Hello {
@@ -43,29 +44,30 @@ impl Hello {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
         let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
-        Ok(Self { owner, dataset, job, or_free_name: false, rank, settings, spec, weights: None })
+        let (tables, file) = (Tables::default(), None);
+        Ok(Self { owner, dataset, job, or_free_name: false, rank, settings, spec, tables, file })
     }
 
-    /// The same, with a table of weights.
-    pub(crate) fn with_weights(mut self, table: &WeightTable) -> Result<Self, ClientError> {
-        let bytes = table.to_bytes();
-        let file = memfd::holding("shade-weights", &bytes);
-        let file = file.map_err(|error| ClientError::NoWeights { error })?;
-        self.spec.plan.weights_digest = table.digest();
-        self.weights = Some((file, bytes.len() as u64));
+    /// The same, with tables.
+    pub(crate) fn with_tables(mut self, tables: Tables) -> Result<Self, ClientError> {
+        tables.name_in(&mut self.spec.plan);
+        self.spec.validate()?;
+        if !tables.is_empty() {
+            let file = memfd::holding("shade-tables", &tables.to_bytes());
+            self.file = Some(file.map_err(|error| ClientError::NoTables { error })?);
+        }
+        self.tables = tables;
         Ok(self)
     }
 
     /// The file that goes with the message.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.weights.as_ref().map(|(file, _)| file.as_fd())
+        self.file.as_ref().map(OwnedFd::as_fd)
     }
 
     /// The message for a dataset that has this content now.
     pub(crate) fn request(&self, content: Content) -> Result<Request, ClientError> {
-        if let Some((_, bytes)) = self.weights {
-            WeightTable::check_len(bytes, content.samples)?;
-        }
+        self.tables.check_within(content.samples)?;
         Ok(Request::Hello {
             protocol: PROTOCOL,
             samples: content.samples,

@@ -39,8 +39,8 @@ pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,
-    WeightTable,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Subset,
+    Tables, Tail, WeightTable,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

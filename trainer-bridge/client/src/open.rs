@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{JobSpec, WeightTable};
+use shade_formats::control::{JobSpec, Tables};
 use shade_formats::ids::ContentId;
 
 use crate::attach::attach;
@@ -29,20 +29,21 @@ impl Session {
         open_session(Hello::new(dataset, job, rank, spec, &options.settings)?, options)
     }
 
-    /// As [`Session::connect`], for a job with the sampler `weighted`, which draws by `weights`.
+    /// As [`Session::connect`], for a job that has something to say of single samples: the weights
+    /// of the sampler `weighted`, or the subset that it delivers.
     ///
     /// # Errors
-    /// As for [`Session::connect`], and if the table has not one weight for each sample.
-    pub fn connect_weighted(
+    /// As for [`Session::connect`], and if the tables are of another dataset.
+    pub fn connect_with(
         dataset: &Path,
         job: &str,
         rank: u32,
         spec: JobSpec,
-        weights: &WeightTable,
+        tables: Tables,
         options: &Options,
     ) -> Result<Self, ClientError> {
         let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
-        open_session(hello.with_weights(weights)?, options)
+        open_session(hello.with_tables(tables)?, options)
     }
 }
 

@@ -1,12 +1,12 @@
 //! `shade_load._native`: the Python binding of `shade-client`: a session, its batches, and DLPack
 //! views of their columns.
 //!
-//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring,
-//! [`dlpack`] and [`buffer`] export its columns, [`fields`] and [`records`] read from the
-//! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
-//! [`weights`] makes tables of weights, [`seats`] asks what daemons hold, [`wait`] waits, [`error`]
-//! has the exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top
-//! of this.
+//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] and [`buffer`]
+//! export its columns, [`fields`] and [`records`] read from the dataset, [`normalize`] converts
+//! images in other libraries' tensors ([`dense`]) to floats, [`weights`] makes tables of weights,
+//! [`subset`] lists of samples, [`seats`] asks what daemons hold, [`wait`] waits, [`error`] has the
+//! exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of
+//! this.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
@@ -23,6 +23,7 @@ mod records;
 mod seats;
 mod session;
 mod spec;
+mod subset;
 mod wait;
 mod weights;
 
@@ -58,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
+    module.add_function(wrap_pyfunction!(subset::subset, module)?)?;
     module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;
     error::register(module)
 }

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
-use shade_client::{ClientError, Next};
+use shade_client::{ClientError, Next, Tables};
 
 use crate::batch::Batch;
 use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
 use crate::spec::{DaemonDict, Job, seconds};
+use crate::subset::subset_of;
 use crate::wait::{SLICE, on_thread};
 use crate::weights::table;
 
@@ -50,9 +52,10 @@ enum Warning {
 #[pymethods]
 impl Session {
     /// Attaches as `rank` of `job`, starting a private daemon if none answers.
-    /// `weights`: the bytes of the table that the sampler `weighted` draws by.
+    /// `tables`: the bytes of the table that the sampler `weighted` draws by, and of the samples that
+    /// the job delivers.
     #[staticmethod]
-    #[pyo3(signature = (dataset, job, rank, spec, daemon, weights = None))]
+    #[pyo3(signature = (dataset, job, rank, spec, daemon, tables = (None, None)))]
     fn connect(
         py: Python<'_>,
         dataset: PathBuf,
@@ -60,18 +63,15 @@ impl Session {
         rank: u32,
         spec: Job,
         daemon: DaemonDict,
-        weights: Option<&[u8]>,
+        tables: (Option<PyBackedBytes>, Option<PyBackedBytes>),
     ) -> PyResult<Self> {
         let Job(spec) = spec;
         let options = daemon.into_options()?;
         // After an interrupt a late session is dropped, which ends it.
-        let table = weights.map(table).transpose()?;
-        let connect = move || match &table {
-            Some(table) => {
-                shade_client::Session::connect_weighted(&dataset, &job, rank, spec, table, &options)
-            }
-            None => shade_client::Session::connect(&dataset, &job, rank, spec, &options),
-        };
+        let weights = tables.0.as_deref().map(table).transpose()?;
+        let tables = Tables { weights, subset: tables.1.as_deref().map(subset_of).transpose()? };
+        let connect =
+            move || shade_client::Session::connect_with(&dataset, &job, rank, spec, tables, &options);
         let session = on_thread(py, "shade-connect", connect)?.map_err(|error| from_client(&error))?;
         Ok(Self {
             owner_pid: std::process::id(),

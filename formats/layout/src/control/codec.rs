@@ -4,7 +4,7 @@ use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 12;
+pub const PROTOCOL: u32 = 13;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -227,4 +227,18 @@ pub(super) fn unknown_tag(tag: u16) -> FormatError {
 /// Yes or no on the wire.
 pub(super) fn flag(code: u8) -> Option<bool> {
     (code < 2).then_some(code == 1)
+}
+
+/// Parts of 1 in which a share of 16 bits counts.
+const Q16: f64 = 65_536.0;
+
+/// A share in these parts. 1 is one part less.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+pub(super) fn to_q16(share: f64) -> u16 {
+    (share * Q16).round() as u16
+}
+
+/// The share that these parts are.
+pub(super) fn from_q16(parts: u16) -> f64 {
+    f64::from(parts) / Q16
 }

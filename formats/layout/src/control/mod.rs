@@ -15,6 +15,8 @@ mod spec;
 mod spec_error;
 mod sticky;
 mod strata;
+mod subset;
+mod tables;
 mod types;
 mod weights;
 
@@ -34,5 +36,7 @@ pub use spec::{FieldError, JobSpec, Parameter, PlanSpec, group_digest};
 pub use spec_error::SpecError;
 pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
 pub use strata::strata_for;
+pub use subset::Subset;
+pub use tables::Tables;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
 pub use weights::WeightTable;

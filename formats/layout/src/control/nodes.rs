@@ -18,14 +18,21 @@ impl JobSpec {
             Sampler::Iis | Sampler::Infobatch => {
                 Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
             }
+            _ if plan.subset_digest != 0 => Some("indices: a subset is drawn as a whole"),
             _ if plan.pace => Some("pace, which goes by whole batches"),
             _ => None,
         };
         if let Some(why) = one_only.filter(|_| strata > 1) {
             return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
         }
+        let is_on_several = self.local_ranks() < world_size;
+        if is_on_several && plan.subset_digest != 0 && plan.depends_on_its_node() {
+            let expected = "one that goes by no losses, deliveries or caches, where ranks are on several nodes and \
+                            indices are given: a subset is drawn as a whole, and each node knows its own";
+            return Err(SpecError::new("sampler", plan.sampler, expected));
+        }
         let is_divided = strata.is_multiple_of(world_size);
-        if self.local_ranks() < world_size && !is_divided && plan.depends_on_its_node() {
+        if is_on_several && !is_divided && plan.depends_on_its_node() {
             let expected = format_args!(
                 "a multiple of world_size, {world_size}, where ranks are on several nodes and the plan depends on \
                  losses, deliveries or caches: each node knows its own"

@@ -369,6 +369,7 @@ mod tests {
                     strata: nodes.0,
                     mix: f64::from(nodes.2) / 65_536.0,
                     weights_digest: weights.1,
+                    subset_digest: weights.1.rotate_left(7),
                     group: weights.3,
                 },
                 batch_size: numbers.0,

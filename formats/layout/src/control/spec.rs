@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ImageSpec;
-use super::codec::{Reader, Writer, flag};
+use super::codec::{Reader, Writer, flag, from_q16, to_q16};
 use super::spec_error::SpecError;
 use super::types::{OnError, Order, Output, Sampler, Tail};
 use crate::FormatError;
@@ -40,6 +40,12 @@ macro_rules! plan_spec {
             /// [`WeightTable::digest`]: super::WeightTable::digest
             // No command line has it: it follows from the table.
             pub weights_digest: u64,
+            /// Digest of the samples that the job delivers, [`Subset::digest`]; 0 for all of the
+            /// dataset.
+            ///
+            /// [`Subset::digest`]: super::Subset::digest
+            // As above.
+            pub subset_digest: u64,
             /// Digest of the group's name, [`group_digest`](super::group_digest); 0 without one.
             /// The jobs of a group draw coupled plans: each its own, and as alike as they can be.
             // The command lines take a name.
@@ -48,7 +54,7 @@ macro_rules! plan_spec {
 
         impl Default for PlanSpec {
             fn default() -> Self {
-                Self { $($name: $default,)+ weights_digest: 0, group: 0 }
+                Self { $($name: $default,)+ weights_digest: 0, subset_digest: 0, group: 0 }
             }
         }
 
@@ -282,6 +288,7 @@ impl JobSpec {
         writer.f64(self.plan.echo);
         writer.f64(self.plan.prune);
         writer.u64(self.plan.weights_digest);
+        writer.u64(self.plan.subset_digest);
         writer.u64(self.plan.group);
         writer.u32(self.plan.whole_from);
         writer.u32(self.plan.cover);
@@ -312,6 +319,7 @@ impl JobSpec {
         let echo = reader.f64()?;
         let prune = reader.f64()?;
         let weights_digest = reader.u64()?;
+        let subset_digest = reader.u64()?;
         let group = reader.u64()?;
         let whole_from = reader.u32()?;
         let cover = reader.u32()?;
@@ -325,7 +333,7 @@ impl JobSpec {
         let ranks_here = reader.u32()?;
         let ring_bytes = reader.u64()?;
         let bad_max = reader.f64()?;
-        let mix = f64::from(reader.u16()?) / Q16;
+        let mix = from_q16(reader.u16()?);
         let output = Output::read(reader)?;
         let plan = PlanSpec {
             sampler,
@@ -344,6 +352,7 @@ impl JobSpec {
             strata,
             mix,
             weights_digest,
+            subset_digest,
             group,
         };
         Ok(Self {
@@ -359,15 +368,6 @@ impl JobSpec {
             ring_bytes,
         })
     }
-}
-
-/// Parts of 1 in which a share of 16 bits counts.
-const Q16: f64 = 65_536.0;
-
-/// A share in these parts. 1 is one part less.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-fn to_q16(share: f64) -> u16 {
-    (share * Q16).round() as u16
 }
 
 /// An impossible value of a field: names the field, the value and what it may be.
@@ -448,6 +448,7 @@ mod tests {
                 JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Infobatch, ..plan }, ..spec() },
             ),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Iis, ..plan }, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, subset_digest: 1, ..plan }, ..spec() }),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, pace: true, ..plan }, ..spec() }),
             ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
             ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
@@ -540,6 +541,7 @@ mod tests {
             strata: 24,
             mix: 0.05,
             weights_digest: 0,
+            subset_digest: 0,
             group: 0,
         };
         assert_eq!(spec, expected);

@@ -121,8 +121,17 @@ pub struct Job {
 }
 
 /// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 8] =
-    ["echo", "prune", "whole_from", "replacement", "strata", "mix", "weights_digest", "group"];
+const LATER_PARAMETERS: [&str; 9] = [
+    "echo",
+    "prune",
+    "whole_from",
+    "replacement",
+    "strata",
+    "mix",
+    "weights_digest",
+    "subset_digest",
+    "group",
+];
 
 fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
     let mut fields = Map::deserialize(fields)?;
@@ -168,6 +177,9 @@ impl Serialize for Job {
             }
         }
         line.serialize_entry("weights_digest", &self.plan.weights_digest)?;
+        if self.plan.subset_digest != 0 {
+            line.serialize_entry("subset_digest", &self.plan.subset_digest)?;
+        }
         if self.plan.group != 0 {
             line.serialize_entry("group", &self.plan.group)?;
         }

@@ -1,7 +1,7 @@
 //! What a plan is drawn from: all that a sampler or an order may go by.
 //!
 //! Each stratum is drawn on its own. Its samples are numbered from 0, and samplers and orders see
-//! nothing else of the dataset. With one stratum a sample's number is its id.
+//! nothing else of the dataset. With one stratum of the whole dataset a sample's number is its id.
 
 use std::cell::OnceCell;
 
@@ -89,12 +89,13 @@ impl<'a> Inputs<'a> {
     /// The inputs of a stratum.
     pub(super) fn new(of: &'a EpochInputs<'a>, stratum: u32) -> Self {
         let strata = &of.facts.strata;
-        let members = (strata.count() > 1).then(|| strata.members(stratum));
+        let is_numbered = strata.count() > 1 || strata.subset().is_some();
+        let members = is_numbered.then(|| strata.members(stratum));
         let rows_of = |positions: u32| positions.div_ceil(strata.count()).max(1) as usize;
         let batch_size = rows_of(of.batch_size);
         let easy =
             |members: &Vec<SampleId>| rows_of(APART_POSITIONS).min((members.len() / APART_SHARE).max(1));
-        let distance = members.as_ref().map_or(batch_size, easy);
+        let distance = members.as_ref().filter(|_| strata.count() > 1).map_or(batch_size, easy);
         Self {
             spec: of.spec,
             epoch: of.epoch,

@@ -6,10 +6,14 @@
 //! of its number unless others are cached there. If the number of ranks divides P, a sample always
 //! goes to the same rank. Then no node needs another's scores, deliveries or cache. Where P grows
 //! by a factor, each stratum is divided.
+//!
+//! A job on a subset of the dataset has one stratum, whose members are the subset: all samplers and
+//! orders draw from it as from any other stratum.
 
 use std::sync::Arc;
 
 use shade_formats::SampleId;
+use shade_formats::control::Subset;
 
 use super::bijection::Bijection;
 
@@ -32,6 +36,8 @@ pub struct Strata {
     /// Strata in their order, each with the number of its first sample, if samples are numbered by
     /// [`of_some`](Self::of_some).
     numbered: Option<Arc<[(u32, u32)]>>,
+    /// The samples that there are; `None`: all of the dataset.
+    subset: Option<Subset>,
 }
 
 impl Strata {
@@ -43,13 +49,31 @@ impl Strata {
         if count == 0 || (count > 1 && count > samples) {
             return Err(StrataError { samples, count });
         }
-        Ok(Self { samples, count, bijection: Bijection::new(samples, key), numbered: None })
+        Ok(Self { samples, count, bijection: Bijection::new(samples, key), numbered: None, subset: None })
     }
 
     /// The samples `0..samples` as one stratum.
     #[must_use]
     pub fn one(samples: u32) -> Self {
-        Self { samples, count: 1, bijection: Bijection::new(samples, 0), numbered: None }
+        Self { samples, count: 1, bijection: Bijection::new(samples, 0), numbered: None, subset: None }
+    }
+
+    /// These samples of the dataset as one stratum.
+    #[must_use]
+    pub fn of_subset(subset: Subset) -> Self {
+        Self { subset: Some(subset.clone()), ..Self::one(subset.len()) }
+    }
+
+    /// The samples that there are, unless these are all of the dataset.
+    #[must_use]
+    pub fn subset(&self) -> Option<&Subset> {
+        self.subset.as_ref()
+    }
+
+    /// Whether the sample is in any stratum.
+    #[must_use]
+    pub fn has(&self, id: SampleId) -> bool {
+        self.subset.as_ref().is_none_or(|subset| subset.has(id.0))
     }
 
     /// The same where nobody needs the samples but those of `held`, and only they are numbered: by
@@ -102,6 +126,9 @@ impl Strata {
     /// stratum + P·j of the bijection. One stratum has the samples as they are numbered.
     #[must_use]
     pub fn members(&self, stratum: u32) -> Vec<SampleId> {
+        if let Some(subset) = &self.subset {
+            return subset.ids().iter().copied().map(SampleId).collect();
+        }
         if let Some(numbered) = &self.numbered {
             let at = numbered.binary_search_by_key(&stratum, |&(stratum, _)| stratum);
             let first = at.ok().and_then(|at| numbered.get(at)).map(|&(_, first)| first);

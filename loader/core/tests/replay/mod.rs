@@ -27,7 +27,9 @@ use shade_core::{
     Accepted, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
     Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, WeightTable};
+use shade_formats::control::{
+    JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
+};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
@@ -362,20 +364,25 @@ impl Replay {
 
     /// Attaches the only rank of the job of this name.
     pub(crate) fn attach_job(&mut self, session: SessionId, name: &str, spec: &JobSpec) {
-        self.ranks.insert(session, 0);
-        self.driver.attach(session, (name, 0), spec, None);
+        self.attach_job_with(session, name, spec, Tables::default());
     }
 
-    /// With this table, whatever `spec` says.
+    /// The same, with these tables.
+    pub(crate) fn attach_job_with(&mut self, session: SessionId, name: &str, spec: &JobSpec, tables: Tables) {
+        self.ranks.insert(session, 0);
+        self.driver.attach(session, (name, 0), spec, tables);
+    }
+
+    /// With these tables, whatever `spec` says.
     pub(crate) fn attach_with(
         &mut self,
         session: SessionId,
         rank: u32,
         spec: &JobSpec,
-        table: Option<WeightTable>,
+        tables: impl Into<Tables>,
     ) {
         self.ranks.insert(session, rank);
-        self.driver.attach(session, ("job", rank), spec, table);
+        self.driver.attach(session, ("job", rank), spec, tables);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {

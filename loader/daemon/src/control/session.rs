@@ -11,8 +11,8 @@ use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    REFUSE_SPEC, Reply, Request, Sampler, SpecError, WeightTable,
+    PROTOCOL, PlanSpec, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    REFUSE_SPEC, Reply, Request, Sampler, SpecError, Tables,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
 use shade_shm::{Doorbell, RingSegments, memfd};
@@ -332,11 +332,14 @@ impl Connection<'_> {
                 refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", served.folder))
             }
             Request::Hello { samples, content_id, job, or_free_name, rank, settings, spec, .. } => {
-                // A table for another content has another length, and the daemon refuses it for
-                // that content.
-                let wants_table = spec.plan.sampler == Sampler::Weighted && content_id == served.content_id;
-                let weights = fd.filter(|_| wants_table).map(|fd| read_weights(fd, served.samples));
-                let attach = Attach { session: *session, job, rank, spec, weights: weights.transpose()? };
+                // Tables for another content may have another length, and the daemon refuses them
+                // for that content.
+                let has_tables = spec.plan.sampler == Sampler::Weighted || spec.plan.subset_digest != 0;
+                let tables = match fd.filter(|_| has_tables && content_id == served.content_id) {
+                    Some(fd) => read_tables(fd, &spec.plan, served.samples)?,
+                    None => Tables::default(),
+                };
+                let attach = Attach { session: *session, job, rank, spec, tables };
                 let asked = Asked { samples, content_id, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
@@ -374,16 +377,16 @@ fn read_within(fd: OwnedFd, what: &str, samples: u32, most: u64) -> Result<Vec<u
     read_exact(&file, len)
 }
 
-/// Reads the table of weights from a client's file.
-fn read_weights(fd: OwnedFd, samples: u32) -> Result<WeightTable, SessionError> {
+/// Reads the tables of a job from a client's file.
+fn read_tables(fd: OwnedFd, plan: &PlanSpec, samples: u32) -> Result<Tables, SessionError> {
     let unfit = |error: SpecError| {
         let text = error.to_string();
         SessionError::Refused(Refusal { code: REFUSE_SPEC, text })
     };
     let file = std::fs::File::from(fd);
     let len = file.metadata()?.len();
-    WeightTable::check_len(len, samples).map_err(unfit)?;
-    WeightTable::from_bytes(&read_exact(&file, len)?, samples).map_err(unfit)
+    Tables::check_len(plan, len, samples).map_err(unfit)?;
+    Tables::from_bytes(plan, &read_exact(&file, len)?, samples).map_err(unfit)
 }
 
 /// The first `len` bytes of a client's file. It is not mapped, as the client may shrink it.

@@ -39,6 +39,9 @@ def check_field(name: str, value: object) -> None:
 def weight_table(values: Sequence[float]) -> tuple[bytes, int]:
     """The bytes of the table with these weights, one for each sample, and their digest."""
 
+def subset(ids: Sequence[int]) -> tuple[bytes, int]:
+    """The bytes of the subset with these samples, in any order, and its digest."""
+
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
     """Fills a tensor of floats, channels last, with `tables[256 * colour + byte]` for each byte."""
 
@@ -95,11 +98,17 @@ class Session:
 
     @staticmethod
     def connect(
-        dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon, weights: bytes | None = None
+        dataset: str,
+        job: str,
+        rank: int,
+        spec: Mapping[str, Any],
+        daemon: Daemon,
+        tables: tuple[bytes | None, bytes | None] = (None, None),
     ) -> Session:
         """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
         formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records.
-        `weights` is the table of the sampler "weighted", as `weight_table` makes it."""
+        `tables` are that of the sampler "weighted", as `weight_table` makes it, and the samples that the
+        job delivers, as `subset` makes them."""
 
     # The job's name: the one that was asked for, or the free one that the daemon found.
     @property

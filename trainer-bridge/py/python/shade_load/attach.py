@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _native
 from .daemon import differences, serve_arguments
+from .indices import Indices
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Attach:
     spec: Mapping[str, Any]
     # The table that the sampler "weighted" draws by.
     weights: bytes | None
+    # The samples that the job delivers; None: all of the dataset.
+    indices: Indices | None
     settings: dict[str, str]
     program: Path
     timeout: float
@@ -39,7 +42,14 @@ class Attach:
             "timeout_seconds": self.timeout,
             "or_free_name": or_free_name,
         }
-        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, self.weights)
+        tables = (self.weights, None if self.indices is None else self.indices.data)
+        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, tables)
+        if self.indices is not None:
+            try:
+                self.indices.check(session.samples)
+            except ValueError:
+                session.close()
+                raise
         if found := differences(self.settings, dict(session.settings), trains=self.spec["admit"]):
             warnings.warn(
                 f"the daemon of this dataset (process {session.daemon_pid}) has other settings, which apply to all its jobs: "

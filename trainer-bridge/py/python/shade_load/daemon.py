@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from . import _native
+from .exchange import Exchange
 from .options import RING_BYTES_MAX, UINT64_MAX, Options, capacity, choice, flag, integer, job_name, matching, number, size_bytes
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
@@ -107,6 +108,11 @@ class Daemon(Options):
         timeout: Seconds after which a wait for the daemon ends with `LoaderTimeout`. Default:
             300.0. The wait for the Loaders of all other ranks, where a training has several nodes,
             ends after a fifth of it. Raise it for a store that may be unavailable for longer.
+        exchange: How the ranks of several nodes find each other when the Loader is made. Default:
+            "torch", which is torch.distributed if it is initialised. Else a function that gives
+            the bytes of every rank for those of this one, such as mpi4py's COMM_WORLD.allgather.
+            All ranks must make the Loader then. None: each rank believes its launcher's variables,
+            and nothing tells if nodes have different datasets. A Loader that validates has none.
     """
 
     job: str | None = None
@@ -127,11 +133,14 @@ class Daemon(Options):
     ring: int | str | None = None
     linger: float = 3.0
     timeout: float = 300.0
+    exchange: Exchange | Literal["torch"] | None = "torch"
 
     def __post_init__(self) -> None:
         if self.job is not None:
             job_name(self.job)
         number("timeout", self.timeout, 0.001, 1e9)
+        if self.exchange not in ("torch", None) and not callable(self.exchange):
+            raise TypeError(f'exchange: got {self.exchange!r}, expected "torch", None or a function of bytes')
         self.ring_bytes()
         self.settings(CACHE_DEFAULT, "lookahead")
 

@@ -82,7 +82,7 @@ def _never_came(absent: list[int], world_size: int, seconds: float) -> str:
         f"rank{'s' if len(absent) > 1 else ''} {named} of {world_size} made no Loader for training within {seconds:g} s "
         f"(a fifth of Daemon(timeout=...)), and this one waits for all of them: every rank of a training makes it, in "
         f"the same order. A Loader of this rank alone needs rank=0, world_size=1; one that validates, train=False. "
-        f"exchange=None does without the others"
+        f"Daemon(exchange=None) does without the others"
     )
 
 

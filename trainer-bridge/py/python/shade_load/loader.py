@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Never
 
 from . import _native
 from ._native import ShadeError
@@ -17,7 +17,7 @@ from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
-from .exchange import Exchange, torch_exchange
+from .exchange import torch_exchange
 from .launch import find_daemon
 from .metrics import between
 from .nodes import place
@@ -85,11 +85,6 @@ class Loader:
         rank, world_size: This process and how many there are, on all nodes. Default:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
             Slurm's step (srun), else 0 of 1.
-        exchange: How the ranks of several nodes find each other when the Loader is made. Default:
-            "torch", which is torch.distributed if it is initialised. Else a function that gives
-            the bytes of every rank for those of this one, such as mpi4py's COMM_WORLD.allgather.
-            All ranks must make the Loader then. None: each rank believes its launcher's variables,
-            and nothing tells if nodes have different datasets. A Loader that validates has none.
         preset: A system. It gives the sampler and order if `plan` has none, and the policy if
             `daemon` has none. "permutations" takes each sample once per epoch, "clairvoyant" draws
             by importance; both cache by the plan. The others are for comparison: "shade", "icache",
@@ -97,7 +92,7 @@ class Loader:
             "base" and "ilfu" are baselines. `shade-load serve --help` describes each.
         plan: An epoch's samples, their order, and the treatment of bad ones. Default: each sample
             once, shuffled.
-        daemon: How to find and run the daemon: job, workers, ring, timeout and others.
+        daemon: How to find and run the daemon: job, workers, ring, timeout, exchange and others.
     """
 
     _session: _native.Session | None = None
@@ -122,7 +117,6 @@ class Loader:
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        exchange: Exchange | Literal["torch"] | None = "torch",
         preset: Preset = "permutations",
         plan: Plan = Plan(),
         daemon: Daemon = Daemon(),
@@ -169,12 +163,12 @@ class Loader:
         socket_path = daemon.socket_path()
         settings = daemon.settings(cache, policy)
         weights = None if plan.weights is None else plan.weights.data
-        is_torch = exchange == "torch"
+        is_torch = daemon.exchange == "torch"
+        exchange = None if isinstance(daemon.exchange, str) else daemon.exchange
         if is_torch:
             exchange = torch_exchange(self.rank, self.world_size, self._timeout * EXCHANGE_SHARE)
-        elif exchange is not None and not callable(exchange):
-            raise TypeError(f'exchange: got {exchange!r}, expected "torch", None or a function of bytes')
-        attach = Attach(path, socket_path, self.rank, self._job, weights, settings, find_daemon(), self._timeout)
+        daemon_of = (settings, find_daemon(), self._timeout)
+        attach = Attach(path, socket_path, self.rank, self._job, weights, plan.indices, *daemon_of)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
@@ -392,6 +386,9 @@ class Loader:
                 )
         if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
+        # A state of version 0.1.0 has no such field.
+        if state["job"].get("subset_digest", 0) != self._job["subset_digest"]:
+            raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
         # An iterator that has given nothing goes on from there, and so does the next one.

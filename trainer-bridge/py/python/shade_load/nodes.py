@@ -84,7 +84,7 @@ def place(
     """
     world_size = job["world_size"]
     here = ranks_here(world_size)
-    if strata is None and (job["sampler"] in _WHOLE or job["pace"]):
+    if strata is None and (job["sampler"] in _WHOLE or job["pace"] or job["subset_digest"]):
         # Over several nodes the daemon refuses those that follow from losses, and says so.
         strata = 1
     node = node_of(socket)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from . import _native
+from .indices import sample_indices
 from .options import Options, choice, job_name
 from .weights import weight_table
 
@@ -30,6 +31,8 @@ Preset = Literal[
 
 # Samplers that draw by the losses that are reported.
 BY_LOSS = ("pads", "iis", "cis", "infobatch")
+# Fields that say something of single samples. The daemon gets them beside the others.
+_TABLES = ("indices", "weights")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,6 +61,11 @@ class Plan(Options):
             "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
             Both need no losses. They change the distribution that the model trains on. If that is
             the purpose, do not multiply the loss by `batch.weights`, which undo it.
+        indices: The samples to deliver, as torch's Subset has them: a range, sequence, array or tensor
+            of sample ids, each at most once and in any order, or a mask with a bool for each sample
+            of the dataset. Default: None, all of them. `batch.ids` are still the dataset's ids.
+            Choose them for folds, for a validation on a part, or for a short try. They need
+            `strata` 1.
         weights: A weight for each sample, by sample id, for "weighted": a sequence, array or tensor
             of numbers that are finite, not negative and not all 0. A sample comes in proportion to
             its weight, and never if it is 0. Default: None.
@@ -122,6 +130,7 @@ class Plan(Options):
     echo: float = 2.0
     prune: float = 0.5
     whole_from: int = 0
+    indices: Any = None
     weights: Any = None
     replacement: bool = True
     pace: bool = False
@@ -134,6 +143,8 @@ class Plan(Options):
     bad_max: float = 0.01
 
     def __post_init__(self) -> None:
+        if self.indices is not None:
+            object.__setattr__(self, "indices", sample_indices(self.indices))
         if self.weights is not None:
             object.__setattr__(self, "weights", weight_table(self.weights))
         if self.group is not None:
@@ -146,13 +157,15 @@ class Plan(Options):
             raise ValueError(f'weights: got {got}; give them with sampler="weighted", and only then')
 
     def parameters(self) -> dict[str, Any]:
-        """The fields as the daemon gets them, with a digest in place of the table of weights."""
-        parameters = {field.name: getattr(self, field.name) for field in fields(self)}
-        weights = parameters.pop("weights")
-        digest = 0 if weights is None else weights.digest
+        """The fields as the daemon gets them, with digests in place of weights and indices."""
+        parameters = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TABLES}
+        digests = {
+            "weights_digest": 0 if self.weights is None else self.weights.digest,
+            "subset_digest": 0 if self.indices is None else self.indices.digest,
+        }
         group = 0 if self.group is None else _native.group_digest(self.group)
         strata = 1 if self.strata is None else self.strata
-        return {**parameters, "strata": strata, "weights_digest": digest, "group": group}
+        return {**parameters, "strata": strata, **digests, "group": group}
 
 
 def system(preset: str) -> tuple[str, str, str, bool]:
