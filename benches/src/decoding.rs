@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 
+use shade_formats::Geometry;
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
@@ -30,6 +31,7 @@ const AUGMENTED: ImageSpec = ImageSpec {
     flip: 0.5,
     channels_last: false,
     exact: false,
+    grey: false,
 };
 
 /// Photographs, and images so small that fixed costs show.
@@ -47,6 +49,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let mut bench = Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
     let [mut whole, mut all, mut part, mut part_left, mut row, mut last, mut from_marked] =
         [const { Vec::new() }; 7];
+    let [mut together, mut twice] = [const { Vec::new() }; 2];
     let mut small = [const { Vec::new() }; 3];
     let [mut ours, mut bare] = [const { [const { Vec::new() }; 2] }; 2];
     for epoch in 0..RUNS {
@@ -58,6 +61,11 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         }
         all.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
         row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
+        together.push(bench.views(&photos, &[AUGMENTED; 2], epoch)?);
+        // The second pass has crops of its own, as a second view has.
+        let [first, second] =
+            [epoch, RUNS + epoch].map(|epoch| bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch));
+        twice.push(first? + second?);
         from_marked.push(bench.rows(Media::Jpeg, &marked, &AUGMENTED, epoch)?);
         last.push(bench.rows(
             Media::Jpeg,
@@ -83,11 +91,15 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let last = figure("row, the same, channels last", last).within(TIMES_MAX, &part_left);
     let from_marked =
         figure("row, the same, with restart markers", from_marked).within(MARKED_TIMES_MAX, &row);
+    let twice = figure("two views, RandomResizedCrop(224), JPEG 110 KB, in two passes", twice);
+    let together = figure("the same in one pass", together).beside(&twice);
     let [icon, thumbnail, pixels] = small;
     let mut figures = vec![
         row,
         last,
         from_marked,
+        together,
+        twice,
         part,
         part_left,
         all,
@@ -144,6 +156,21 @@ impl Bench {
             for (position, file) in (0..).zip(files) {
                 let part = |size| part(position, size).unwrap_or(Part::whole(size));
                 self.images.decode_part(media, file, part)?;
+            }
+            Ok(())
+        });
+        done?;
+        Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
+    }
+
+    /// Microseconds an image for all of its views, from its bytes to the ring.
+    fn views(&mut self, files: &[Vec<u8>], views: &[ImageSpec], epoch: u32) -> Result<f64> {
+        let mut geometry = vec![Geometry::default(); views.len()];
+        let (time, done) = timed(|| -> Result<()> {
+            for (position, file) in (0..).zip(files) {
+                let draw = Draw::at(1, epoch, position);
+                let write = |_, at, bytes: &[u8]| -> Result<()> { Ok(self.row.write(at, bytes)?) };
+                self.rows.decode_views(Media::Jpeg, file, views, draw, &mut geometry, write)?;
             }
             Ok(())
         });

@@ -79,7 +79,7 @@ impl<M: Memory> Core<M> {
             Some(job) => (job.id, place(job)),
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(spec.output, &*self.index).map_err(unfit)?;
+                check_sizes(&spec.output, &*self.index).map_err(unfit)?;
                 let weights = match spec.plan.sampler {
                     Sampler::Balanced => Some(weights_by_class(&*self.index).map_err(unfit)?),
                     _ => given,

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
 use serde_json::{Map, Number, Value};
-use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output};
+use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, Views};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
 /// How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
@@ -27,6 +27,14 @@ struct ImageDict {
     flip: f64,
     channels_last: bool,
     exact: bool,
+    grey: bool,
+}
+
+/// One view of each image, or several.
+#[derive(FromPyObject)]
+enum ImagesOrViews {
+    Images(ImageDict),
+    Views(Vec<ImageDict>),
 }
 
 /// The daemon's address, and how to start one if none listens.
@@ -45,7 +53,7 @@ pub(crate) struct DaemonDict {
 }
 
 /// A job, equal in all its ranks: a dictionary of the fields of [`JobSpec`] and its plan, by name.
-/// Its output is under "images": None for raw records.
+/// Its output is under "images": None for raw records, one [`ImageDict`] or a list of views.
 pub(crate) struct Job(pub(crate) JobSpec);
 
 impl FromPyObject<'_, '_> for Job {
@@ -58,7 +66,7 @@ impl FromPyObject<'_, '_> for Job {
             let name: String = name.extract()?;
             if name != "images" {
                 fields.insert(name, scalar(&value)?);
-            } else if let Some(images) = value.extract::<Option<ImageDict>>()? {
+            } else if let Some(images) = value.extract::<Option<ImagesOrViews>>()? {
                 output = images.into_output()?;
             }
         }
@@ -110,11 +118,27 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     number.map(Value::Number).ok_or_else(|| PyValueError::new_err("not a finite number"))
 }
 
-impl ImageDict {
+impl ImagesOrViews {
     fn into_output(self) -> PyResult<Output> {
-        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, .. } = self;
+        match self {
+            Self::Images(images) if images.framing == "none" => {
+                Ok(Output::Ragged { channels_last: images.channels_last })
+            }
+            Self::Images(images) => images.into_spec().map(Output::from),
+            Self::Views(views) => {
+                let specs = views.into_iter().map(ImageDict::into_spec).collect::<PyResult<Vec<_>>>()?;
+                let views =
+                    Views::new(&specs).map_err(|error| PyValueError::new_err(format!("decode: {error}")))?;
+                Ok(Output::Decoded(views))
+            }
+        }
+    }
+}
+
+impl ImageDict {
+    fn into_spec(self) -> PyResult<ImageSpec> {
+        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, grey, .. } = self;
         let framing = match self.framing.as_str() {
-            "none" => return Ok(Output::Ragged { channels_last }),
             "cover" => Framing::Cover,
             "stretch" => Framing::Stretch,
             "center" => Framing::Center { short },
@@ -122,7 +146,7 @@ impl ImageDict {
             "random_resized" => Framing::RandomResized { scale, ratio },
             other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
         };
-        Ok(Output::Decoded(ImageSpec { height, width, framing, flip, channels_last, exact }))
+        Ok(ImageSpec { height, width, framing, flip, channels_last, exact, grey })
     }
 }
 

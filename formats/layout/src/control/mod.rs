@@ -16,6 +16,7 @@ mod spec_error;
 mod sticky;
 mod strata;
 mod types;
+mod views;
 mod weights;
 
 pub use codec::PROTOCOL;
@@ -35,4 +36,5 @@ pub use spec_error::SpecError;
 pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
 pub use strata::strata_for;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
+pub use views::Views;
 pub use weights::WeightTable;
