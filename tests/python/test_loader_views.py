@@ -36,7 +36,7 @@ FRAMINGS: dict[str, tuple[list[Any], tuple[int, int]]] = {
     "center": ([Resize(48), CenterCrop((40, 32)), FLIP], (40, 32)),
     "padded": ([CenterCrop((80, 100)), FLIP], (80, 100)),
     "random": ([RandomCrop((56, 60), padding=8), FLIP], (56, 60)),
-    "resized random": ([Resize(40), RandomCrop(36, padding=3), FLIP], (36, 36)),
+    "resized-random": ([Resize(40), RandomCrop(36, padding=3), FLIP], (36, 36)),
     "part": ([RandomResizedCrop((32, 24)), FLIP], (32, 24)),
 }
 
@@ -126,7 +126,7 @@ def test_a_mask_that_follows_the_crop_covers_what_the_image_shows(pngs: packed.P
                 mask.paste(255, (left, top, left + side, top + side))
                 followed = follow(mask, batch.crops[row], batch.flipped[row], (64, 64), True)
                 covered = functional.pil_to_tensor(followed)[0] > 127
-                white = batch.images[row].float().mean(0) > 172
+                white = batch.images[row].float().mean(0) > 150
                 assert (covered != white).float().mean() < 0.02, sample
                 seen += bool(covered.any())
     assert seen >= 9, "most crops show a part of the square"

@@ -79,9 +79,9 @@ pub struct Batch {
     memory: Region,
     /// Offset of the batch's block.
     start: u64,
-    /// Boxed, so that a batch is cheap to move.
+    /// Boxed like the layout, so that a batch is cheap to move.
     descriptor: Box<Descriptor>,
-    layout: BatchLayout,
+    layout: Box<BatchLayout>,
 }
 
 /// A column of a batch: `count` contiguous values. The pointer is valid as long as the batch lives,
@@ -102,7 +102,7 @@ impl Batch {
         let (at, len) = descriptor.view_table().unwrap_or_default();
         let mut table = vec![0; len];
         slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
-        let layout = descriptor.batch_layout(&table)?;
+        let layout = Box::new(descriptor.batch_layout(&table)?);
         let descriptor = Box::new(descriptor);
         if lock(&slots.held).hold(&descriptor) {
             let (memory, start) = (slots.payload.clone(), descriptor.offset);

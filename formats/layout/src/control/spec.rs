@@ -249,13 +249,8 @@ impl JobSpec {
             // Below 2^49: 2^15 rows of 16 views of 3 x 2^28 bytes.
             let batch_bytes = u64::from(self.batch_size) * views.bytes();
             if batch_bytes >= PAYLOAD_BYTES_MAX {
-                let sizes: Vec<_> =
-                    views.specs().iter().map(|view| format!("{} x {}", view.height, view.width)).collect();
-                let got = format_args!(
-                    "{} of {} pixels, {batch_bytes} bytes",
-                    self.batch_size,
-                    sizes.join(" and ")
-                );
+                let got =
+                    format_args!("{} of {} pixels, {batch_bytes} bytes", self.batch_size, views.sizes());
                 let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
                 return Err(SpecError::new("batch_size", got, expected));
             }

@@ -52,6 +52,12 @@ impl Views {
         self.specs().iter().map(ImageSpec::shape).collect()
     }
 
+    /// Height and width of each view, for people.
+    pub(super) fn sizes(&self) -> String {
+        let size = |view: &ImageSpec| format!("{} x {}", view.height, view.width);
+        self.specs().iter().map(size).collect::<Vec<_>>().join(" and ")
+    }
+
     /// Whether colours lie side by side: in all views or in none.
     #[must_use]
     pub fn channels_last(&self) -> bool {
