@@ -19,7 +19,7 @@ use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 pub struct RowDecoder {
     images: Decoder,
     rows: RowWriter,
-    /// Of each view of the image at hand.
+    /// The box of each view of the image at hand.
     crops: Vec<CropBox>,
     /// A piece of an image that is delivered whole.
     piece: Vec<u8>,

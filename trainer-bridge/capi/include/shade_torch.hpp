@@ -31,7 +31,7 @@ class Batch {
  public:
   explicit Batch(shade_batch* batch) : batch_(batch, shade_batch_release) {}
 
-  // Of several views that with this number, as crops and flipped.
+  // The images of the view with this number. Most batches have view 0 only.
   at::Tensor images(uint32_t view = 0) const { return of_view("images", view); }
   // Left, top, width and height of the part of its source that each image shows.
   at::Tensor crops(uint32_t view = 0) const { return of_view("crops", view); }
