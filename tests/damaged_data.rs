@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
-use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output};
+use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output, Views};
 use shade_formats::ShardId;
 use shade_tests::{
     Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, program, sorted_ids,
@@ -87,7 +87,8 @@ fn decoded_batches_close_the_gap_of_a_skipped_row() {
     let packed = Packed::pngs(20, 16);
     packed.damage(BAD);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let decoded = Output::Decoded(ImageSpec::cover(16, 16));
+    let grey = ImageSpec { grey: true, ..ImageSpec::cover(3, 5) };
+    let decoded = Output::Decoded(Views::new(&[ImageSpec::cover(16, 16), grey]).unwrap());
     let reference: Vec<Taken> = {
         let whole = Packed::pngs(20, 16);
         let daemon = Daemon::start(&whole.dataset, &[]);
@@ -101,7 +102,9 @@ fn decoded_batches_close_the_gap_of_a_skipped_row() {
     assert_eq!(batches.iter().map(|batch| batch.skipped).sum::<u32>(), 1);
     for (batch, reference) in batches.iter().zip(&reference) {
         let images = |taken: &Taken| {
-            let images = taken.pixels.chunks_exact(3 * 16 * 16).map(<[u8]>::to_vec);
+            let later = taken.later_views[0].chunks_exact(3 * 5);
+            let images = taken.pixels.chunks_exact(3 * 16 * 16).zip(later);
+            let images = images.map(|(first, second)| [first, second].concat());
             taken.ids.iter().copied().zip(images).filter(|(id, _)| *id != BAD).collect::<Vec<_>>()
         };
         assert!(images(batch) == images(reference), "batch {}", batch.number);
@@ -256,7 +259,7 @@ fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
     sources[1].bytes = b"not an image, whatever its name says".repeat(20);
     let packed = Packed::of(sources);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let decoded = JobSpec { output: Output::Decoded(ImageSpec::cover(16, 16)), ..job(OnError::Raise) };
+    let decoded = JobSpec { output: ImageSpec::cover(16, 16).into(), ..job(OnError::Raise) };
 
     let session = attach(&packed.dataset, 0, decoded);
     let text = raised(&take_epoch(&session, 0).unwrap_err());

@@ -68,7 +68,7 @@ fn batches_are_held_and_given_back_in_any_order() {
 fn whatever_is_kept_every_batch_comes() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    for output in [Output::Raw, Output::Decoded(ImageSpec::cover(16, 16))] {
+    for output in [Output::Raw, Output::from(ImageSpec::cover(16, 16))] {
         // Keeps all 51 batches, the first, or every tenth for three epochs, in the smallest ring.
         for kept_every in [1, 51, 10] {
             let session = attach(&packed.dataset, 0, JobSpec { output, ring_bytes: 4096, ..spec(2, 1) });
@@ -101,7 +101,7 @@ fn whatever_is_kept_every_batch_comes() {
 fn an_epoch_left_early_is_forgotten_and_what_was_taken_of_it_stays() {
     let packed = Packed::pngs(33, 16);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
-    let job = JobSpec { output: Output::Decoded(ImageSpec::cover(16, 16)), ..spec(4, 1) };
+    let job = JobSpec { output: ImageSpec::cover(16, 16).into(), ..spec(4, 1) };
     let session = attach(&packed.dataset, 0, job);
     for epoch in 0..20 {
         session.start_epoch(epoch, 0).unwrap();

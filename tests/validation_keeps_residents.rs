@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shade_client::{ImageSpec, JobSpec, Output, PlanSpec, Sampler, Session};
+use shade_client::{ImageSpec, JobSpec, PlanSpec, Sampler, Session};
 use shade_tests::{Daemon, Packed, attach_to, copy, eventually, next, spec, stats, take_epoch, train};
 
 const SAMPLES: u64 = 102;
@@ -17,7 +17,7 @@ fn uniform(batch_size: u32, seed: u64) -> JobSpec {
 /// A validation of decoded images in another order each epoch, so that each is looked up late in
 /// one of them.
 fn validation() -> JobSpec {
-    JobSpec { output: Output::Decoded(ImageSpec::cover(16, 16)), admit: false, ..uniform(8, 7) }
+    JobSpec { output: ImageSpec::cover(16, 16).into(), admit: false, ..uniform(8, 7) }
 }
 
 /// The samples that hit, by id, in an epoch of a validation with one sample in a batch.

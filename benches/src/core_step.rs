@@ -127,7 +127,13 @@ impl Driver {
             }
             Action::Fill(order) => {
                 let FillOrder { ticket, rows, .. } = order;
-                Some(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }))
+                Some(Event::Filled(Filled {
+                    ticket,
+                    rows,
+                    faults: Vec::new(),
+                    geometry: Vec::new(),
+                    fill_ns: 0,
+                }))
             }
             Action::Finalize(order) => Some(Event::Finalized(order.ticket)),
             Action::Publish(session, descriptor) => {

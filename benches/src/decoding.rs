@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 
+use shade_formats::Geometry;
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
@@ -30,6 +31,7 @@ const AUGMENTED: ImageSpec = ImageSpec {
     flip: 0.5,
     channels_last: false,
     exact: false,
+    grey: false,
 };
 
 /// Photographs, and images so small that fixed costs show.
@@ -102,7 +104,26 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         let bare = figure(&format!("png crate alone, {kind}"), bare);
         figures.extend([figure(&format!("decoder alone, {kind}"), ours).beside(&bare), bare]);
     }
+    figures.extend(two_views(&mut bench, &photos)?);
     Ok(figures)
+}
+
+/// Two views of each photograph in one pass, beside two passes, by turns.
+fn two_views(bench: &mut Bench, photos: &[Vec<u8>]) -> Result<[Figure; 2]> {
+    let [mut together, mut twice] = [const { Vec::new() }; 2];
+    for epoch in 0..RUNS {
+        together.push(bench.views(photos, &[AUGMENTED; 2], epoch)?);
+        // The second pass has crops of its own, as a second view has.
+        let first = bench.rows(Media::Jpeg, photos, &AUGMENTED, epoch)?;
+        twice.push(first + bench.rows(Media::Jpeg, photos, &AUGMENTED, RUNS + epoch)?);
+    }
+    let twice = Figure::new(
+        "two views, RandomResizedCrop(224), JPEG 110 KB, in two passes",
+        Unit::UsPerRecord,
+        twice,
+    );
+    let together = Figure::new("the same in one pass", Unit::UsPerRecord, together).beside(&twice);
+    Ok([together, twice])
 }
 
 /// The photograph with a fill byte before its first marker. It is allowed but unusual, so
@@ -144,6 +165,21 @@ impl Bench {
             for (position, file) in (0..).zip(files) {
                 let part = |size| part(position, size).unwrap_or(Part::whole(size));
                 self.images.decode_part(media, file, part)?;
+            }
+            Ok(())
+        });
+        done?;
+        Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
+    }
+
+    /// Microseconds an image for all of its views, from its bytes to the ring.
+    fn views(&mut self, files: &[Vec<u8>], views: &[ImageSpec], epoch: u32) -> Result<f64> {
+        let mut geometry = vec![Geometry::default(); views.len()];
+        let (time, done) = timed(|| -> Result<()> {
+            for (position, file) in (0..).zip(files) {
+                let draw = Draw::at(1, epoch, position);
+                let write = |_, at, bytes: &[u8]| -> Result<()> { Ok(self.row.write(at, bytes)?) };
+                self.rows.decode_views(Media::Jpeg, file, views, draw, &mut geometry, write)?;
             }
             Ok(())
         });

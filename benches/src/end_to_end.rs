@@ -16,7 +16,7 @@ const RUNS: usize = 3;
 pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for dataset in &datasets(scratch)? {
-        for output in [Output::Raw, Output::Decoded(ImageSpec::cover(dataset.side, dataset.side))] {
+        for output in [Output::Raw, Output::from(ImageSpec::cover(dataset.side, dataset.side))] {
             figures.extend(compare(&scratch.programs, dataset, output)?);
         }
     }
@@ -39,7 +39,7 @@ fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Fi
     };
     let kind = match output {
         Output::Raw => "raw".to_owned(),
-        Output::Decoded(images) => format!("decoded {}x{}", images.height, images.width),
+        Output::Decoded(views) => format!("decoded {}x{}", views.first().height, views.first().width),
         Output::Ragged { .. } => "decoded whole".to_owned(),
     };
     let alone = figure(rival.name(dataset), alone);

@@ -119,7 +119,13 @@ impl Gather {
         while rows.peek().is_some() {
             let ticket = Ticket { session: 0, seq: orders.len() as u64 };
             let rows = rows.by_ref().take(ORDER_ROWS).collect();
-            orders.push(FillOrder { ticket, output: Output::Raw, draws: EpochDraws::default(), rows });
+            orders.push(FillOrder {
+                ticket,
+                output: Arc::new(Output::Raw),
+                later_views: Arc::default(),
+                draws: EpochDraws::default(),
+                rows,
+            });
         }
         let (count, started) = (orders.len(), Instant::now());
         for order in orders {

@@ -61,4 +61,17 @@ impl Part {
     pub fn whole(size: Size) -> Self {
         Self { area: Area::whole(size), reduce_by: 1 }
     }
+
+    /// The smallest part around both, reduced as little as either asks for.
+    pub(crate) fn joined(self, other: Self) -> Self {
+        let along = |from: u32, len: u32, other: u32, other_len: u32| {
+            let start = from.min(other);
+            (start, (from + len).max(other + other_len) - start)
+        };
+        let (a, b) = (self.area, other.area);
+        let (left, width) = along(a.left, a.size.width, b.left, b.size.width);
+        let (top, height) = along(a.top, a.size.height, b.top, b.size.height);
+        let area = Area { left, top, size: Size { width, height } };
+        Self { area, reduce_by: self.reduce_by.min(other.reduce_by) }
+    }
 }

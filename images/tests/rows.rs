@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use shade_formats::Geometry;
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_images::{Draw, IMAGE_PIXELS_MAX, ImageFault, RowDecoder};
@@ -105,6 +106,105 @@ fn planes_follow_each_other_red_green_blue() {
     assert_eq!(deliver(ImageSpec { channels_last: true, ..planar }), b"rgbRGBxyzXYZ");
     assert_eq!(deliver(ImageSpec { flip: 1.0, ..planar }), b"RrXxGgYyBbZz");
     assert_eq!(deliver(ImageSpec { flip: 1.0, channels_last: true, ..planar }), b"RGBrgbXYZxyz");
+}
+
+/// The rows of several views, every byte of them written once, and what they show.
+fn rows(
+    decoder: &mut RowDecoder,
+    media: Media,
+    bytes: &[u8],
+    views: &[ImageSpec],
+    position: u32,
+) -> Result<Vec<(Vec<u8>, Geometry)>, ImageFault> {
+    let mut out: Vec<_> =
+        views.iter().map(|view| vec![None; usize::try_from(view.bytes()).unwrap()]).collect();
+    let mut geometry = vec![Geometry::default(); views.len()];
+    let draw = Draw::at(5, 1, position);
+    decoder.decode_views(media, bytes, views, draw, &mut geometry, |view, at, piece| {
+        let at = usize::try_from(at).unwrap();
+        out[view][at..at + piece.len()].iter_mut().zip(piece).for_each(|(to, &value)| *to = Some(value));
+        Ok::<(), ImageFault>(())
+    })?;
+    let whole = out.into_iter().map(|row| row.into_iter().map(Option::unwrap).collect());
+    Ok(whole.zip(geometry).collect())
+}
+
+#[test]
+fn views_of_one_pass_are_those_of_several() {
+    let framing = Framing::RandomResized { scale: [0.05, 1.0], ratio: [0.75, 1.5] };
+    let large = ImageSpec { framing, flip: 0.5, exact: true, ..ImageSpec::cover(32, 40) };
+    let small = ImageSpec { grey: true, ..ImageSpec { height: 9, width: 7, ..large } };
+    let padded = ImageSpec { framing: Framing::Random { short: 20, padding: 8 }, ..large };
+    let mut decoder = RowDecoder::default();
+    let mut found_of = |name: &str, views: &[ImageSpec], position| {
+        rows(&mut decoder, media(name), &file(name), views, position).unwrap()
+    };
+    for name in ["reduced.jpg", "baseline.jpg", "progressive.jpg", "resize.png", "cmyk.jpg"] {
+        for position in 0..20 {
+            let all = found_of(name, &[large, small, padded, large], position);
+            assert_eq!(all[..1], found_of(name, &[large], position), "the first does not know of others");
+            assert_eq!(all[..2], found_of(name, &[large, small], position));
+            assert_eq!(all[3..], found_of(name, &[small, small, small, large], position)[3..]);
+            assert_ne!(all[0].1, all[3].1, "each view has its own crop");
+        }
+    }
+}
+
+/// Only what the views need is decoded, and reduced as the one that needs most allows.
+#[test]
+fn quick_views_of_one_pass_stay_close_to_exact_ones() {
+    let framing = Framing::RandomResized { scale: [0.05, 0.3], ratio: [0.75, 1.5] };
+    let view = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(16, 16) };
+    let exactly = ImageSpec { exact: true, ..view };
+    let bytes = file("reduced.jpg");
+    let mut decoder = RowDecoder::default();
+    let mut differing = 0;
+    for position in 0..50 {
+        let quick = rows(&mut decoder, Media::Jpeg, &bytes, &[view; 2], position).unwrap();
+        let exact = rows(&mut decoder, Media::Jpeg, &bytes, &[exactly; 2], position).unwrap();
+        for ((quick, crop), (exact, exact_crop)) in quick.iter().zip(&exact) {
+            let sum: u32 = quick.iter().zip(exact).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
+            assert!(f64::from(sum) / quick.len() as f64 <= 4.0, "{sum}");
+            assert_eq!(crop, exact_crop);
+            differing += u32::from(sum > 0);
+        }
+    }
+    assert!(differing > 0, "the image is large enough for reduced ones");
+}
+
+#[test]
+fn a_view_too_small_for_its_crop_is_named_whichever_it_is() {
+    let fits = ImageSpec::cover(4, 4);
+    let too_large =
+        ImageSpec { framing: Framing::Random { short: 0, padding: 0 }, ..ImageSpec::cover(900, 4) };
+    for name in ["baseline.jpg", "resize.png"] {
+        let found = rows(&mut RowDecoder::default(), media(name), &file(name), &[fits, too_large], 0);
+        assert!(matches!(found, Err(ImageFault::Small { .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn grey_is_made_of_the_rows_colours() {
+    let grey = |[red, green, blue]: [u8; 3]| {
+        let sum = u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471 + 0x8000;
+        u8::try_from(sum >> 16).unwrap()
+    };
+    for (name, framing) in [
+        ("baseline.jpg", Framing::Cover),
+        ("reduced.jpg", Framing::Stretch),
+        ("rgb8.png", Framing::Center { short: 0 }),
+        ("grey16.png", Framing::Random { short: 11, padding: 9 }),
+    ] {
+        for flip in [0.0, 1.0] {
+            let colours = ImageSpec { framing, flip, channels_last: true, ..ImageSpec::cover(21, 17) };
+            let spec = ImageSpec { grey: true, ..colours };
+            let mut decoder = RowDecoder::default();
+            let mut found = |spec| row(&mut decoder, media(name), &file(name), &spec, 0).unwrap();
+            let expected: Vec<u8> = found(colours).as_chunks().0.iter().map(|&pixel| grey(pixel)).collect();
+            assert_eq!(found(spec), expected, "{name}");
+            assert_eq!(found(ImageSpec { channels_last: false, ..spec }), expected, "one channel, any order");
+        }
+    }
 }
 
 #[test]
@@ -260,6 +360,7 @@ proptest! {
         let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 1.5] };
         let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(9, 7) };
         let _ = row(&mut RowDecoder::default(), media(name), &bytes, &spec, 3);
+        let _ = rows(&mut RowDecoder::default(), media(name), &bytes, &[spec, ImageSpec::cover(9, 7)], 3);
     }
 
     #[test]

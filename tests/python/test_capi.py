@@ -9,13 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from packed import Packed, image_folder, pack, program
 from shade_load import Loader
-from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+from shade_load.transforms import Grayscale, RandomHorizontalFlip, RandomResizedCrop, Resize
 
 ROOT = Path(__file__).parents[2]
 CAPI = ROOT / "trainer-bridge" / "capi"
@@ -28,7 +29,7 @@ class BatchInfo(ctypes.Structure):
     """`shade_batch_info`."""
 
     _fields_ = [("size", c_size_t)] + [
-        (name, c_uint32) for name in ("epoch", "index", "rows", "hits", "misses", "skipped", "substituted", "reserved")
+        (name, c_uint32) for name in ("epoch", "index", "rows", "hits", "misses", "skipped", "substituted", "views")
     ]
 
 
@@ -133,6 +134,27 @@ def test_batches_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None
     shade.shade_close(session)
     # Tensors outlive batch and session.
     assert all(np.array_equal(ids, copy) for ids, copy in kept)
+
+
+def test_views_crops_and_flips_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
+    part: dict[str, Any] = {"RandomResizedCrop": {"size": [8, 9]}}
+    views = [[{"Resize": {"size": [12, 10]}}, {"Grayscale": {}}], [part, {"RandomHorizontalFlip": {}}]]
+    session = opened(shade, packed.path, batch_size=8, seed=3, decode=views)
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    decode = [[Resize((12, 10)), Grayscale()], [RandomResizedCrop((8, 9)), RandomHorizontalFlip()]]
+    with Loader(packed.path, 8, seed=3, decode=decode) as loader:
+        for batch, expected in zip(batches(shade, session), loader, strict=True):
+            about = BatchInfo(size=ctypes.sizeof(BatchInfo))
+            assert shade.shade_batch_describe(batch, byref(about)) == OK and about.views == 2
+            for view, suffix in enumerate(["", ".1"]):
+                for name in ("images", "crops", "flipped"):
+                    found = column(shade, batch, name + suffix)
+                    assert np.array_equal(found, expected[name][view].numpy()), (name, view)
+            assert column(shade, batch, "images").shape[1:] == (1, 12, 10)
+            managed = c_void_p()
+            for missing in (b"images.2", b"images.x", b"labels.1", b"heights"):
+                assert shade.shade_batch_tensor(batch, missing, byref(managed)) == USAGE, missing
+    shade.shade_close(session)
 
 
 def test_a_killed_daemon_is_a_code(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:

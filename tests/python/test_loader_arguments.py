@@ -16,6 +16,7 @@ from shade_load.plan import Order, Preset, Sampler
 from shade_load.ranks import ranks
 from shade_load.transforms import (
     CenterCrop,
+    Grayscale,
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
@@ -288,6 +289,7 @@ IMAGES = {
     "flip": 0.0,
     "channels_last": False,
     "exact": False,
+    "grey": False,
 }
 
 
@@ -308,6 +310,9 @@ IMAGES = {
             {"framing": "random_resized", "scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3), "flip": 0.25},
         ),
         (tv.RandomCrop(224, padding=[4, 4, 4, 4]), {"framing": "random", "padding": 4}),
+        ([CenterCrop(224), Grayscale()], {"framing": "center", "grey": True}),
+        ([CenterCrop(224), RandomHorizontalFlip(1.0), tv.Grayscale()], {"framing": "center", "flip": 1.0, "grey": True}),
+        ([CenterCrop(224), tv2.Grayscale(), RandomHorizontalFlip()], {"framing": "center", "flip": 0.5, "grey": True}),
     ],
 )
 def test_transforms_become_what_the_daemon_does(given: object, expected: dict[str, object]) -> None:
@@ -327,6 +332,8 @@ def test_none_leaves_images_as_they_are() -> None:
         ([CenterCrop(224), Resize((2, 2))], "decode: got"),
         ([RandomHorizontalFlip(), CenterCrop(224)], "decode: got"),
         ([Resize(256), RandomResizedCrop(224)], "decode: got"),
+        ([Grayscale(), CenterCrop(224)], "decode: got"),
+        ([CenterCrop(224), tv.Grayscale(3)], "Grayscale: got 3 output channels, expected 1"),
         (CenterCrop(0), "CenterCrop: size: got 0"),
         (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale"),
         (RandomHorizontalFlip(1.5), "RandomHorizontalFlip: p"),

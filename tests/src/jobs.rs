@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shade_client::{ClientError, Framing, ImageSpec, JobSpec, Options, Output, PlanSpec, Sampler, Session};
+use shade_client::{ClientError, Framing, ImageSpec, JobSpec, Options, PlanSpec, Sampler, Session};
 use shade_formats::checksum::crc32c_append;
 use shade_formats::control::group_digest;
 
@@ -25,7 +25,7 @@ pub fn job_named(name: &str) -> JobSpec {
     let importance = |seed| {
         let plan =
             PlanSpec { sampler: Sampler::Pads, seed, group: group_digest("sweep"), ..PlanSpec::default() };
-        JobSpec { plan, output: Output::Decoded(crops), ..spec(8, 1) }
+        JobSpec { plan, output: crops.into(), ..spec(8, 1) }
     };
     match name {
         "permutations" => JobSpec { plan: PlanSpec { seed: 5, ..PlanSpec::default() }, ..spec(5, 1) },

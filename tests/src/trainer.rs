@@ -30,8 +30,10 @@ pub struct Taken {
     pub flags: Vec<u32>,
     /// The records of a raw batch; empty for a decoded one.
     pub records: Vec<Vec<u8>>,
-    /// The pixels of a decoded batch, `u8[rows][3][height][width]`; empty for a raw one.
+    /// The pixels of the first view of a decoded batch; empty for a raw one.
     pub pixels: Vec<u8>,
+    /// The pixels of each further view.
+    pub later_views: Vec<Vec<u8>>,
     /// Rows served from the cache.
     pub hits: u32,
     /// Rows read.
@@ -126,12 +128,9 @@ pub fn copy(batch: &Batch) -> Taken {
     let descriptor = batch.descriptor();
     let number = |value: i64| u32::try_from(value).unwrap();
     let records = (0..batch.records()).map_while(|row| batch.record(row).unwrap()).collect();
-    let mut pixels = Vec::new();
-    if descriptor.height > 0 {
-        pixels = values(batch, Batch::data);
-        let row_bytes = 3 * descriptor.height as usize * descriptor.width as usize;
-        pixels.truncate(batch.records() * row_bytes);
-    }
+    let has_pixels = !batch.views().is_empty();
+    let pixels = if has_pixels { values(batch, |batch| batch.images(0).unwrap()) } else { Vec::new() };
+    let later_views = (1..batch.views().len()).map(|view| values(batch, |batch| batch.images(view).unwrap()));
     Taken {
         epoch: descriptor.epoch,
         number: descriptor.batch,
@@ -141,6 +140,7 @@ pub fn copy(batch: &Batch) -> Taken {
         flags: values(batch, Batch::flags),
         records,
         pixels,
+        later_views: later_views.collect(),
         hits: descriptor.hits,
         misses: descriptor.misses,
         skipped: descriptor.skipped,

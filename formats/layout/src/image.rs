@@ -1,4 +1,5 @@
-//! What core, workers and packer share about an image: its size, and its row in a plan.
+//! What core, workers, packer and clients share about an image: its size, its row in a plan, and
+//! what a batch says of its views.
 
 use crate::SampleId;
 
@@ -25,6 +26,39 @@ impl Size {
         Self { width: self.width.div_ceil(by), height: self.height.div_ceil(by) }
     }
 }
+
+/// Shape of the images of one view in a decoded batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ViewShape {
+    /// Rows of pixels.
+    pub height: u32,
+    /// Columns of pixels.
+    pub width: u32,
+    /// Bytes of a pixel: 3 for colours, 1 for grey.
+    pub channels: u32,
+}
+
+impl ViewShape {
+    /// Bytes of one image. Below 2^30 for sides up to
+    /// [`IMAGE_SIDE_MAX`](crate::limits::IMAGE_SIDE_MAX).
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        u64::from(self.channels) * u64::from(self.height) * u64::from(self.width)
+    }
+}
+
+/// How a source image became one view of a row: what boxes and masks must follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Geometry {
+    /// Left, top, width and height of the part of the source that became the view, in pixels of the
+    /// source. What lies outside of the source is black in the view.
+    pub crop: [f32; 4],
+    /// Whether the view is mirrored afterwards: [`MIRRORED`] or 0.
+    pub flipped: u8,
+}
+
+/// Bit of [`Geometry::flipped`]: mirrored from left to right.
+pub const MIRRORED: u8 = 1 << 0;
 
 /// A row of an epoch: the key of all random numbers of the row's image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

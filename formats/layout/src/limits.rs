@@ -41,6 +41,8 @@ pub const PAYLOAD_ALIGN_BYTES: u64 = 4096;
 pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
 /// Largest image side a decoded batch may have.
 pub const IMAGE_SIDE_MAX: u32 = 16_384;
+/// Most views of one image in a decoded batch. DINO's recipe has ten.
+pub const VIEWS_MAX: usize = 16;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;

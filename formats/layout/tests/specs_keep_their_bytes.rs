@@ -7,7 +7,7 @@
 )]
 
 use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Request, Sampler, Tail,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Request, Sampler, Tail, Views,
 };
 use shade_formats::trace::{Job, Line};
 
@@ -100,10 +100,16 @@ fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
     assert!(spec_bytes(ragged, 124).ends_with("00400301"));
     let framing = Framing::Random { short: 9, padding: 4 };
-    let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
-    let expected = ["004002", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
-    let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 149).ends_with(&expected.concat()));
+    let images =
+        ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true, grey: false };
+    let one = ["02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"].concat();
+    let decoded = JobSpec { output: images.into(), ..spec() };
+    assert!(spec_bytes(decoded, 150).ends_with(&format!("00400201{one}")));
+    let grey = ImageSpec { framing: Framing::Stretch, exact: false, grey: true, ..images };
+    let views = Views::new(&[images, grey]).unwrap();
+    let other = ["02000000", "03000000", "000000000000e03f", "05", "02"].concat();
+    let decoded = JobSpec { output: Output::Decoded(views), ..spec() };
+    assert!(spec_bytes(decoded, 168).ends_with(&format!("00400202{one}{other}")));
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! filter's taps may reach beyond the box.
 
 use shade_formats::control::{Framing, ImageSpec};
+use shade_formats::{Geometry, MIRRORED};
 
 use super::randomness::Randomness;
 use crate::part::FloatBox;
@@ -119,6 +120,19 @@ impl CropBox {
         let (top, height) = along(self.corner.1, self.row.height, self.resized.height);
         let size = Size { width, height };
         (size.pixels() > 0).then_some(Area { left, top, size })
+    }
+
+    /// What the row shows of the source, also outside of it, where it is black.
+    pub(super) fn geometry(&self) -> Geometry {
+        let Self { scope, resized, corner, row, .. } = *self;
+        let along = |start: u32, corner: i64, row: u32, scope: u32, resized: u32| {
+            let pixel = f64::from(scope) / f64::from(resized);
+            (narrowed(f64::from(start) + corner as f64 * pixel), narrowed(f64::from(row) * pixel))
+        };
+        let (left, width) = along(scope.left, corner.0, row.width, scope.size.width, resized.width);
+        let (top, height) = along(scope.top, corner.1, row.height, scope.size.height, resized.height);
+        let flipped = if self.flips { MIRRORED } else { 0 };
+        Geometry { crop: [left, top, width, height], flipped }
     }
 
     /// The image's place in the row; the rest is black.
@@ -237,6 +251,12 @@ fn half_to_even(span: u32) -> u32 {
     if span % 2 == 1 { half + half % 2 } else { half }
 }
 
+/// The nearest single precision: whole pixels up to 2^24 are exact.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
+fn narrowed(value: f64) -> f32 {
+    value as f32
+}
+
 fn to_u32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -254,7 +274,7 @@ mod tests {
 
     fn crop_box(source: Size, row: Size, framing: Framing, position: u32) -> CropBox {
         let spec = ImageSpec { framing, ..ImageSpec::cover(row.height, row.width) };
-        CropBox::new(source, &spec, &mut Randomness::new(Draw::at(1, 0, position))).unwrap()
+        CropBox::new(source, &spec, &mut Randomness::new(Draw::at(1, 0, position), 0)).unwrap()
     }
 
     fn cover(source: Size, row: Size) -> CropBox {
@@ -329,7 +349,7 @@ mod tests {
         // Standard deviation 31: five of them.
         assert!(seen.iter().flatten().all(|count| count.abs_diff(1000) < 155), "{seen:?}");
         let spec = ImageSpec { framing, ..ImageSpec::cover(8, 4) };
-        let small = CropBox::new(size(6, 5), &spec, &mut Randomness::new(Draw::default()));
+        let small = CropBox::new(size(6, 5), &spec, &mut Randomness::new(Draw::default(), 0));
         assert_eq!(small, Err(ImageFault::Small { image: size(6, 5), crop: size(4, 8), padding: 1 }));
     }
 
@@ -360,14 +380,36 @@ mod tests {
     }
 
     #[test]
+    fn the_geometry_is_the_box_of_the_source_that_the_row_shows() {
+        let crop = |source, row, framing| crop_box(source, row, framing, 0).geometry().crop;
+        let (source, square) = (size(500, 400), size(200, 200));
+        assert_eq!(crop(source, square, Framing::Stretch), [0.0, 0.0, 500.0, 400.0]);
+        // Resized to 250 x 200: two pixels of the source each.
+        assert_eq!(crop(source, square, Framing::Cover), [50.0, 0.0, 400.0, 400.0]);
+        assert_eq!(
+            crop(source, size(100, 100), Framing::Center { short: 200 }),
+            [150.0, 100.0, 200.0, 200.0]
+        );
+        // Padded: the box reaches beyond the source.
+        assert_eq!(crop(size(7, 5), size(10, 10), Framing::Center { short: 0 }), [-1.0, -2.0, 10.0, 10.0]);
+        for position in 0..100 {
+            let random = crop_box(source, square, RESIZED_CROP, position);
+            let Area { left, top, size } = random.scope;
+            let whole =
+                [left, top, size.width, size.height].map(|side| f32::from(u16::try_from(side).unwrap()));
+            assert_eq!(random.geometry().crop, whole, "whole pixels");
+        }
+    }
+
+    #[test]
     fn half_of_the_rows_are_mirrored() {
         let spec = ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) };
         let flips = |position| {
-            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw::at(0, 0, position))).unwrap().flips
+            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw::at(0, 0, position), 0)).unwrap().flips
         };
         let count = (0..10_000).filter(|&position| flips(position)).count();
         assert!(count.abs_diff(5000) < 250, "{count}");
         let always = ImageSpec { flip: 1.0, ..spec };
-        assert!(CropBox::new(size(8, 8), &always, &mut Randomness::new(Draw::default())).unwrap().flips);
+        assert!(CropBox::new(size(8, 8), &always, &mut Randomness::new(Draw::default(), 0)).unwrap().flips);
     }
 }

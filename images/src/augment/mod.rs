@@ -7,9 +7,9 @@
 //! ```
 //!
 //! `crop_box` chooses the box of the source that becomes the row, the part of a JPEG to decode and
-//! its reduction meanwhile. `row` resizes the box (`resample`), mirrors it and writes its colours.
-//! `row_decoder` calls them in turn and owns the buffers. An image in its own size has no crop:
-//! `whole` writes it.
+//! its reduction meanwhile. `row` resizes the box (`resample`), mirrors it and writes its colours,
+//! or its grey. `row_decoder` calls them in turn and owns the buffers; several views of an image
+//! share what is decoded. An image in its own size has no crop: `whole` writes it.
 //!
 //! EXIF orientation is ignored, as by `PIL.Image.open(..).convert("RGB")`, which `ImageFolder`
 //! uses; `shade-pack` can apply it while packing.

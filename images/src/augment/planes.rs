@@ -1,4 +1,4 @@
-//! A line of interleaved colours to a line for each colour.
+//! A line of interleaved colours to a line for each colour, and those to one of grey.
 //!
 //! Also compiled for newer CPUs, whose shuffles take a tenth of the time; the CPU is asked once.
 
@@ -21,9 +21,30 @@ pub(super) fn split_mirrored(pixels: &[[u8; 3]], red: &mut [u8], green: &mut [u8
     }
 }
 
+/// Fills `grey` with Pillow's "L" of the colours: ITU-R 601-2 in 65,536ths, rounded.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+pub(super) fn to_grey(red: &[u8], green: &[u8], blue: &[u8], grey: &mut [u8]) {
+    for (((&red, &green), &blue), grey) in red.iter().zip(green).zip(blue).zip(grey) {
+        let [red, green, blue] = [red, green, blue].map(u32::from);
+        let [value, ..] = ((red * 19_595 + green * 38_470 + blue * 7_471 + 0x8000) >> 16).to_le_bytes();
+        *grey = value;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grey_is_what_pillow_computes() {
+        // Image.new("RGB", (1, 1), colour).convert("L") of Pillow 12.
+        let colours = [[0, 0, 0], [255; 3], [255, 0, 0], [0, 255, 0], [0, 0, 255], [1, 2, 3], [200, 100, 50]];
+        for ([red, green, blue], expected) in colours.into_iter().zip([0, 255, 76, 150, 29, 2, 124]) {
+            let mut grey = [7; 33];
+            to_grey(&[red; 33], &[green; 33], &[blue; 33], &mut grey);
+            assert_eq!(grey, [expected; 33]);
+        }
+    }
 
     #[test]
     fn colours_go_to_their_lines() {

@@ -13,16 +13,18 @@ const DOMAIN: [u8; 20] = *b"shade-load images v1";
 /// need none.
 pub(super) struct Randomness {
     draw: Draw,
+    view: u8,
     numbers: Option<ChaCha8Rng>,
 }
 
 impl Randomness {
-    pub(super) fn new(draw: Draw) -> Self {
-        Self { draw, numbers: None }
+    /// The numbers of one view. Those of the first do not depend on there being others.
+    pub(super) fn new(draw: Draw, view: u8) -> Self {
+        Self { draw, view, numbers: None }
     }
 
     fn number(&mut self) -> u64 {
-        self.numbers.get_or_insert_with(|| stream(self.draw)).next_u64()
+        self.numbers.get_or_insert_with(|| stream(self.draw, self.view)).next_u64()
     }
 
     /// A number from 0 to below 1, each multiple of 2⁻⁵³ equally likely.
@@ -45,13 +47,16 @@ impl Randomness {
     }
 }
 
-fn stream(draw: Draw) -> ChaCha8Rng {
+fn stream(draw: Draw, view: u8) -> ChaCha8Rng {
     let mut key = [0; 32];
     let (seed, rest) = key.split_at_mut(8);
     let (epoch, domain) = rest.split_at_mut(4);
     seed.copy_from_slice(&draw.draws.seed.to_le_bytes());
     epoch.copy_from_slice(&draw.draws.epoch.to_le_bytes());
     domain.copy_from_slice(&DOMAIN);
+    if let Some(first) = domain.first_mut() {
+        *first ^= view;
+    }
     let mut numbers = ChaCha8Rng::from_seed(key);
     numbers.set_stream(draw.row.number());
     numbers
@@ -67,7 +72,7 @@ mod tests {
 
     #[test]
     fn seed_epoch_and_position_each_change_the_numbers() {
-        let first = |draw| Randomness::new(draw).up_to(u32::MAX);
+        let first = |draw| Randomness::new(draw, 0).up_to(u32::MAX);
         let draw = Draw::at(1, 2, 3);
         assert_eq!(first(draw), first(draw));
         for other in [Draw::at(2, 2, 3), Draw::at(1, 3, 3), Draw::at(1, 2, 4)] {
@@ -76,8 +81,17 @@ mod tests {
     }
 
     #[test]
+    fn each_view_has_its_own_numbers() {
+        let first = |view| Randomness::new(Draw::at(1, 2, 3), view).up_to(u32::MAX);
+        let numbers: HashSet<u32> = (0..16).map(first).collect();
+        assert_eq!(numbers.len(), 16);
+        // As in the first release: rows of plans that were saved then stay as they are.
+        assert_eq!(first(0), 4_155_219_006);
+    }
+
+    #[test]
     fn the_uses_of_a_group_are_other_rows_than_positions() {
-        let first = |draw| Randomness::new(draw).up_to(u32::MAX);
+        let first = |draw| Randomness::new(draw, 0).up_to(u32::MAX);
         let draws = EpochDraws { seed: 1, epoch: 2 };
         let of_use = |sample, nth| Draw { draws, row: DrawnRow::of_use(SampleId(sample), nth) };
         let draws = [of_use(0, 0), of_use(0, 1), of_use(1, 0), Draw::at(1, 2, 0), Draw::at(1, 2, 1 << 16)];
@@ -90,7 +104,7 @@ mod tests {
         let mut counts = [0; 5];
         let mut sum = 0.0;
         for position in 0..50_000 {
-            let mut random = Randomness::new(Draw::at(1, 2, position));
+            let mut random = Randomness::new(Draw::at(1, 2, position), 0);
             counts[random.up_to(4) as usize] += 1;
             let share = random.share();
             assert!((0.0..1.0).contains(&share));
@@ -99,6 +113,6 @@ mod tests {
         // Five standard deviations of 89 and 65.
         assert!(counts.iter().all(|&count: &i32| count.abs_diff(10_000) < 450), "{counts:?}");
         assert!((sum - 25_000.0).abs() < 325.0, "{sum}");
-        assert_eq!(Randomness::new(Draw::default()).up_to(0), 0);
+        assert_eq!(Randomness::new(Draw::default(), 0).up_to(0), 0);
     }
 }

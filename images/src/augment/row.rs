@@ -4,10 +4,10 @@
 use shade_formats::control::ImageSpec;
 
 use super::crop_box::CropBox;
-use super::planes::{split, split_mirrored};
+use super::planes::{split, split_mirrored, to_grey};
 use crate::part::FloatBox;
 use crate::resample::{LINES, Resampler, Source};
-use crate::{Area, Pixels, Size, scratch};
+use crate::{Area, Pixels, Size, scratch, shrink};
 
 /// Bytes of lines that are written at a time without resizing: few enough for the L1 cache, and
 /// enough for small images to be one write per colour.
@@ -26,6 +26,8 @@ pub(super) enum RowFault<E> {
 pub(super) struct RowWriter {
     resampler: Resampler,
     band: Vec<u8>,
+    /// A band in grey.
+    grey: Vec<u8>,
 }
 
 impl RowWriter {
@@ -42,10 +44,11 @@ impl RowWriter {
     ) -> Result<(), RowFault<E>> {
         let place = crop.place();
         if place != Some(Area::whole(Size { width: spec.width, height: spec.height })) {
-            let line = scratch(&mut self.band, 3 * spec.width as usize);
+            let bytes = u64::from(spec.shape().channels) * u64::from(spec.width);
+            let line = scratch(&mut self.band, usize::try_from(bytes).unwrap_or(usize::MAX));
             line.fill(0);
             for row in 0..u64::from(spec.height) {
-                write(row * 3 * u64::from(spec.width), line).map_err(RowFault::Write)?;
+                write(row * bytes, line).map_err(RowFault::Write)?;
             }
         }
         let (Some(place), Some(source_box)) = (place, crop.source_box(pixels.reduced_by)) else {
@@ -58,11 +61,12 @@ impl RowWriter {
         }
         let scope = crop.scope(pixels.reduced_by);
         let (source, part) = within(pixels, scope, source_box).ok_or(RowFault::Missing)?;
-        self.resampler.start(source.size, part, place.size, crop.flips);
+        let Self { resampler, grey, .. } = self;
+        resampler.start(source.size, part, place.size, crop.flips);
         for first in (0..place.size.height).step_by(LINES) {
-            let band = self.resampler.band(&source, first as usize, spec.channels_last);
+            let band = resampler.band(&source, first as usize, target.is_interleaved());
             let count = LINES.min((place.size.height - first) as usize);
-            target.band(place.top + first, count, band, &mut write).map_err(RowFault::Write)?;
+            target.band(place.top + first, count, band, grey, &mut write).map_err(RowFault::Write)?;
         }
         Ok(())
     }
@@ -87,12 +91,13 @@ impl RowWriter {
         let lines = pixels.rgb.chunks_exact(3 * size.width as usize).skip(skipped as usize);
         let mut lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
         let band_lines = (BAND_BYTES / shown.max(1)).max(1);
-        let band = scratch(&mut self.band, shown * band_lines);
+        let Self { band, grey, .. } = self;
+        let band = scratch(band, shown * band_lines);
         for first in (0..crop.size.height).step_by(band_lines) {
             let count = band_lines.min((crop.size.height - first) as usize);
             let band = band.get_mut(..shown * count).unwrap_or_default();
             target.order(lines.by_ref().take(count), band);
-            target.band(top + first, count, band, &mut write)?;
+            target.band(top + first, count, band, grey, &mut write)?;
         }
         Ok(())
     }
@@ -100,6 +105,8 @@ impl RowWriter {
     /// Frees the buffers if a large image made them grow.
     pub(super) fn shrink(&mut self) {
         self.resampler.shrink();
+        shrink(&mut self.band);
+        shrink(&mut self.grey);
     }
 }
 
@@ -136,16 +143,21 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Whether a band's colours lie side by side. Grey is made of planes.
+    fn is_interleaved(&self) -> bool {
+        self.spec.channels_last && !self.spec.grey
+    }
+
     /// Whether lines of `width` pixels are delivered as they are, without gaps.
     fn takes_lines_whole(&self, width: u32) -> bool {
-        self.spec.channels_last && !self.flips && self.width == width && self.width == self.spec.width
+        self.is_interleaved() && !self.flips && self.width == width && self.width == self.spec.width
     }
 
     /// Fills `band`, which has just the room, with `lines` of interleaved colours as they are
     /// delivered.
     fn order<'l>(&self, lines: impl Iterator<Item = &'l [u8]>, band: &mut [u8]) {
         let width = self.width as usize;
-        if self.spec.channels_last {
+        if self.is_interleaved() {
             for (line, to) in lines.zip(band.chunks_exact_mut(3 * width)) {
                 self.interleaved(line, to);
             }
@@ -179,20 +191,28 @@ impl Target<'_> {
     }
 
     /// Writes the first `count` lines of `band`, which may have more, as lines `row..`:
-    /// interleaved, or of each plane.
+    /// interleaved, of each plane, or in grey, for which `grey` is a buffer.
     fn band<E>(
         &self,
         row: u32,
         count: usize,
         band: &[u8],
+        grey: &mut Vec<u8>,
         write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let bytes = self.width as usize * count;
-        if self.spec.channels_last {
+        if self.is_interleaved() {
             return self.out(row, 3, 0, band.get(..3 * bytes).unwrap_or_default(), write);
         }
+        let mut planes = band.chunks_exact((band.len() / 3).max(1));
+        if self.spec.grey {
+            let [red, green, blue] = [(); 3].map(|()| planes.next().unwrap_or_default());
+            let grey = scratch(grey, bytes);
+            to_grey(red, green, blue, grey);
+            return self.out(row, 1, 0, grey, write);
+        }
         let pixels = u64::from(self.spec.width) * u64::from(self.spec.height);
-        (0..).zip(band.chunks_exact((band.len() / 3).max(1))).try_for_each(|(colour, plane)| {
+        (0..).zip(planes).try_for_each(|(colour, plane)| {
             self.out(row, 1, colour * pixels, plane.get(..bytes).unwrap_or_default(), write)
         })
     }

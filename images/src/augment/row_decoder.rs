@@ -1,9 +1,11 @@
 //! From a record to a row of a batch: one decoder per worker thread, with the buffers that all
 //! images share.
 
-use shade_formats::Draw;
+use std::slice;
+
 use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
+use shade_formats::{Draw, Geometry};
 
 use super::crop_box::CropBox;
 use super::randomness::Randomness;
@@ -17,6 +19,8 @@ use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 pub struct RowDecoder {
     images: Decoder,
     rows: RowWriter,
+    /// The box of each view of the image at hand.
+    crops: Vec<CropBox>,
     /// A piece of an image that is delivered whole.
     piece: Vec<u8>,
 }
@@ -29,7 +33,8 @@ impl RowDecoder {
     }
 
     /// Decodes `bytes` to the image that `spec` and `draw` define, and passes it to `write` piece
-    /// by piece, each with its offset in the row: [`ImageSpec::bytes`] in all.
+    /// by piece, each with its offset in the row: [`ImageSpec::bytes`] in all. Returns what it
+    /// shows of the source.
     ///
     /// # Errors
     /// The image is damaged, of an unknown kind, too large or too small; or `write`'s error. The
@@ -40,24 +45,56 @@ impl RowDecoder {
         bytes: &[u8],
         spec: &ImageSpec,
         draw: Draw,
-        write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+        mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<Geometry, E> {
+        let mut geometry = [Geometry::default()];
+        let write = |_, at, bytes: &[u8]| write(at, bytes);
+        self.decode_views(media, bytes, slice::from_ref(spec), draw, &mut geometry, write)?;
+        let [geometry] = geometry;
+        Ok(geometry)
+    }
+
+    /// Decodes `bytes` once to an image of each of `views`, and passes them to `write` as
+    /// [`RowDecoder::decode`] does, each piece with the number of its view. `geometry`, which has a
+    /// place for each view, gets what they show.
+    ///
+    /// What is decoded is the smallest rectangle around all views, reduced as the view allows that
+    /// needs most. The random numbers of a view depend on its number, not on the other views.
+    ///
+    /// # Errors
+    /// As for [`RowDecoder::decode`].
+    pub fn decode_views<E: From<ImageFault>>(
+        &mut self,
+        media: Media,
+        bytes: &[u8],
+        views: &[ImageSpec],
+        draw: Draw,
+        geometry: &mut [Geometry],
+        mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let decode = || {
-            let mut random = Randomness::new(draw);
-            let mut crop = None;
-            let decoded = self.images.decode_part(media, bytes, |source| {
-                let found = crop.insert(CropBox::new(source, spec, &mut random));
-                found.as_ref().map_or(Part::whole(source), CropBox::part)
+        let mut decode = || {
+            let Self { images, rows, crops, .. } = self;
+            let mut drawn = None;
+            let decoded = images.decode_part(media, bytes, |source| {
+                let found = drawn.insert(draw_crops(source, views, draw, crops));
+                found.as_ref().map_or(Part::whole(source), |()| part_of_all(source, crops))
             });
             let pixels = decoded?;
             // Only a JPEG's decoder asks for the part.
-            let crop = crop.unwrap_or_else(|| CropBox::new(pixels.source, spec, &mut random))?;
-            self.rows.write(&pixels, &crop, spec, write).map_err(|fault| match fault {
-                RowFault::Missing => {
-                    ImageFault::corrupt(media, "a visible part of the image was not decoded").into()
-                }
-                RowFault::Write(error) => error,
-            })
+            drawn.unwrap_or_else(|| draw_crops(pixels.source, views, draw, crops))?;
+            for (geometry, crop) in geometry.iter_mut().zip(crops.iter()) {
+                *geometry = crop.geometry();
+            }
+            for (view, (spec, crop)) in views.iter().zip(crops.iter()).enumerate() {
+                let write = |at, bytes: &[u8]| write(view, at, bytes);
+                rows.write(&pixels, crop, spec, write).map_err(|fault| match fault {
+                    RowFault::Missing => {
+                        ImageFault::corrupt(media, "a visible part of the image was not decoded").into()
+                    }
+                    RowFault::Write(error) => error,
+                })?;
+            }
+            Ok(())
         };
         let written = decode();
         self.images.shrink();
@@ -101,6 +138,26 @@ impl RowDecoder {
     /// # Errors
     /// The image is too small.
     pub fn part(spec: &ImageSpec, draw: Draw, source: Size) -> Result<Part, ImageFault> {
-        CropBox::new(source, spec, &mut Randomness::new(draw)).map(|crop| crop.part())
+        CropBox::new(source, spec, &mut Randomness::new(draw, 0)).map(|crop| crop.part())
     }
+}
+
+/// Fills `crops` with the box of each view.
+fn draw_crops(
+    source: Size,
+    views: &[ImageSpec],
+    draw: Draw,
+    crops: &mut Vec<CropBox>,
+) -> Result<(), ImageFault> {
+    crops.clear();
+    for (number, view) in (0..).zip(views) {
+        crops.push(CropBox::new(source, view, &mut Randomness::new(draw, number))?);
+    }
+    Ok(())
+}
+
+/// The part of the source that all of `crops` need.
+fn part_of_all(source: Size, crops: &[CropBox]) -> Part {
+    let parts = crops.iter().map(CropBox::part);
+    parts.reduce(Part::joined).unwrap_or(Part::whole(source))
 }

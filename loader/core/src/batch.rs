@@ -1,9 +1,11 @@
 //! An open batch: its rows are filled in any order, then it is finalized and published.
 
+use std::sync::Arc;
+
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
-use shade_formats::{DrawnRow, Size};
+use shade_formats::{DrawnRow, Geometry, Size};
 
 use crate::bad_share::{Faults, RowCounts};
 use crate::event::SessionId;
@@ -31,7 +33,7 @@ pub(super) struct BatchRow {
     pub(super) entry: Entry,
     pub(super) weight: f32,
     pub(super) flags: u32,
-    /// Offset of the row's data in the payload.
+    /// Offset of the row's data in the payload; where it has views, of the first one's image.
     pub(super) offset: u64,
     /// Bytes of the data.
     pub(super) len: u64,
@@ -74,6 +76,10 @@ pub(super) struct Batch<M: Memory> {
     /// Offset of the batch's block in the payload.
     pub(super) offset: u64,
     pub(super) layout: BatchLayout,
+    /// See [`FillOrder::later_views`](crate::FillOrder::later_views).
+    pub(super) later_views: Arc<[u64]>,
+    /// What each view of each row shows, once it is filled: row by row.
+    pub(super) geometry: Vec<Geometry>,
     pub(super) rows: Vec<BatchRow>,
     /// Rows neither done nor skipped.
     pub(super) pending: usize,
@@ -132,11 +138,21 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Row `position` is filled.
-    pub(super) fn filled(&mut self, position: u32, size: Size) {
+    pub(super) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
         if let Some(row) = self.rows.get_mut(position as usize) {
             row.size = size;
         }
+        let mut places = self.geometry.chunks_exact_mut(self.layout.views().len().max(1));
+        if let Some(places) = places.nth(position as usize) {
+            places.iter_mut().zip(geometry).for_each(|(place, &of_view)| *place = of_view);
+        }
         self.finish(position, RowState::Done);
+    }
+
+    /// Positions of the rows that the trainer gets, in order.
+    pub(super) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
+        let is_done = |(position, row): (usize, &BatchRow)| (row.state == RowState::Done).then_some(position);
+        self.rows.iter().enumerate().filter_map(is_done)
     }
 
     /// Rows that the trainer gets, in order.

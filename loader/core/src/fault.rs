@@ -121,7 +121,7 @@ impl<M: Memory> Core<M> {
             return None;
         }
         same_class(&*self.index, &job.strata, target.sample).find_map(|(candidate, entry)| {
-            let len = row_bytes(output, &entry).ok()?;
+            let len = row_bytes(&output, &entry).ok()?;
             (len <= target.room).then_some((candidate, entry, len))
         })
     }

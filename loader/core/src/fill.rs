@@ -1,6 +1,8 @@
 //! Open batches: their rows go to workers, then they are finalized and published in order.
 
-use shade_formats::control::{JobSpec, Output};
+use std::sync::Arc;
+
+use shade_formats::control::Output;
 use shade_formats::ring::{Descriptor, Kind};
 
 use crate::action::Action;
@@ -59,8 +61,9 @@ impl<M: Memory> Core<M> {
         let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
         let ticket = Ticket { session: session.id, seq: batch.seq };
         let Some(job) = self.jobs.get(session.job) else { return };
-        let (output, draws) = (job.spec.output, job.draws(batch.epoch));
-        batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, output));
+        let (output, draws) = (Arc::clone(&job.output), job.draws(batch.epoch));
+        batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, &output));
+        let later_views = Arc::clone(&batch.later_views);
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if batch.ready.is_empty() {
@@ -83,7 +86,7 @@ impl<M: Memory> Core<M> {
         job.count(|counts| counts.copied += copies);
         if !rows.is_empty() {
             job.last_order = self.fill_turns.gave(id, job.id);
-            actions.push(Action::Fill(FillOrder { ticket, output, draws, rows }));
+            actions.push(Action::Fill(FillOrder { ticket, output, later_views, draws, rows }));
         }
         let job = job.id;
         let admits = self.admits(job);
@@ -99,7 +102,7 @@ impl<M: Memory> Core<M> {
 
     /// Rows came back from a worker.
     pub(super) fn filled(&mut self, filled: Filled<M::Lent>, actions: &mut Vec<Action<M>>) {
-        let Filled { ticket: Ticket { session, seq }, mut rows, faults, fill_ns } = filled;
+        let Filled { ticket: Ticket { session, seq }, mut rows, faults, geometry, fill_ns } = filled;
         self.fill_turns.took_back(session);
         if let Some(job) = self.session(session).map(|session| session.job) {
             self.count(job, |counts| counts.fill_ns += fill_ns);
@@ -107,9 +110,11 @@ impl<M: Memory> Core<M> {
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
             let mut bad = faults.iter().map(|&(at, _)| at).peekable();
+            let mut geometry = geometry.chunks_exact(batch.layout.views().len().max(1));
             for (at, row) in rows.iter().enumerate() {
+                let geometry = geometry.next().unwrap_or_default();
                 if bad.next_if_eq(&at).is_none() {
-                    batch.filled(row.position, row.size);
+                    batch.filled(row.position, row.size, geometry);
                 }
             }
         }
@@ -167,7 +172,7 @@ impl<M: Memory> Core<M> {
                 if !batch.abandoned && batch.failure.is_none() {
                     batch.failure = job.judge(session.rank, &batch);
                 }
-                let descriptor = Box::new(batch.descriptor(&job.spec, now_ns));
+                let descriptor = Box::new(batch.descriptor(now_ns));
                 let line = job.observer.map(|observer| done_line(now_ns, observer, session.rank, &batch));
                 actions.extend(line);
                 if let Some(text) = batch.failure.take() {
@@ -228,11 +233,11 @@ impl<M: Memory> Core<M> {
 }
 
 /// Number of rows in an order. All orders are of one size, so that none is a remainder.
-fn rows_in_order<R>(rows: &[FillRow<R>], output: Output) -> usize {
+fn rows_in_order<R>(rows: &[FillRow<R>], output: &Output) -> usize {
     let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64).max(1);
     let rows_of = |order_bytes: u64| usize::try_from(order_bytes / bytes).unwrap_or(usize::MAX);
     let mut most = rows_of(ORDER_BYTES);
-    if output == Output::Raw {
+    if matches!(output, Output::Raw) {
         // What one burst of reads brought is shared by several workers.
         most = most.max(rows_of(ORDER_BYTES_RAW).min(rows.len().div_ceil(ORDERS_RAW_MIN)));
     }
@@ -298,38 +303,52 @@ impl<M: Memory> Batch<M> {
         actions.push(Action::Finalize(Box::new(self.finalize_order(ticket))));
     }
 
-    /// The columns of the delivered rows, and the moves that close the gaps of skipped ones. Where
-    /// each row has its own length and offset, none is moved.
+    /// The columns of the delivered rows, and the moves that close the gaps of skipped ones.
     fn finalize_order(&self, ticket: Ticket) -> FinalizeOrder {
         let data_start = self.offset + self.layout.data;
         let mut columns = Columns::default();
-        let mut moves = Vec::new();
-        let mut end = data_start;
         for row in self.delivered() {
             columns.ids.push(i64::from(row.sample.0));
             columns.labels.push(i64::from(row.entry.label));
             columns.weights.push(row.weight);
             columns.flags.push(row.flags);
-            if self.layout.offsets().is_some() {
-                columns.offsets.push(row.offset - data_start);
-            } else {
-                if row.offset != end {
-                    moves.push(Move { from: row.offset, to: end, len: row.len });
-                }
-                end += row.len;
-            }
+            columns.offsets.extend(self.layout.offsets().map(|_| row.offset - data_start));
             columns.lens.extend(self.layout.lens().map(|_| row.len));
             columns.heights.extend(self.layout.heights().map(|_| row.size.height));
             columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }
+        self.geometry_columns(&mut columns);
+        let moves = self.moves();
         FinalizeOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }
 
-    fn descriptor(&self, spec: &JobSpec, now_ns: u64) -> Descriptor {
-        let (height, width) = match spec.output {
-            Output::Decoded(images) => (images.height, images.width),
-            Output::Raw | Output::Ragged { .. } => (0, 0),
-        };
+    /// Adds the columns of what each view shows.
+    fn geometry_columns(&self, columns: &mut Columns) {
+        let views = self.layout.views().len();
+        for view in 0..views {
+            let places = self.delivered_positions().map(|position| position * views + view);
+            for geometry in places.filter_map(|at| self.geometry.get(at)) {
+                columns.crops.push(geometry.crop);
+                columns.flipped.push(geometry.flipped);
+            }
+        }
+    }
+
+    /// The moves that close the gaps of skipped rows, view by view. Where each row has its own
+    /// length and offset, none is moved.
+    fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (view, shape) in self.layout.views().iter().enumerate() {
+            let Some(start) = self.layout.images(view).map(|start| self.offset + start) else { continue };
+            let place = |row: usize| start + row as u64 * shape.bytes();
+            for (to, from) in self.delivered_positions().enumerate().filter(|(to, from)| to != from) {
+                moves.push(Move { from: place(from), to: place(to), len: shape.bytes() });
+            }
+        }
+        moves
+    }
+
+    fn descriptor(&self, now_ns: u64) -> Descriptor {
         let is_empty = self.abandoned || self.failure.is_some() || self.is_void();
         let records = if is_empty { 0 } else { self.delivered().count() };
         // Generations count from 1, and no trainer takes a batch of generation 0. A rank whose
@@ -347,8 +366,7 @@ impl<M: Memory> Batch<M> {
             len: self.layout.total,
             records: u32::try_from(records).unwrap_or(u32::MAX),
             capacity: self.layout.capacity,
-            height,
-            width,
+            views: u32::try_from(self.layout.views().len()).unwrap_or(u32::MAX),
             hits: self.hits,
             misses: self.misses,
             skipped: self.skipped,

@@ -1,8 +1,9 @@
 //! A job: the ranks that train together, their importance table and the plan of their epoch.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Tables, WeightTable};
+use shade_formats::control::{JobSpec, Output, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Tables, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
@@ -52,6 +53,8 @@ pub(super) struct Job {
     /// The position of the known accesses at which the search for the next prefetch goes on.
     pub(super) prefetch_at: u32,
     pub(super) spec: JobSpec,
+    /// Its output, for orders.
+    pub(super) output: Arc<Output>,
     /// Size of each rank's ring.
     payload: PayloadSize,
     /// The blocks of an empty ring.
@@ -162,6 +165,7 @@ impl Job {
             last_order: 0,
             waits_since_ns: None,
             prefetch_at: 0,
+            output: Arc::new(spec.output),
             spec,
             payload,
             ring,

@@ -2,9 +2,10 @@
 
 use std::hint::black_box;
 
-use shade_formats::ring::{BatchLayout, FLAG_PADDING};
+use shade_formats::control::Output;
+use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Line, Open, Served};
-use shade_formats::{SampleId, Size};
+use shade_formats::{Geometry, SampleId, Size};
 
 use crate::action::Action;
 use crate::bad_share::Faults;
@@ -19,7 +20,7 @@ use crate::memory::Memory;
 use crate::plan::{Plan, Slot};
 use crate::rows::row_bytes;
 use crate::samples::Samples;
-use crate::sizes::{layout_of, room_bytes};
+use crate::sizes::{batch_layout, room_bytes};
 use crate::trace::{open_line, trace};
 
 /// Batches opened before their rows go to workers. An epoch begins with a whole ring to open, while
@@ -87,7 +88,7 @@ impl<M: Memory> Core<M> {
         let mut rows = plan_rows(job, &slots, plan, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
+        let layout = batch_layout(&job.spec.output, capacity.max(1), data_len);
         // With repeated samples a batch can be larger than the ring allows.
         let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
         {
@@ -101,7 +102,10 @@ impl<M: Memory> Core<M> {
             session.blocked(now_ns);
             return false;
         };
-        rows.iter_mut().for_each(|row| row.offset += offset + layout.data);
+        let data = offset + layout.data;
+        rows.iter_mut().for_each(|row| row.offset += data);
+        let views = layout.views().len();
+        let later_views = (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect();
         touch_all::<M>(&self.cache, &job.importance, &rows);
         let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
         job.pace.opened(slot_wait_ns > 0);
@@ -115,6 +119,8 @@ impl<M: Memory> Core<M> {
             number: request.next_batch,
             offset,
             layout,
+            later_views,
+            geometry: vec![Geometry::default(); views * rows.len()],
             pending: rows.len(),
             unread: rows.len(),
             ready: Vec::with_capacity(rows.len()),
@@ -209,7 +215,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
     for (slot, entry) in slots.iter().zip(entries) {
         let (Some(sample), Some(entry)) = (sample_of(slot), entry) else { continue };
         let len =
-            row_bytes(spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, (index, &job.strata), sample));
+            row_bytes(&spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, (index, &job.strata), sample));
         let room = len.max(job.rooms.of(entry.label));
         let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);
         let weight = if slot.padding { 0.0 } else { of_place };
@@ -230,7 +236,8 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
             substitutes: 0,
             reread: false,
         });
-        offset += room;
+        // The images of each view are by themselves: `BatchLayout`.
+        offset += if let Output::Decoded(views) = &spec.output { views.first().bytes() } else { room };
     }
     rows
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
-use shade_formats::{DrawnRow, EpochDraws, SampleId, ShardId, Size};
+use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
 
 /// Why a record could not be read, or a row not be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +103,9 @@ pub struct FillRow<R> {
     /// Its entry of the index. The core has looked it up; another CPU would wait for that memory
     /// anew.
     pub entry: Entry,
-    /// Byte in the payload segment where the row's bytes go.
+    /// Byte in the payload segment where the row's bytes go; where it has views, the first one's.
     pub offset: u64,
-    /// Bytes reserved there: those of [`row_bytes`](crate::row_bytes).
+    /// Bytes reserved for the row: those of [`row_bytes`](crate::row_bytes).
     pub len: u64,
     /// Which row of its epoch it is; unused for raw output.
     pub drawn: DrawnRow,
@@ -141,10 +141,12 @@ pub enum Pixels {
 /// A row as it is in a batch.
 #[derive(Debug)]
 pub struct DecodedRow {
-    /// Its bytes: those of [`row_bytes`](crate::row_bytes). Empty in a simulation.
+    /// Its bytes: those of [`row_bytes`](crate::row_bytes), view after view. Empty in a simulation.
     pub bytes: Vec<u8>,
     /// See [`FillRow::size`].
     pub size: Size,
+    /// What each view shows.
+    pub geometry: Vec<Geometry>,
 }
 
 impl<R> FillRow<R> {
@@ -153,10 +155,11 @@ impl<R> FillRow<R> {
         self.record.is_some() && matches!(self.pixels, Pixels::Own)
     }
 
-    /// Keeps the decoded bytes for the rows that want them.
-    pub fn keep(&mut self, bytes: Vec<u8>) {
+    /// Keeps the decoded bytes, and what they show, for the rows that want them.
+    pub fn keep(&mut self, bytes: Vec<u8>, geometry: &[Geometry]) {
         if let Pixels::Wanted { output } = self.pixels {
-            self.pixels = Pixels::Decoded { output, row: Arc::new(DecodedRow { bytes, size: self.size }) };
+            let row = DecodedRow { bytes, size: self.size, geometry: geometry.to_vec() };
+            self.pixels = Pixels::Decoded { output, row: Arc::new(row) };
         }
     }
 }
@@ -166,8 +169,11 @@ impl<R> FillRow<R> {
 pub struct FillOrder<R> {
     /// The batch.
     pub ticket: Ticket,
-    /// What a record becomes.
-    pub output: Output,
+    /// What a record becomes. Shared by all orders of a job, as it is large.
+    pub output: Arc<Output>,
+    /// Byte in the payload segment where the images of each view begin, without the first view: the
+    /// image of the row at position 0.
+    pub later_views: Arc<[u64]>,
     /// Key of the random crops, with each row's own number.
     pub draws: EpochDraws,
     /// The rows.
@@ -185,6 +191,9 @@ pub struct Filled<R, F = Fault> {
     /// Faults with their positions in `rows`, ascending. They are no part of the rows: nearly no
     /// row has one, and rows go back and forth by the million a second.
     pub faults: Vec<(usize, F)>,
+    /// What each view of each row shows, row by row; empty without views. Apart from the rows for
+    /// the same reason.
+    pub geometry: Vec<Geometry>,
     /// Time that the worker spent on it.
     pub fill_ns: u64,
 }
@@ -192,9 +201,9 @@ pub struct Filled<R, F = Fault> {
 impl<R, F> Filled<R, F> {
     /// The same with the core's type of fault.
     pub fn map_fault(self, fault: impl Fn(&F) -> Fault) -> Filled<R> {
-        let Self { ticket, rows, faults, fill_ns } = self;
+        let Self { ticket, rows, faults, geometry, fill_ns } = self;
         let faults = faults.into_iter().map(|(at, of_row)| (at, fault(&of_row))).collect();
-        Filled { ticket, rows, faults, fill_ns }
+        Filled { ticket, rows, faults, geometry, fill_ns }
     }
 }
 
@@ -233,6 +242,10 @@ pub struct Columns {
     pub heights: Vec<u32>,
     /// Width of each image.
     pub widths: Vec<u32>,
+    /// Left, top, width and height of each image's part of its source, view after view.
+    pub crops: Vec<[f32; 4]>,
+    /// How each image is mirrored, likewise: [`MIRRORED`](shade_formats::MIRRORED) or 0.
+    pub flipped: Vec<u8>,
 }
 
 /// Bytes to move down in the payload, into the gap of a row that is not delivered.

@@ -79,7 +79,7 @@ impl<M: Memory> Core<M> {
             Some(job) => (job.id, place(job)),
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(spec.output, &*self.index).map_err(unfit)?;
+                check_sizes(&spec.output, &*self.index).map_err(unfit)?;
                 if spec.plan.sampler == Sampler::Balanced {
                     let weights = weights_by_class(&*self.index, given.subset.as_ref()).map_err(unfit)?;
                     given.weights = Some(weights);

@@ -27,10 +27,10 @@ pub enum SizeFault {
 ///
 /// # Errors
 /// An image in its own size has no size in the index, or one that is too large.
-pub fn row_bytes(output: Output, entry: &Entry) -> Result<u64, SizeFault> {
+pub fn row_bytes(output: &Output, entry: &Entry) -> Result<u64, SizeFault> {
     match output {
         Output::Raw => Ok(entry.raw_len.into()),
-        Output::Decoded(images) => Ok(images.bytes()),
+        Output::Decoded(views) => Ok(views.bytes()),
         Output::Ragged { .. } => indexed_size(entry).map(|size| 3 * size.pixels()),
     }
 }

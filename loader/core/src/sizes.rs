@@ -109,18 +109,31 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
 }
 
 /// The ring layout of an output.
-pub(super) fn layout_of(output: Output) -> Layout {
+fn layout_of(output: &Output) -> Layout {
     match output {
         Output::Raw => Layout::Raw,
-        Output::Decoded(images) if images.channels_last => Layout::U8Nhwc,
+        Output::Decoded(views) if views.channels_last() => Layout::U8Nhwc,
         Output::Decoded(_) => Layout::U8Nchw,
         Output::Ragged { channels_last: true } => Layout::RaggedHwc,
         Output::Ragged { channels_last: false } => Layout::RaggedChw,
     }
 }
 
+/// The layout of a batch of up to `capacity` rows, with `data_len` bytes of samples if it has no
+/// views.
+pub(super) fn batch_layout(
+    output: &Output,
+    capacity: u32,
+    data_len: u64,
+) -> Result<BatchLayout, FormatError> {
+    match output {
+        Output::Decoded(views) => BatchLayout::of_views(layout_of(output), capacity, &views.shapes()),
+        Output::Raw | Output::Ragged { .. } => BatchLayout::new(layout_of(output), capacity, data_len),
+    }
+}
+
 /// Refuses images in their own sizes if the index knows no size at all: every row would be a fault.
-pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), String> {
+pub(super) fn check_sizes(output: &Output, index: &dyn Samples) -> Result<(), String> {
     if index.len() == 0 || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
         return Ok(());
     }
@@ -134,10 +147,10 @@ pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), Str
 /// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
 /// substitute, if it gets one.
 pub(super) fn room_bytes(spec: &JobSpec, (index, strata): (&dyn Samples, &Strata), sample: SampleId) -> u64 {
-    let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
+    let own = index.entry(sample).and_then(|entry| row_bytes(&spec.output, &entry).ok());
     let substitute = || match spec.on_error {
         OnError::Substitute => {
-            same_class(index, strata, sample).find_map(|(_, entry)| row_bytes(spec.output, &entry).ok())
+            same_class(index, strata, sample).find_map(|(_, entry)| row_bytes(&spec.output, &entry).ok())
         }
         OnError::Raise | OnError::Skip => None,
     };
@@ -164,7 +177,7 @@ impl Rooms {
         // By label: a max-heap of the class's shortest lengths.
         let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
         for (_, entry) in entries_of(index, subset) {
-            let Ok(len) = row_bytes(spec.output, &entry) else { continue };
+            let Ok(len) = row_bytes(&spec.output, &entry) else { continue };
             let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
             heap.push(len);
             if heap.len() > SHORTEST {
@@ -214,12 +227,10 @@ pub(super) fn payload_size(
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
     let capacity = u64::from(rows);
     let (largest, longest, mean) = match spec.output {
-        Output::Decoded(images) => {
-            let bytes = capacity.saturating_mul(images.bytes());
-            (bytes, bytes, bytes)
-        }
+        // Its views say how long it is.
+        Output::Decoded(_) => (0, 0, 0),
         Output::Raw | Output::Ragged { .. } => {
-            let len_of = |entry: &Entry| row_bytes(spec.output, entry).ok();
+            let len_of = |entry: &Entry| row_bytes(&spec.output, entry).ok();
             // An image of unknown size has the room of its substitute, which may be any.
             let unknown =
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
@@ -237,7 +248,8 @@ pub(super) fn payload_size(
         FormatError::new("ring payload", 0, bytes, expected)
     };
     let block = |data: u64| -> Result<u64, FormatError> {
-        let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data);
+        let rows = if matches!(spec.output, Output::Decoded(_)) { rows } else { spec.batch_size };
+        let layout = batch_layout(&spec.output, rows, data);
         Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
     let least = 3 * block(largest)?;

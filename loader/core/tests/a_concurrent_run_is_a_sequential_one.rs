@@ -261,7 +261,7 @@ fn compare(setup: Setup, depth: u32, seed: u64) -> Counts {
 
 fn job(batch_size: u32, world_size: u32, plan: PlanSpec) -> JobSpec {
     // Decoded rows are of one size, so that all batches take as much of a ring.
-    let output = Output::Decoded(ImageSpec::cover(8, 8));
+    let output = Output::from(ImageSpec::cover(8, 8));
     JobSpec { plan, output, tail: Tail::Drop, ..spec(batch_size, world_size) }
 }
 

@@ -18,7 +18,7 @@ fn job(group: &str, sampler: Sampler, output: Output) -> JobSpec {
 }
 
 fn decoded() -> Output {
-    Output::Decoded(ImageSpec::cover(8, 8))
+    Output::from(ImageSpec::cover(8, 8))
 }
 
 fn replay(decoded_bytes: u64) -> Replay {
@@ -55,7 +55,7 @@ fn equal_rows_of_a_group_are_made_once() {
 fn rows_that_may_differ_are_made_for_each() {
     let all = u64::from(SAMPLES);
     let uniform = |group, output| job(group, Sampler::Uniform, output);
-    let other = Output::Decoded(ImageSpec::cover(8, 9));
+    let other = Output::from(ImageSpec::cover(8, 9));
     for (what, jobs) in [
         ("no group", [uniform("", decoded()); 2]),
         ("two groups", [uniform("a", decoded()), uniform("b", decoded())]),
@@ -160,7 +160,7 @@ fn a_late_copy_of_one_output_is_no_row_of_another() {
     let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 1 << 20, DECODED_BYTES, 5);
     let first = job("sweep", Sampler::Uniform, decoded());
     let second =
-        job("sweep", Sampler::Uniform, Output::Decoded(ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) }));
+        job("sweep", Sampler::Uniform, Output::from(ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) }));
     replay.attach_job(0, "0", &first);
     replay.attach_job(1, "1", &first);
     replay.start(0, 0, 0);

@@ -33,7 +33,7 @@ fn replay(size: impl Fn(u32) -> (u16, u16), job: &JobSpec) -> Replay {
 /// Every row has the sides of its sample and a place of its own in the batch.
 fn check(taken: &Taken, capacity: u32, size: impl Fn(u32) -> (u16, u16)) {
     assert_eq!(taken.places.len(), taken.ids.len());
-    let layout = BatchLayout::of_block(Layout::RaggedChw, capacity, taken.len).unwrap();
+    let layout = BatchLayout::of_block(Layout::RaggedChw, capacity, taken.len, &[]).unwrap();
     let mut end = 0;
     for (&id, &(at, height, width)) in taken.ids.iter().zip(&taken.places) {
         let expected = size(id);

@@ -8,10 +8,10 @@ use crossbeam_channel::{Receiver, unbounded};
 use shade_core::{Columns, FinalizeOrder, Move, Pixels, SizeFault, Ticket};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{ImageSpec, Output};
+use shade_formats::control::{Framing, ImageSpec, Output, Views};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
-use shade_formats::{DrawnRow, EpochDraws, SampleId, ShardId};
+use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, ViewShape};
 use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
 use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
@@ -118,10 +118,13 @@ impl Rig {
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
-        self.workers.submit(
-            FillOrder { ticket: TICKET, output, draws: EpochDraws::default(), rows },
-            payload.clone(),
-        );
+        self.fill_views(output, &[], rows, payload)
+    }
+
+    fn fill_views(&self, output: Output, later_views: &[u64], rows: Vec<Row>, payload: &Region) -> Filled {
+        let (output, later_views) = (Arc::new(output), later_views.into());
+        let draws = EpochDraws::default();
+        self.workers.submit(FillOrder { ticket: TICKET, output, later_views, draws, rows }, payload.clone());
         self.done.recv().unwrap()
     }
 }
@@ -256,7 +259,7 @@ fn records_with_dictionaries_come_out_whole_raw_and_decoded() {
         }
     }
     let rows = (0..4).map(|row| rig.row(row, row as u64 * 4096, 3 * 28 * 28)).collect();
-    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
+    let filled = rig.fill(Output::from(ImageSpec::cover(28, 28)), rows, &payload);
     for (row, bytes) in expected.iter().enumerate() {
         assert_eq!(outcomes(&filled)[row], Ok(3 * 28 * 28));
         let red: Vec<u8> = bytes[13..].iter().copied().step_by(3).collect();
@@ -327,7 +330,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         Packed::zstd(Media::Png, &image),
     ]);
     let payload = Region::heap(64 << 10);
-    let decoded = Output::Decoded(ImageSpec::cover(28, 28));
+    let decoded = Output::from(ImageSpec::cover(28, 28));
     for (sample, output, len) in [
         (0, Output::Raw, 50_000),
         (1, Output::Raw, 5200),
@@ -381,7 +384,7 @@ fn decoded_rows_hold_planes_of_the_image() {
     let len = 3 * 28 * 28;
     let payload = Region::heap(16 << 10);
     let rows = (0..3).map(|i| rig.row(i, i as u64 * len, len)).collect();
-    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
+    let filled = rig.fill(Output::from(ImageSpec::cover(28, 28)), rows, &payload);
     assert_eq!(outcomes(&filled), [Ok(len), Ok(len), Ok(len)]);
     for (i, image) in images.iter().enumerate() {
         assert_eq!(read(&payload, i as u64 * len, 3 * 28 * 28), decoded(image));
@@ -390,11 +393,76 @@ fn decoded_rows_hold_planes_of_the_image() {
     assert_eq!(read(&payload, 2 * len, 28 * 28), red);
 }
 
+/// Two views: the whole image, and a random part of it in grey.
+fn two_views() -> Views {
+    let framing = Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] };
+    let part = ImageSpec { framing, flip: 0.5, grey: true, ..ImageSpec::cover(5, 7) };
+    Views::new(&[ImageSpec::cover(28, 28), part]).unwrap()
+}
+
+/// The bytes of both views of a PNG, and what they show.
+fn decoded_views(png: &[u8], row: DrawnRow) -> ([Vec<u8>; 2], [Geometry; 2]) {
+    let views = two_views();
+    let mut images = [vec![0; 3 * 28 * 28], vec![0; 35]];
+    let mut geometry = [Geometry::default(); 2];
+    let draw = Draw { draws: EpochDraws::default(), row };
+    let write = |view: usize, at, piece: &[u8]| {
+        let at = usize::try_from(at).unwrap();
+        images[view][at..at + piece.len()].copy_from_slice(piece);
+        Ok::<(), ImageFault>(())
+    };
+    RowDecoder::default().decode_views(Media::Png, png, views.specs(), draw, &mut geometry, write).unwrap();
+    (images, geometry)
+}
+
+#[test]
+fn each_view_of_a_row_goes_to_its_own_place() {
+    let images = [png(28, 28, 1), png(40, 30, 2)];
+    let mut rig = Rig::new(vec![
+        Packed::plain(Media::Png, &images[0]),
+        Packed::plain(Media::Png, &images[1]),
+        Packed::plain(Media::Png, b"no image"),
+    ]);
+    let (output, first, len) = (Output::Decoded(two_views()), 3 * 28 * 28, 3 * 28 * 28 + 35);
+    let payload = Region::heap(16 << 10);
+    for pixels in [Pixels::Own, Pixels::Wanted { output: 7 }] {
+        let rows = [2, 0, 1].map(|sample| {
+            let row = rig.row(sample, sample as u64 * first, len);
+            let position = u32::try_from(sample).unwrap();
+            Row { position, drawn: DrawnRow::at(position), pixels: pixels.clone(), ..row }
+        });
+        payload.write(0, &[0xA5; 16 << 10]).unwrap();
+        let filled = rig.fill_views(output, &[3 * first], rows.into(), &payload);
+        assert!(matches!(outcomes(&filled)[..], [Err(FillFault::Decode(_)), Ok(_), Ok(_)]));
+        for (sample, image) in images.iter().enumerate() {
+            let (expected, geometry) = decoded_views(image, DrawnRow::at(u32::try_from(sample).unwrap()));
+            assert!(read(&payload, sample as u64 * first, 3 * 28 * 28) == expected[0]);
+            assert_eq!(read(&payload, 3 * first + 35 * sample as u64, 35), expected[1]);
+            assert_eq!(filled.geometry[2 * sample + 2..2 * sample + 4], geometry);
+            let row = &filled.rows[sample + 1];
+            if let Pixels::Decoded { row: kept, .. } = &row.pixels {
+                assert!(kept.bytes == expected.concat() && kept.geometry == geometry);
+                // Another batch has it at other places, and needs no record.
+                let elsewhere = Region::heap(16 << 10);
+                let pixels = row.pixels.clone();
+                let copy = Row { position: 1, pixels, record: None, ..rig.row(0, first, len) };
+                let copied = rig.fill_views(output, &[8000], vec![copy], &elsewhere);
+                assert_eq!((outcomes(&copied), &copied.geometry[..]), (vec![Ok(len)], &geometry[..]));
+                assert!(read(&elsewhere, first, 3 * 28 * 28) == expected[0]);
+                assert_eq!(read(&elsewhere, 8035, 35), expected[1]);
+            }
+        }
+    }
+    let row = rig.row(0, 0, len);
+    let found = outcomes(&rig.fill(output, vec![row], &payload));
+    assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Payload(_)))]), "no place: {found:?}");
+}
+
 #[test]
 fn a_row_that_others_want_is_kept_and_copied() {
     let image = png(28, 28, 1);
     let mut rig = Rig::new(vec![Packed::plain(Media::Png, &image), Packed::plain(Media::Png, b"no image")]);
-    let (output, len) = (Output::Decoded(ImageSpec::cover(28, 28)), 3 * 28 * 28);
+    let (output, len) = (Output::from(ImageSpec::cover(28, 28)), 3 * 28 * 28);
     let payload = Region::heap(16 << 10);
     let wanted = |rig: &mut Rig, sample| {
         let row = rig.row(sample, 0, len);
@@ -426,7 +494,7 @@ fn a_row_that_others_want_is_kept_and_copied() {
 
     let rows = copy(&mut rig, 3 * 30 * 30);
     let room = LayoutFault::Room { got: 3 * 30 * 30, expected: len };
-    let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(30, 30)), rows, &payload));
+    let found = outcomes(&rig.fill(Output::from(ImageSpec::cover(30, 30)), rows, &payload));
     assert_eq!(found, [Err(FillFault::Layout(room))], "pixels of another size");
 
     let rows = vec![Row { record: None, ..rig.row(0, 0, len) }];
@@ -554,7 +622,7 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let len = 3 * 28 * 28;
     let payload = Region::heap(32 << 10);
     let rows = (0..7).map(|i| rig.row(i, i as u64 * len, len)).collect();
-    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
+    let filled = rig.fill(Output::from(ImageSpec::cover(28, 28)), rows, &payload);
     let found = outcomes(&filled);
     assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
     assert!(
@@ -589,7 +657,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
     assert!(matches!(found[2], Err(FillFault::Layout(LayoutFault::Payload(_)))), "{found:?}");
 
     let rows = vec![rig.row(0, 0, raw_len)];
-    let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(5, 6)), rows, &payload));
+    let found = outcomes(&rig.fill(Output::from(ImageSpec::cover(5, 6)), rows, &payload));
     assert_eq!(found, [room(raw_len, 90)]);
 
     let mut short = rig.row(0, 0, raw_len);
@@ -602,8 +670,10 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 
 #[test]
 fn finalizing_closes_gaps_and_writes_every_column() {
-    // Room for 4 rows of 12 bytes; row 1 is not delivered.
-    let layout = BatchLayout::new(Layout::U8Nchw, 4, 48).unwrap();
+    // Room for 4 rows of 12 bytes, and of 1; row 1 is not delivered.
+    let views = [(2, 2, 3), (1, 1, 1)];
+    let views = views.map(|(height, width, channels)| ViewShape { height, width, channels });
+    let layout = BatchLayout::of_views(Layout::U8Nchw, 4, &views).unwrap();
     let block = 4096;
     let payload = Region::heap(16 << 10);
     let data = block + layout.data;
@@ -615,6 +685,8 @@ fn finalizing_closes_gaps_and_writes_every_column() {
         labels: vec![-1, 2, 3],
         weights: vec![1.0, 0.5, -0.0],
         flags: vec![0, 1, 2],
+        crops: (0..6_u8).map(|row| [row, row + 1, row + 2, row + 3].map(f32::from)).collect(),
+        flipped: vec![0, 1, 0, 1, 1, 0],
         ..Columns::default()
     };
     let moves = vec![
@@ -623,6 +695,19 @@ fn finalizing_closes_gaps_and_writes_every_column() {
     ];
     let order = FinalizeOrder { ticket: TICKET, block_offset: block, layout, columns, moves };
     finalize(&order, &payload, &mut Vec::new()).unwrap();
+    let (table_at, table) = layout.table().unwrap();
+    assert_eq!(read(&payload, block + table_at, 32), table);
+    let floats = |first: u8| {
+        let of_row = |row: u8| [row, row + 1, row + 2, row + 3].map(|value| f32::from(value).to_le_bytes());
+        (first..first + 3).flat_map(of_row).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(read(&payload, block + layout.crops(0).unwrap(), 48), floats(0));
+    assert_eq!(read(&payload, block + layout.crops(1).unwrap(), 48), floats(3));
+    assert_eq!(read(&payload, block + layout.flipped(0).unwrap(), 3), [0, 1, 0]);
+    assert_eq!(read(&payload, block + layout.flipped(1).unwrap(), 3), [1, 1, 0]);
+    let short = Columns { crops: vec![[0.0; 4]; 3], ..order.columns.clone() };
+    let short = FinalizeOrder { columns: short, ..order };
+    finalize(&short, &payload, &mut Vec::new()).unwrap_err();
 
     assert_eq!(read(&payload, data, 36), [[1; 12], [3; 12], [4; 12]].concat());
     let words = |values: [i64; 3]| values.map(i64::to_le_bytes).concat();
@@ -638,7 +723,8 @@ fn finalizing_closes_gaps_and_writes_every_column() {
 
 #[test]
 fn moves_may_overlap_and_are_done_in_order() {
-    let layout = BatchLayout::new(Layout::U8Nchw, 3, 30).unwrap();
+    let view = ViewShape { height: 2, width: 5, channels: 1 };
+    let layout = BatchLayout::of_views(Layout::U8Nchw, 3, &[view]).unwrap();
     let payload = Region::heap(8192);
     let bytes = noise(30, 4);
     payload.write(layout.data, &bytes).unwrap();
@@ -730,10 +816,9 @@ fn a_drop_finishes_what_is_queued() {
     let payload = Region::heap(256 * 2048);
     for position in 0..256 {
         let rows = vec![rig.row(0, position * 2048, 2000)];
-        rig.workers.submit(
-            FillOrder { ticket: TICKET, output: Output::Raw, draws: EpochDraws::default(), rows },
-            payload.clone(),
-        );
+        let (output, later_views) = (Arc::new(Output::Raw), Arc::default());
+        let draws = EpochDraws::default();
+        rig.workers.submit(FillOrder { ticket: TICKET, output, later_views, draws, rows }, payload.clone());
     }
     drop(rig.workers);
     let answers: Vec<Filled> = rig.done.iter().collect();

@@ -18,7 +18,7 @@ use shade_core::{
 };
 use shade_formats::SampleId;
 use shade_formats::control::{
-    ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Policy, Sampler, Tail, WeightTable,
+    ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable,
 };
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_formats::ring::{BatchLayout, Layout};
@@ -184,8 +184,7 @@ impl Setup<'_> {
     /// # Errors
     /// No daemon can serve it.
     pub(super) fn job(&self) -> Result<JobSpec, SimulateError> {
-        let data = u64::from(self.batch_size) * row().bytes();
-        let layout = BatchLayout::new(Layout::U8Nchw, self.batch_size, data);
+        let layout = BatchLayout::of_views(Layout::U8Nchw, self.batch_size, &[row().shape()]);
         let block = layout.map_err(|error| SimulateError::Usage(error.to_string()))?.total;
         let job = JobSpec {
             plan: self.plan,
@@ -193,7 +192,7 @@ impl Setup<'_> {
             world_size: 1,
             ranks_here: 0,
             tail: Tail::Even,
-            output: Output::Decoded(row()),
+            output: row().into(),
             on_error: OnError::Raise,
             admit: true,
             bad_max: 0.0,

@@ -220,8 +220,8 @@ impl VirtualStore {
 /// An order that takes no time.
 pub(super) fn filled(order: FillOrder<()>) -> Filled<()> {
     let FillOrder { ticket, mut rows, .. } = order;
-    rows.iter_mut().for_each(|row| row.keep(Vec::new()));
-    Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }
+    rows.iter_mut().for_each(|row| row.keep(Vec::new(), &[]));
+    Filled { ticket, rows, faults: Vec::new(), geometry: Vec::new(), fill_ns: 0 }
 }
 
 /// A read that brought its record.

@@ -58,8 +58,8 @@ typedef struct shade_batch_info {
   uint32_t skipped;
   // Rows that stand in for bad samples.
   uint32_t substituted;
-  // 0.
-  uint32_t reserved;
+  // Views of each image; 0 for raw records and images of their own sizes.
+  uint32_t views;
 } shade_batch_info;
 
 #ifdef __cplusplus
@@ -98,8 +98,11 @@ int shade_next(const struct shade_session *session, double timeout_s, struct sha
 int shade_batch_describe(const struct shade_batch *batch, struct shade_batch_info *info);
 
 // A column as a tensor in place: "images" (uint8), "labels", "ids" (int64), "weights" (float32),
-// "flags" (int32); for images of their own sizes "heights" and "widths" (int32). Its deleter gives
-// it back.
+// "flags" (int32). Where images have one size, "crops" (float32, rows x 4: left, top, width and
+// height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
+// left to right); with several views "images", "crops" and "flipped" are the first one's, and
+// "images.1" and so on the others'. For images of their own sizes "heights" and "widths" (int32).
+// Its deleter gives it back.
 int shade_batch_tensor(const struct shade_batch *batch, const char *column, DLManagedTensor **out);
 
 // The image of one row as a tensor in place, where images have their own sizes.

@@ -31,7 +31,12 @@ class Batch {
  public:
   explicit Batch(shade_batch* batch) : batch_(batch, shade_batch_release) {}
 
-  at::Tensor images() const { return tensor("images"); }
+  // The images of the view with this number. Most batches have view 0 only.
+  at::Tensor images(uint32_t view = 0) const { return of_view("images", view); }
+  // Left, top, width and height of the part of its source that each image shows.
+  at::Tensor crops(uint32_t view = 0) const { return of_view("crops", view); }
+  // Bit 0: mirrored from left to right, after the crop.
+  at::Tensor flipped(uint32_t view = 0) const { return of_view("flipped", view); }
   at::Tensor labels() const { return tensor("labels"); }
   at::Tensor ids() const { return tensor("ids"); }
   at::Tensor weights() const { return tensor("weights"); }
@@ -51,6 +56,10 @@ class Batch {
   shade_batch* get() const { return batch_.get(); }
 
  private:
+  at::Tensor of_view(const char* column, uint32_t view) const {
+    return tensor((std::string(column) + "." + std::to_string(view)).c_str());
+  }
+
   at::Tensor tensor(const char* column) const {
     DLManagedTensor* made = nullptr;
     check(shade_batch_tensor(get(), column, &made));

@@ -55,8 +55,8 @@ pub struct shade_batch_info {
     pub skipped: u32,
     /// Rows that stand in for bad samples.
     pub substituted: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Views of each image; 0 for raw records and images of their own sizes.
+    pub views: u32,
 }
 
 /// Version of this interface: 1. Another one does not fit programs of this header.
@@ -197,7 +197,7 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
             misses: facts.misses,
             skipped: facts.skipped,
             substituted: facts.substituted,
-            reserved: 0,
+            views: facts.views,
         };
         if known.size < size_of::<usize>() {
             return Err(Fault::usage(format!("info: size is {size}; set it to sizeof(shade_batch_info)")));
@@ -209,8 +209,11 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
 }
 
 /// A column as a tensor in place: "images" (uint8), "labels", "ids" (int64), "weights" (float32),
-/// "flags" (int32); for images of their own sizes "heights" and "widths" (int32). Its deleter gives
-/// it back.
+/// "flags" (int32). Where images have one size, "crops" (float32, rows x 4: left, top, width and
+/// height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
+/// left to right); with several views "images", "crops" and "flipped" are the first one's, and
+/// "images.1" and so on the others'. For images of their own sizes "heights" and "widths" (int32).
+/// Its deleter gives it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_batch_tensor(
     batch: Option<&shade_batch>,
@@ -218,15 +221,25 @@ pub extern "C" fn shade_batch_tensor(
     out: Option<&mut MaybeUninit<*mut DLManagedTensor>>,
 ) -> c_int {
     answer(|| {
-        let part = match text(column, "column")? {
-            "images" => BatchPart::Images,
+        let column = text(column, "column")?;
+        let unknown = || Fault::usage(format!("column: there is no {column:?}"));
+        let (name, view) = match column.split_once('.') {
+            Some((name @ ("images" | "crops" | "flipped"), view)) => {
+                (name, view.parse().map_err(|_| unknown())?)
+            }
+            _ => (column, 0),
+        };
+        let part = match name {
+            "images" => BatchPart::Images(view),
+            "crops" => BatchPart::Crops(view),
+            "flipped" => BatchPart::Flipped(view),
             "labels" => BatchPart::Labels,
             "ids" => BatchPart::Ids,
             "weights" => BatchPart::Weights,
             "flags" => BatchPart::Flags,
             "heights" => BatchPart::Heights,
             "widths" => BatchPart::Widths,
-            other => return Err(Fault::usage(format!("column: there is no {other:?}"))),
+            _ => return Err(unknown()),
         };
         put_tensor(batch, part, out)
     })

@@ -46,7 +46,7 @@ impl From<ClientError> for Fault {
 impl From<PartError> for Fault {
     fn from(error: PartError) -> Self {
         let code = match error {
-            PartError::Kind(_) | PartError::Row { .. } => SHADE_USAGE,
+            PartError::Kind(_) | PartError::Row { .. } | PartError::View { .. } => SHADE_USAGE,
             PartError::Damaged(_) | PartError::Record(_) => SHADE_SYSTEM,
         };
         Self { code, text: error.to_string() }

@@ -282,7 +282,7 @@ fn bytes(name: &str, value: &Value) -> Result<u64, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shade_client::{Framing, Output};
+    use shade_client::{Framing, ImageSpec};
 
     fn wanted(text: &str) -> Result<Wanted, String> {
         read(text, Path::new("/d")).map_err(|fault| fault.text)
@@ -298,8 +298,8 @@ mod tests {
         let Wanted { job, rank, spec, options, .. } = wanted(text).unwrap();
         assert_eq!((job.as_str(), rank, spec.world_size, spec.batch_size), ("a", 1, 2, 8));
         assert_eq!((spec.plan.sampler, spec.plan.seed, spec.ring_bytes), (Sampler::Pads, 7, 8192));
-        let Output::Decoded(images) = spec.output else { panic!("{:?}", spec.output) };
-        assert_eq!((images.height, images.width, images.flip), (32, 24, 0.5));
+        let [images] = spec.output.views() else { panic!("{:?}", spec.output) };
+        assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
         assert_eq!(images.framing, Framing::Random { short: 40, padding: 4 });
         let args = options.launch.unwrap().args;
         let expected = "serve /d --private --detach --decode-once 1048576 --hedge --linger 2.000s --cache 8GiB --policy \
@@ -314,6 +314,23 @@ mod tests {
         let subset = tables(r#"{"batch_size": 1, "plan": {"indices": [9, 2]}}"#).subset.unwrap();
         assert_eq!(subset.ids(), [2, 9]);
         assert!(tables(r#"{"batch_size": 1, "plan": {"indices": null}}"#).is_empty());
+    }
+
+    #[test]
+    fn a_list_of_lists_makes_views() {
+        let text = r#"{"batch_size": 8, "exact": true,
+            "decode": [[{"CenterCrop": {"size": 8}}, {"RandomHorizontalFlip": {"p": 1}}],
+                       [{"Resize": {"size": [4, 5]}}, {"Grayscale": {}}]]}"#;
+        let spec = wanted(text).unwrap().spec;
+        let first = ImageSpec {
+            framing: Framing::Center { short: 0 },
+            flip: 1.0,
+            exact: true,
+            ..ImageSpec::cover(8, 8)
+        };
+        let second =
+            ImageSpec { framing: Framing::Stretch, exact: true, grey: true, ..ImageSpec::cover(4, 5) };
+        assert_eq!(spec.output.views(), [first, second]);
     }
 
     #[test]
@@ -344,6 +361,9 @@ mod tests {
             (r#"{"batch_size": 1, "exact": true}"#, "exact"),
             (r#"{"batch_size": 1, "decode": [{"Resize": {"size": 8}}]}"#, "CenterCrop"),
             (r#"{"batch_size": 1, "decode": [{"Blur": {}}]}"#, "Blur"),
+            (r#"{"batch_size": 1, "decode": [[{"CenterCrop": {"size": 8}}], {"Grayscale": {}}]}"#, "decode"),
+            (r#"{"batch_size": 1, "decode": [[]]}"#, "decode"),
+            (r#"{"batch_size": 1, "decode": [{"Grayscale": {}}]}"#, "CenterCrop"),
         ] {
             let error = wanted(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use shade_client::{Framing, ImageSpec, Output};
+use shade_client::{Framing, ImageSpec, Output, Views};
 
 use crate::fault::Fault;
 
@@ -49,6 +49,7 @@ enum Transform {
         #[serde(default = "half")]
         p: f64,
     },
+    Grayscale {},
 }
 
 fn scale() -> [f64; 2] {
@@ -70,48 +71,58 @@ pub(crate) fn output(
     channels_last: bool,
     exact: bool,
 ) -> Result<Output, Fault> {
-    let (size, framing, flip) = match (image_size, decode) {
-        (Some(_), Some(_)) => return Err(Fault::usage("decode: image_size is given as well; give only one")),
+    let finished = |spec: ImageSpec| ImageSpec { channels_last, exact, ..spec };
+    match (image_size, decode) {
+        (Some(_), Some(_)) => Err(Fault::usage("decode: image_size is given as well; give only one")),
         (None, None) if channels_last || exact => {
-            return Err(Fault::usage(
-                "channels_last, exact: raw records are delivered; give image_size or decode",
-            ));
+            Err(Fault::usage("channels_last, exact: raw records are delivered; give image_size or decode"))
         }
-        (None, None) => return Ok(Output::Raw),
-        (None, Some(Value::String(none))) if none == "none" => return Ok(Output::Ragged { channels_last }),
-        (Some(size), None) => (size.pair(), Framing::Cover, 0.0),
-        (None, Some(steps)) => framed(steps)?,
-    };
-    let [height, width] = size;
-    Ok(Output::Decoded(ImageSpec { height, width, framing, flip, channels_last, exact }))
+        (None, None) => Ok(Output::Raw),
+        (None, Some(Value::String(none))) if none == "none" => Ok(Output::Ragged { channels_last }),
+        (Some(size), None) => {
+            let [height, width] = size.pair();
+            Ok(finished(ImageSpec::cover(height, width)).into())
+        }
+        (None, Some(Value::Array(views))) if views.iter().any(Value::is_array) => {
+            let specs: Vec<_> =
+                views.into_iter().map(|steps| framed(steps).map(finished)).collect::<Result<_, _>>()?;
+            let views = Views::new(&specs).map_err(|error| Fault::usage(format!("decode: {error}")))?;
+            Ok(Output::Decoded(views))
+        }
+        (None, Some(steps)) => Ok(finished(framed(steps)?).into()),
+    }
 }
 
-/// Size, framing and chance of mirroring of a list of transforms.
-fn framed(steps: Value) -> Result<([u32; 2], Framing, f64), Fault> {
+/// The view that a list of transforms makes.
+fn framed(steps: Value) -> Result<ImageSpec, Fault> {
     let given = format!("decode: got {steps}");
     let steps: Vec<Transform> =
         serde_json::from_value(steps).map_err(|error| Fault::usage(format!("decode: {error}")))?;
-    let (steps, flip) = match steps.as_slice() {
-        [first @ .., Transform::RandomHorizontalFlip { p }] => (first, *p),
-        all => (all, 0.0),
+    // Mirroring and grey may come in either order.
+    let (steps, flip, grey) = match steps.as_slice() {
+        [first @ .., Transform::RandomHorizontalFlip { p }, Transform::Grayscale {}]
+        | [first @ .., Transform::Grayscale {}, Transform::RandomHorizontalFlip { p }] => (first, *p, true),
+        [first @ .., Transform::RandomHorizontalFlip { p }] => (first, *p, false),
+        [first @ .., Transform::Grayscale {}] => (first, 0.0, true),
+        all => (all, 0.0, false),
     };
     let (short, last) = match *steps {
         [Transform::Resize { size: Size::Side(short) }, last] => (short, last),
         [last] => (0, last),
         _ => return Err(Fault::usage(format!("{given}, {ORDER}"))),
     };
-    match last {
-        Transform::Resize { size: Size::Pair(size) } if short == 0 => Ok((size, Framing::Stretch, flip)),
-        Transform::CenterCrop { size } => Ok((size.pair(), Framing::Center { short }, flip)),
-        Transform::RandomCrop { size, padding } => {
-            Ok((size.pair(), Framing::Random { short, padding }, flip))
-        }
+    let ([height, width], framing) = match last {
+        Transform::Resize { size: Size::Pair(size) } if short == 0 => (size, Framing::Stretch),
+        Transform::CenterCrop { size } => (size.pair(), Framing::Center { short }),
+        Transform::RandomCrop { size, padding } => (size.pair(), Framing::Random { short, padding }),
         Transform::RandomResizedCrop { size, scale, ratio } if short == 0 => {
-            Ok((size.pair(), Framing::RandomResized { scale, ratio }, flip))
+            (size.pair(), Framing::RandomResized { scale, ratio })
         }
-        _ => Err(Fault::usage(format!("{given}, {ORDER}"))),
-    }
+        _ => return Err(Fault::usage(format!("{given}, {ORDER}"))),
+    };
+    Ok(ImageSpec { framing, flip, grey, ..ImageSpec::cover(height, width) })
 }
 
 const ORDER: &str = "expected Resize to [height, width], CenterCrop, RandomCrop or RandomResizedCrop; Resize to a side may \
-                     come before CenterCrop or RandomCrop, and RandomHorizontalFlip last";
+                     come before CenterCrop or RandomCrop, and RandomHorizontalFlip and Grayscale last; \
+                     a list of such lists makes several views";

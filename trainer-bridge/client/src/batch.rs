@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
-use shade_formats::FormatError;
 use shade_formats::ring::{BatchLayout, Descriptor};
+use shade_formats::{FormatError, ViewShape};
 use shade_shm::{Region, Releaser};
 
 use crate::ClientError;
@@ -79,9 +79,9 @@ pub struct Batch {
     memory: Region,
     /// Offset of the batch's block.
     start: u64,
-    /// Boxed, so that a batch is cheap to move.
+    /// Boxed like the layout, so that a batch is cheap to move.
     descriptor: Box<Descriptor>,
-    layout: BatchLayout,
+    layout: Box<BatchLayout>,
 }
 
 /// A column of a batch: `count` contiguous values. The pointer is valid as long as the batch lives,
@@ -98,7 +98,11 @@ impl Batch {
     /// A descriptor's batch, in the ring if it may stay there. `Consumer::poll` has checked the
     /// descriptor.
     pub(crate) fn new(slots: &Arc<Slots>, descriptor: Descriptor) -> Result<Self, ClientError> {
-        let layout = descriptor.batch_layout()?;
+        // Read once: it is writable memory.
+        let (at, len) = descriptor.view_table().unwrap_or_default();
+        let mut table = vec![0; len];
+        slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
+        let layout = Box::new(descriptor.batch_layout(&table)?);
         let descriptor = Box::new(descriptor);
         if lock(&slots.held).hold(&descriptor) {
             let (memory, start) = (slots.payload.clone(), descriptor.offset);
@@ -150,6 +154,32 @@ impl Batch {
     #[must_use]
     pub fn flags(&self) -> Column<u32> {
         self.rows(self.layout.flags)
+    }
+
+    /// Shapes of the views of each image; none of records, and of images of their own sizes.
+    #[must_use]
+    pub fn views(&self) -> &[ViewShape] {
+        self.layout.views()
+    }
+
+    /// The images of a view, as [`Layout`](crate::Layout) says.
+    #[must_use]
+    pub fn images(&self, view: usize) -> Option<Column<u8>> {
+        let (at, shape) = (self.layout.images(view)?, self.views().get(view)?);
+        // The layout has checked that the block has room for `capacity` rows of it.
+        Some(Column { ptr: self.address(at), count: self.records() * to_usize(shape.bytes()) })
+    }
+
+    /// Left, top, width and height of the part of the source that each image of a view shows.
+    #[must_use]
+    pub fn crops(&self, view: usize) -> Option<Column<[f32; 4]>> {
+        self.layout.crops(view).map(|at| self.rows(at))
+    }
+
+    /// Whether each image of a view is mirrored: [`MIRRORED`](crate::MIRRORED) or 0.
+    #[must_use]
+    pub fn flipped(&self, view: usize) -> Option<Column<u8>> {
+        self.layout.flipped(view).map(|at| self.rows(at))
     }
 
     /// Offset of each record or image in [`Batch::data`]; `None` where images are of one size.

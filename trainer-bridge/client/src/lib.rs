@@ -40,8 +40,9 @@ pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Subset,
-    Tables, Tail, WeightTable,
+    Tables, Tail, Views, WeightTable,
 };
-pub use shade_formats::limits::BATCH_SAMPLES_MAX;
+pub use shade_formats::limits::{BATCH_SAMPLES_MAX, VIEWS_MAX};
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
+pub use shade_formats::{MIRRORED, ViewShape};
 pub use state::Resumed;

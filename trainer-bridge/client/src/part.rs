@@ -81,8 +81,13 @@ pub enum BatchPart {
     Weights,
     /// Flags of the rows, int32.
     Flags,
-    /// The images of a batch of one size, uint8.
-    Images,
+    /// The images of a view of a batch whose images have one size, uint8.
+    Images(u8),
+    /// Left, top, width and height of the part of the source that each image of a view shows,
+    /// float32: rows x 4.
+    Crops(u8),
+    /// Whether each image of a view is mirrored, uint8: [`MIRRORED`](crate::MIRRORED) or 0.
+    Flipped(u8),
     /// The bytes of one row's record, uint8; raw batches only.
     Record(u32),
     /// One row's image, uint8, where each has its own size.
@@ -106,6 +111,14 @@ pub enum PartError {
         row: usize,
         /// Rows of the batch.
         rows: usize,
+    },
+    /// There is no such view.
+    #[error("view {view} of a batch of {views}")]
+    View {
+        /// The view.
+        view: usize,
+        /// Views of the batch.
+        views: usize,
     },
     /// A row's offset or sides lead outside the batch: somebody wrote to its columns.
     #[error("{0}")]
@@ -135,24 +148,39 @@ impl BatchPart {
             Self::Weights => column(batch.weights(), DataType::F32),
             // The two bits fit, and tensor libraries support int32 far better than uint32.
             Self::Flags => column(batch.flags(), DataType::I32),
-            Self::Images => {
-                let descriptor = batch.descriptor();
-                let shape =
-                    [descriptor.records, descriptor.height, descriptor.width].map(|side| side as usize);
-                let [rows, height, width] = shape;
-                let shape = match descriptor.layout {
-                    Layout::U8Nchw => [rows, CHANNELS, height, width],
-                    Layout::U8Nhwc => [rows, height, width, CHANNELS],
-                    _ => return Err(PartError::Kind("only images of one size are one view")),
+            Self::Images(view) => {
+                let view = usize::from(view);
+                let (Some(images), Some(&shape)) = (batch.images(view), batch.views().get(view)) else {
+                    return Err(no_view(batch, view));
                 };
-                // The client has checked that the pixels are there.
-                located(batch.data().ptr, DataType::U8, &shape)
+                let [channels, height, width] =
+                    [shape.channels, shape.height, shape.width].map(|side| side as usize);
+                let shape = match batch.descriptor().layout {
+                    Layout::U8Nhwc => [batch.records(), height, width, channels],
+                    _ => [batch.records(), channels, height, width],
+                };
+                located(images.ptr, DataType::U8, &shape)
+            }
+            Self::Crops(view) => {
+                let crops = batch.crops(view.into()).ok_or_else(|| no_view(batch, view.into()))?;
+                located(crops.ptr, DataType::F32, &[crops.count, 4])
+            }
+            Self::Flipped(view) => {
+                column(batch.flipped(view.into()).ok_or_else(|| no_view(batch, view.into()))?, DataType::U8)
             }
             Self::Record(row) => column(record(batch, row)?, DataType::U8),
             Self::Image(row) => locate_image(batch, row as usize),
             Self::Heights => sides(batch.heights()),
             Self::Widths => sides(batch.widths()),
         }
+    }
+}
+
+/// Why a batch has no such view.
+fn no_view(batch: &Batch, view: usize) -> PartError {
+    match batch.views().len() {
+        0 => PartError::Kind("only images of one size are one view, and have crops"),
+        views => PartError::View { view, views },
     }
 }
 

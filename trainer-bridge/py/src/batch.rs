@@ -116,9 +116,25 @@ impl Batch {
         matches!(self.descriptor().layout, Layout::U8Nhwc | Layout::RaggedHwc)
     }
 
-    /// The images of a decoded batch, in their memory layout.
-    fn images(&self) -> PyResult<View> {
-        self.checked(BatchPart::Images)
+    /// Views of each image; 0 for raw records and images of their own sizes.
+    #[getter]
+    fn views(&self) -> u32 {
+        self.descriptor().views
+    }
+
+    /// The images of a view of a decoded batch, in their memory layout.
+    fn images(&self, view: u8) -> PyResult<View> {
+        self.checked(BatchPart::Images(view))
+    }
+
+    /// The part of the source that each image of a view shows: left, top, width, height.
+    fn crops(&self, view: u8) -> PyResult<View> {
+        self.checked(BatchPart::Crops(view))
+    }
+
+    /// Whether each image of a view is mirrored: bit 0, from left to right.
+    fn flipped(&self, view: u8) -> PyResult<View> {
+        self.checked(BatchPart::Flipped(view))
     }
 
     /// The image of one row of a batch whose images have their own sizes.
@@ -204,13 +220,15 @@ impl View {
             BatchPart::Ids | BatchPart::Labels => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)))
             }
-            BatchPart::Weights => {
+            BatchPart::Weights | BatchPart::Crops(_) => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)))
             }
             BatchPart::Flags | BatchPart::Heights | BatchPart::Widths => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i32::from_le_bytes(value)))
             }
-            BatchPart::Images | BatchPart::Image(_) | BatchPart::Record(_) => PyList::new(py, bytes),
+            BatchPart::Images(_) | BatchPart::Flipped(_) | BatchPart::Image(_) | BatchPart::Record(_) => {
+                PyList::new(py, bytes)
+            }
         }
     }
 

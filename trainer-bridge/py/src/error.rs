@@ -70,7 +70,7 @@ pub(crate) fn from_part(error: &PartError) -> PyErr {
     let text = error.to_string();
     match error {
         PartError::Kind(_) => PyValueError::new_err(text),
-        PartError::Row { .. } => PyIndexError::new_err(text),
+        PartError::Row { .. } | PartError::View { .. } => PyIndexError::new_err(text),
         PartError::Damaged(_) | PartError::Record(_) => ShadeError::new_err(text),
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt};
+use pyo3::types::{PyDict, PyInt, PyList};
 use serde_json::{Map, Number, Value};
-use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output};
+use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, Views};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
 /// How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
@@ -27,6 +27,7 @@ struct ImageDict {
     flip: f64,
     channels_last: bool,
     exact: bool,
+    grey: bool,
 }
 
 /// The daemon's address, and how to start one if none listens.
@@ -45,7 +46,7 @@ pub(crate) struct DaemonDict {
 }
 
 /// A job, equal in all its ranks: a dictionary of the fields of [`JobSpec`] and its plan, by name.
-/// Its output is under "images": None for raw records.
+/// Its output is under "images": see [`output`].
 pub(crate) struct Job(pub(crate) JobSpec);
 
 impl FromPyObject<'_, '_> for Job {
@@ -53,20 +54,20 @@ impl FromPyObject<'_, '_> for Job {
 
     fn extract(job: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let mut fields = Map::new();
-        let mut output = Output::Raw;
+        let mut spec_output = Output::Raw;
         for (name, value) in job.cast::<PyDict>()?.iter() {
             let name: String = name.extract()?;
             if name != "images" {
                 fields.insert(name, scalar(&value)?);
-            } else if let Some(images) = value.extract::<Option<ImageDict>>()? {
-                output = images.into_output()?;
+            } else {
+                spec_output = output(&value)?;
             }
         }
         let mut spec: JobSpec = serde_json::from_value(Value::Object(fields))
             .map_err(|error| PyValueError::new_err(format!("job: {error}")))?;
         let ring_bytes = spec.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
         spec.ring_bytes = ring_bytes.ok_or_else(|| PyValueError::new_err("Daemon(ring=...): too large"))?;
-        spec.output = output;
+        spec.output = spec_output;
         Ok(Self(spec))
     }
 }
@@ -110,11 +111,28 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     number.map(Value::Number).ok_or_else(|| PyValueError::new_err("not a finite number"))
 }
 
+/// What a batch holds: None for raw records, one [`ImageDict`] or a list of views.
+fn output(images: &Bound<'_, PyAny>) -> PyResult<Output> {
+    if images.is_none() {
+        return Ok(Output::Raw);
+    }
+    if let Ok(views) = images.cast::<PyList>() {
+        let specs = views.iter().map(|view| view.extract::<ImageDict>()?.into_spec());
+        let views = Views::new(&specs.collect::<PyResult<Vec<_>>>()?);
+        let views = views.map_err(|error| PyValueError::new_err(format!("decode: {error}")))?;
+        return Ok(Output::Decoded(views));
+    }
+    let images: ImageDict = images.extract()?;
+    if images.framing == "none" {
+        return Ok(Output::Ragged { channels_last: images.channels_last });
+    }
+    images.into_spec().map(Output::from)
+}
+
 impl ImageDict {
-    fn into_output(self) -> PyResult<Output> {
-        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, .. } = self;
+    fn into_spec(self) -> PyResult<ImageSpec> {
+        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, grey, .. } = self;
         let framing = match self.framing.as_str() {
-            "none" => return Ok(Output::Ragged { channels_last }),
             "cover" => Framing::Cover,
             "stretch" => Framing::Stretch,
             "center" => Framing::Center { short },
@@ -122,7 +140,7 @@ impl ImageDict {
             "random_resized" => Framing::RandomResized { scale, ratio },
             other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
         };
-        Ok(Output::Decoded(ImageSpec { height, width, framing, flip, channels_last, exact }))
+        Ok(ImageSpec { height, width, framing, flip, channels_last, exact, grey })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::codec::{Reader, Writer};
 use super::spec_error::SpecError;
-use crate::FormatError;
 use crate::limits::IMAGE_SIDE_MAX;
+use crate::{FormatError, ViewShape};
 
 const COVER: u8 = 1;
 const STRETCH: u8 = 2;
@@ -13,6 +13,7 @@ const RANDOM_RESIZED: u8 = 5;
 
 const CHANNELS_LAST: u8 = 1 << 0;
 const EXACT: u8 = 1 << 1;
+const GREY: u8 = 1 << 2;
 
 /// Which part of an image becomes the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,7 +45,8 @@ pub enum Framing {
     },
 }
 
-/// How decoded images become rows of one size: `u8`, 3 x `height` x `width`.
+/// How decoded images become rows of one size: `u8`, 3 x `height` x `width`, or 1 x `height` x
+/// `width` in grey.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ImageSpec {
     /// Rows of pixels.
@@ -59,6 +61,8 @@ pub struct ImageSpec {
     pub channels_last: bool,
     /// Exactly as torchvision does: every JPEG is decoded whole, and not reduced meanwhile.
     pub exact: bool,
+    /// One channel of grey, Pillow's "L" of the row's colours: `Grayscale()`.
+    pub grey: bool,
 }
 
 impl ImageSpec {
@@ -68,10 +72,16 @@ impl ImageSpec {
         Self { height, width, ..Self::default() }
     }
 
+    /// The shape of each image.
+    #[must_use]
+    pub fn shape(&self) -> ViewShape {
+        ViewShape { height: self.height, width: self.width, channels: if self.grey { 1 } else { 3 } }
+    }
+
     /// Bytes of one image. Below 2^30 for a spec that is [valid](Self::validate).
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        3 * u64::from(self.height) * u64::from(self.width)
+        self.shape().bytes()
     }
 
     /// Refuses numbers that make no image.
@@ -100,8 +110,8 @@ impl ImageSpec {
         writer.u32(self.height);
         writer.u32(self.width);
         writer.f64(self.flip);
-        let channels_last = if self.channels_last { CHANNELS_LAST } else { 0 };
-        writer.u8(channels_last | if self.exact { EXACT } else { 0 });
+        let flags = [(self.channels_last, CHANNELS_LAST), (self.exact, EXACT), (self.grey, GREY)];
+        writer.u8(flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
         match self.framing {
             Framing::Cover => writer.u8(COVER),
             Framing::Stretch => writer.u8(STRETCH),
@@ -124,8 +134,8 @@ impl ImageSpec {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let (height, width) = (reader.u32()?, reader.u32()?);
         let flip = reader.f64()?;
-        let flags =
-            reader.choice("image flags", |flags| (flags <= CHANNELS_LAST | EXACT).then_some(flags))?;
+        let known = CHANNELS_LAST | EXACT | GREY;
+        let flags = reader.choice("image flags", |flags| (flags <= known).then_some(flags))?;
         let at = reader.offset();
         let framing = match reader.u8()? {
             COVER => Framing::Cover,
@@ -138,8 +148,8 @@ impl ImageSpec {
             },
             code => return Err(FormatError::new("framing", at, code, "a known code")),
         };
-        let (channels_last, exact) = (flags & CHANNELS_LAST != 0, flags & EXACT != 0);
-        Ok(Self { height, width, framing, flip, channels_last, exact })
+        let [channels_last, exact, grey] = [CHANNELS_LAST, EXACT, GREY].map(|flag| flags & flag != 0);
+        Ok(Self { height, width, framing, flip, channels_last, exact, grey })
     }
 }
 

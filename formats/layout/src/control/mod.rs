@@ -18,6 +18,7 @@ mod strata;
 mod subset;
 mod tables;
 mod types;
+mod views;
 mod weights;
 
 pub use codec::PROTOCOL;
@@ -39,4 +40,5 @@ pub use strata::strata_for;
 pub use subset::Subset;
 pub use tables::Tables;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
+pub use views::Views;
 pub use weights::WeightTable;

@@ -310,8 +310,8 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::control::{Framing, ImageSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
-    use crate::limits::SETTINGS_MAX;
+    use crate::control::{Framing, ImageSpec, OnError, Order, Output, PlanSpec, Sampler, Tail, Views};
+    use crate::limits::{SETTINGS_MAX, VIEWS_MAX};
 
     fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
@@ -329,16 +329,18 @@ mod tests {
 
     prop_compose! {
         fn images()(
-            height: u32, width: u32, framing in framing(), flip: f64, channels_last: bool, exact: bool,
+            height: u32, width: u32, framing in framing(), flip: f64, flags: [bool; 3],
         ) -> ImageSpec {
-            ImageSpec { height, width, framing, flip, channels_last, exact }
+            let [channels_last, exact, grey] = flags;
+            ImageSpec { height, width, framing, flip, channels_last, exact, grey }
         }
     }
 
     fn output() -> impl Strategy<Value = Output> {
         prop_oneof![
             Just(Output::Raw),
-            images().prop_map(Output::Decoded),
+            prop::collection::vec(images(), 1..=VIEWS_MAX)
+                .prop_map(|views| Output::Decoded(Views::new(&views).unwrap())),
             any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
         ]
     }

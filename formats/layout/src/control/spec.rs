@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ImageSpec;
 use super::codec::{Reader, Writer, flag, from_q16, to_q16};
 use super::spec_error::SpecError;
 use super::types::{OnError, Order, Output, Sampler, Tail};
@@ -251,14 +250,13 @@ impl JobSpec {
         in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
         in_range("world_size", self.world_size, RANKS_MAX)?;
         self.check_strata()?;
-        if let Output::Decoded(images) = self.output {
-            images.validate()?;
-            let ImageSpec { height, width, .. } = images;
-            // Below 2^45: 2^15 rows of 3 x 2^28 bytes.
-            let batch_bytes = u64::from(self.batch_size) * images.bytes();
+        if let Output::Decoded(views) = self.output {
+            views.validate()?;
+            // Below 2^49: 2^15 rows of 16 views of 3 x 2^28 bytes.
+            let batch_bytes = u64::from(self.batch_size) * views.bytes();
             if batch_bytes >= PAYLOAD_BYTES_MAX {
                 let got =
-                    format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
+                    format_args!("{} of {} pixels, {batch_bytes} bytes", self.batch_size, views.sizes());
                 let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
                 return Err(SpecError::new("batch_size", got, expected));
             }
@@ -402,12 +400,13 @@ fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::ImageSpec;
 
     fn spec() -> JobSpec {
         JobSpec {
             batch_size: 256,
             world_size: 8,
-            output: Output::Decoded(ImageSpec::cover(224, 224)),
+            output: ImageSpec::cover(224, 224).into(),
             ..JobSpec::default()
         }
     }
@@ -450,15 +449,11 @@ mod tests {
             ("strata", JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Iis, ..plan }, ..spec() }),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, subset_digest: 1, ..plan }, ..spec() }),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, pace: true, ..plan }, ..spec() }),
-            ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
-            ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
+            ("height", JobSpec { output: ImageSpec::cover(0, 1).into(), ..spec() }),
+            ("width", JobSpec { output: ImageSpec::cover(1, 20_000).into(), ..spec() }),
             (
                 "batch_size",
-                JobSpec {
-                    batch_size: 32_768,
-                    output: Output::Decoded(ImageSpec::cover(16_384, 16_384)),
-                    ..spec()
-                },
+                JobSpec { batch_size: 32_768, output: ImageSpec::cover(16_384, 16_384).into(), ..spec() },
             ),
             ("ring_bytes", JobSpec { ring_bytes: 100, ..spec() }),
             ("ring_bytes", JobSpec { ring_bytes: PAYLOAD_BYTES_MAX + 4096, ..spec() }),

@@ -1,7 +1,8 @@
 //! The choices of a job, by the names that every front end uses.
 
-use super::ImageSpec;
 use super::codec::{Reader, Writer, flag};
+use super::image_spec::ImageSpec;
+use super::views::Views;
 use crate::FormatError;
 
 /// A text that names none of a choice's values.
@@ -159,13 +160,17 @@ choice! {
 }
 
 /// What a batch holds.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a job has one, and its orders share another: there is no collection of them"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Output {
     /// The record's bytes, as packed.
     #[default]
     Raw,
-    /// Images of one size.
-    Decoded(ImageSpec),
+    /// Images of one size in each view.
+    Decoded(Views),
     /// Images, each in its own size.
     Ragged {
         /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
@@ -178,13 +183,29 @@ const OUTPUT_RAW: u8 = 1;
 const OUTPUT_DECODED: u8 = 2;
 const OUTPUT_RAGGED: u8 = 3;
 
+impl From<ImageSpec> for Output {
+    /// Decoded, one view.
+    fn from(view: ImageSpec) -> Self {
+        Self::Decoded(view.into())
+    }
+}
+
 impl Output {
+    /// The views of each image; none of records, and of images of their own sizes.
+    #[must_use]
+    pub fn views(&self) -> &[ImageSpec] {
+        match self {
+            Self::Decoded(views) => views.specs(),
+            Self::Raw | Self::Ragged { .. } => &[],
+        }
+    }
+
     pub(super) fn write(&self, writer: &mut Writer) {
         match self {
             Self::Raw => writer.u8(OUTPUT_RAW),
-            Self::Decoded(images) => {
+            Self::Decoded(views) => {
                 writer.u8(OUTPUT_DECODED);
-                images.write(writer);
+                views.write(writer);
             }
             Self::Ragged { channels_last } => {
                 writer.u8(OUTPUT_RAGGED);
@@ -197,7 +218,7 @@ impl Output {
         let at = reader.offset();
         match reader.u8()? {
             OUTPUT_RAW => Ok(Self::Raw),
-            OUTPUT_DECODED => ImageSpec::read(reader).map(Self::Decoded),
+            OUTPUT_DECODED => Views::read(reader).map(Self::Decoded),
             OUTPUT_RAGGED => {
                 reader.choice("channels_last", flag).map(|channels_last| Self::Ragged { channels_last })
             }

@@ -4,7 +4,7 @@ use super::batch_layout::{BatchLayout, Layout};
 use super::fields::{LINE_BYTES, Line, put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::layout::{DESCRIPTORS, ERROR_TEXT_BYTES_MAX, line_crc};
 use crate::FormatError;
-use crate::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES};
+use crate::limits::PAYLOAD_ALIGN_BYTES;
 
 /// What a descriptor announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,10 +50,8 @@ pub struct Descriptor {
     pub records: u32,
     /// Rows planned; the columns are laid out for it.
     pub capacity: u32,
-    /// Height in pixels of all images, 0 for raw batches and images of their own sizes.
-    pub height: u32,
-    /// Width in pixels of all images, 0 likewise.
-    pub width: u32,
+    /// Views of each image; 0 for raw batches and images of their own sizes.
+    pub views: u32,
     /// Rows whose record was resident.
     pub hits: u32,
     /// Rows whose record was read for this batch.
@@ -85,17 +83,16 @@ const EPOCH: usize = 56;
 const BATCH: usize = 60;
 const RECORDS: usize = 64;
 const CAPACITY: usize = 68;
-const HEIGHT: usize = 72;
-const WIDTH: usize = 76;
-const HITS: usize = 80;
-const MISSES: usize = 84;
-const SKIPPED: usize = 88;
-const SUBSTITUTED: usize = 92;
-const MARK: usize = 96;
+const VIEWS: usize = 72;
+const HITS: usize = 76;
+const MISSES: usize = 80;
+const SKIPPED: usize = 84;
+const SUBSTITUTED: usize = 88;
+const MARK: usize = 92;
 const CRC: usize = LINE_BYTES - 4;
 
 /// Every field's place, for the layout hash.
-pub(super) const PLACES: [u64; 20] = [
+pub(super) const PLACES: [u64; 19] = [
     SEQ as u64,
     OFFSET as u64,
     LEN as u64,
@@ -109,8 +106,7 @@ pub(super) const PLACES: [u64; 20] = [
     BATCH as u64,
     RECORDS as u64,
     CAPACITY as u64,
-    HEIGHT as u64,
-    WIDTH as u64,
+    VIEWS as u64,
     HITS as u64,
     MISSES as u64,
     SKIPPED as u64,
@@ -149,7 +145,11 @@ impl Descriptor {
     }
 
     fn check_batch(&self) -> Result<(), FormatError> {
-        let block = self.batch_layout()?;
+        let columns = BatchLayout::columns_bytes(self.layout, self.capacity, self.view_count())?;
+        if self.len < columns {
+            let expected = format_args!("at least {columns} bytes, the columns of {} rows", self.capacity);
+            return Err(fault(LEN, self.len, expected));
+        }
         if self.records > self.capacity {
             return Err(fault(
                 RECORDS,
@@ -157,28 +157,29 @@ impl Descriptor {
                 format_args!("at most the capacity, {}", self.capacity),
             ));
         }
-        if self.layout != Layout::Raw && !self.layout.is_ragged() {
-            for (place, side) in [(HEIGHT, self.height), (WIDTH, self.width)] {
-                if side == 0 || side > IMAGE_SIDE_MAX {
-                    return Err(fault(place, side, format_args!("1 to {IMAGE_SIDE_MAX} pixels")));
-                }
-            }
-            // At most 2^15 rows of 3 x 2^28 bytes: below 2^45.
-            let pixels = u64::from(self.records) * 3 * u64::from(self.height) * u64::from(self.width);
-            if pixels > block.data_len {
-                return Err(fault(LEN, block.data_len, format_args!("at least {pixels} bytes of pixels")));
-            }
-        }
         Ok(())
     }
 
-    /// Where the batch's columns and data lie within its block.
+    /// Place and length of the table of views in a batch's block, for
+    /// [`Descriptor::batch_layout`]; `None` where there is none. It lies within the block once
+    /// [`Descriptor::check`] passed.
+    #[must_use]
+    pub fn view_table(&self) -> Option<(u64, usize)> {
+        BatchLayout::table_place(self.layout, self.capacity, self.view_count())
+    }
+
+    /// Where the batch's columns and data lie within its block. `table` is what the block has at
+    /// [`Descriptor::view_table`], else empty.
     ///
     /// # Errors
-    /// When `capacity` or `len` is impossible; never after [`Descriptor::check`] passed for a
-    /// batch.
-    pub fn batch_layout(&self) -> Result<BatchLayout, FormatError> {
-        BatchLayout::of_block(self.layout, self.capacity, self.len)
+    /// When `capacity` or `len` is impossible, or does not fit the table. Without a table never
+    /// after [`Descriptor::check`] passed for a batch.
+    pub fn batch_layout(&self, table: &[u8]) -> Result<BatchLayout, FormatError> {
+        BatchLayout::of_block(self.layout, self.capacity, self.len, table)
+    }
+
+    fn view_count(&self) -> usize {
+        usize::try_from(self.views).unwrap_or(usize::MAX)
     }
 
     /// The 128 bytes of the descriptor.
@@ -198,8 +199,7 @@ impl Descriptor {
         put_u32::<BATCH>(&mut line, self.batch);
         put_u32::<RECORDS>(&mut line, self.records);
         put_u32::<CAPACITY>(&mut line, self.capacity);
-        put_u32::<HEIGHT>(&mut line, self.height);
-        put_u32::<WIDTH>(&mut line, self.width);
+        put_u32::<VIEWS>(&mut line, self.views);
         put_u32::<HITS>(&mut line, self.hits);
         put_u32::<MISSES>(&mut line, self.misses);
         put_u32::<SKIPPED>(&mut line, self.skipped);
@@ -231,8 +231,7 @@ impl Descriptor {
             len: u64_at::<LEN>(line),
             records: u32_at::<RECORDS>(line),
             capacity: u32_at::<CAPACITY>(line),
-            height: u32_at::<HEIGHT>(line),
-            width: u32_at::<WIDTH>(line),
+            views: u32_at::<VIEWS>(line),
             hits: u32_at::<HITS>(line),
             misses: u32_at::<MISSES>(line),
             skipped: u32_at::<SKIPPED>(line),
@@ -254,9 +253,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ViewShape;
+
+    const VIEW: ViewShape = ViewShape { height: 32, width: 48, channels: 3 };
 
     fn sample() -> Descriptor {
-        let layout = BatchLayout::new(Layout::U8Nchw, 64, 60 * 3 * 32 * 48).unwrap();
+        let layout = BatchLayout::of_views(Layout::U8Nchw, 64, &[VIEW; 2]).unwrap();
         Descriptor {
             seq: 1 << 40,
             generation: 3,
@@ -268,8 +270,7 @@ mod tests {
             len: layout.total,
             records: 60,
             capacity: 64,
-            height: 32,
-            width: 48,
+            views: 2,
             hits: 40,
             misses: 20,
             skipped: 4,
@@ -286,8 +287,8 @@ mod tests {
         let descriptor = sample();
         descriptor.check(1 << 20).unwrap();
         assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
-        // 6 u64, 2 u16 and 12 u32 fields fill bytes 0 to 100 without a gap.
-        assert_eq!(MARK + 4, 6 * 8 + 2 * 2 + 12 * 4);
+        // 6 u64, 2 u16 and 11 u32 fields fill bytes 0 to 96 without a gap.
+        assert_eq!(MARK + 4, 6 * 8 + 2 * 2 + 11 * 4);
     }
 
     #[test]
@@ -303,8 +304,7 @@ mod tests {
     #[test]
     fn images_of_their_own_sizes_need_room_for_their_columns_only() {
         let block = BatchLayout::new(Layout::RaggedChw, 64, 0).unwrap();
-        let ragged =
-            Descriptor { layout: Layout::RaggedChw, height: 0, width: 0, len: block.total, ..sample() };
+        let ragged = Descriptor { layout: Layout::RaggedChw, views: 0, len: block.total, ..sample() };
         ragged.check(1 << 20).unwrap();
         assert!(Descriptor { len: block.total - 1, ..ragged }.check(1 << 20).is_err());
         assert!(Descriptor { records: 65, ..ragged }.check(1 << 20).is_err());
@@ -329,18 +329,36 @@ mod tests {
             Descriptor { offset: u64::MAX - 4095, ..good },
             Descriptor { len: u64::MAX, ..good },
             Descriptor { len: 10, ..good },
-            Descriptor { len: good.len - 1, ..good },
             Descriptor { records: 65, ..good },
             Descriptor { capacity: 0, ..good },
             Descriptor { capacity: u32::MAX, ..good },
-            Descriptor { height: 0, ..good },
-            Descriptor { width: u32::MAX, ..good },
+            Descriptor { views: 0, ..good },
+            Descriptor { views: 17, ..good },
+            Descriptor { views: u32::MAX, ..good },
+            Descriptor { layout: Layout::Raw, ..good },
             Descriptor { mark: 64, ..good },
             Descriptor { kind: Kind::EpochEnd, ..good },
             Descriptor { kind: Kind::Error, ..good },
         ];
         for descriptor in bad {
             assert!(descriptor.check(1 << 20).is_err(), "{descriptor:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_the_block_is_refused() {
+        let good = sample();
+        let block = BatchLayout::of_views(good.layout, 64, &[VIEW; 2]).unwrap();
+        let (at, table) = block.table().unwrap();
+        assert_eq!(good.view_table(), Some((at, table.len())));
+        assert_eq!(good.batch_layout(&table), Ok(block));
+        assert!(Descriptor { len: good.len - 64, ..good }.batch_layout(&table).is_err());
+        let (_, other) = BatchLayout::of_views(good.layout, 64, &[VIEW, ViewShape { width: 49, ..VIEW }])
+            .unwrap()
+            .table()
+            .unwrap();
+        for table in [&table[..16], &table[..31], &[0; 32], &[0xff; 32], &other, &[]] {
+            assert!(good.batch_layout(table).is_err(), "{table:?}");
         }
     }
 
@@ -353,7 +371,7 @@ mod tests {
             let crc = line_crc(&line);
             put_u32::<CRC>(&mut line, crc);
             if let Ok(descriptor) = Descriptor::decode(&line) {
-                let _ = descriptor.check(payload);
+                let _ = (descriptor.check(payload), descriptor.view_table(), descriptor.batch_layout(&bytes));
             }
         }
     }

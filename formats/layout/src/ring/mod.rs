@@ -9,6 +9,7 @@ mod fields;
 mod header;
 mod layout;
 mod payload_allocator;
+mod view_table;
 
 pub use batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use descriptor::{Descriptor, Kind};

@@ -33,7 +33,7 @@ use shade_formats::control::{
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
-use shade_formats::{EpochDraws, SampleId, ShardId, Size};
+use shade_formats::{EpochDraws, Geometry, SampleId, ShardId, Size};
 use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
@@ -137,6 +137,9 @@ pub(crate) struct Taken {
     pub substituted: u32,
     /// For images of their own sizes: first byte, height and width of each.
     pub places: Vec<(u64, u32, u32)>,
+    /// What the images of each view show, view after view.
+    pub crops: Vec<[f32; 4]>,
+    pub flipped: Vec<u8>,
     /// Length of the batch's block.
     pub len: u64,
 }
@@ -474,19 +477,26 @@ impl Around {
     /// Workers fill the rows of `order`.
     fn filled(&mut self, order: FillOrder) -> Filled {
         let mut rows = order.rows;
-        let mut faults = Vec::new();
+        let (mut faults, mut geometry) = (Vec::new(), Vec::new());
         for (at, row) in rows.iter_mut().enumerate() {
+            let of_row = shown(&order.output, row);
+            geometry.extend_from_slice(&of_row);
             let times = self.spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
             let outcome = match times {
                 Some(times) if row.record.as_ref().is_some_and(|record| !record.is_checked()) => {
                     *times -= 1;
                     Err(Fault { kind: FaultKind::Checksum, text: "checksum mismatch".to_owned() })
                 }
-                _ => written(order.output, row, &self.index.entry(row.sample).unwrap()),
+                _ => written(&order.output, row, &self.index.entry(row.sample).unwrap()),
             };
             match outcome {
                 Ok(_) if let Pixels::Decoded { row: decoded, .. } = &row.pixels => {
-                    assert_eq!(decoded.bytes, pixels(order.output, order.draws, row), "another row's pixels");
+                    assert_eq!(
+                        decoded.bytes,
+                        pixels(&order.output, order.draws, row),
+                        "another row's pixels"
+                    );
+                    assert_eq!(decoded.geometry, of_row);
                     self.copied += 1;
                     row.size = decoded.size;
                 }
@@ -494,17 +504,28 @@ impl Around {
                     row.record.as_ref().expect("a record to decode").set_checked();
                     row.size = size;
                     self.made += 1;
-                    row.keep(pixels(order.output, order.draws, row));
+                    row.keep(pixels(&order.output, order.draws, row), &of_row);
                 }
                 Err(fault) => faults.push((at, fault)),
             }
         }
-        Filled { ticket: order.ticket, rows, faults, fill_ns: 1 }
+        Filled { ticket: order.ticket, rows, faults, geometry, fill_ns: 1 }
     }
 }
 
+/// What a worker says that each view of a row shows: numbers that tell sample and view.
+pub(crate) fn shown(output: &Output, row: &Row) -> Vec<Geometry> {
+    (0..output.views().len()).map(|view| shown_of(row.sample.0, view)).collect()
+}
+
+/// The same for one view of a sample.
+pub(crate) fn shown_of(sample: u32, view: usize) -> Geometry {
+    let (sample, view) = (u16::try_from(sample).unwrap(), u8::try_from(view).unwrap());
+    Geometry { crop: [sample.into(), view.into(), 1.0, 2.0], flipped: (sample % 2 == 0).into() }
+}
+
 /// Bytes that tell a row's output, sample and random numbers.
-fn pixels(output: Output, draws: EpochDraws, row: &Row) -> Vec<u8> {
+fn pixels(output: &Output, draws: EpochDraws, row: &Row) -> Vec<u8> {
     format!("{output:?} {:?} {draws:?} {:?}", row.sample, row.drawn).into_bytes()
 }
 
@@ -557,6 +578,8 @@ impl World<Counted> for Around {
                     skipped: descriptor.skipped,
                     substituted: descriptor.substituted,
                     places: places.collect(),
+                    crops: columns.crops,
+                    flipped: columns.flipped,
                     len: descriptor.len,
                 });
             }
@@ -633,7 +656,7 @@ fn bad(text: impl ToString) -> Fault {
 }
 
 /// The answer of a worker for a row whose record is as in the index.
-fn written(output: Output, row: &Row, entry: &Entry) -> Result<Size, Fault> {
+fn written(output: &Output, row: &Row, entry: &Entry) -> Result<Size, Fault> {
     assert_eq!(row_bytes(output, entry).map_err(bad)?, row.len, "the room of sample {}", row.sample);
     Ok(match output {
         Output::Ragged { .. } => Size { width: entry.width.into(), height: entry.height.into() },

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use shade_core::{Pixels, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
-use shade_formats::EpochDraws;
-use shade_formats::control::Output;
+use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::Entry;
+use shade_formats::{EpochDraws, Geometry};
 use shade_images::{Draw, JpegDecoder, RowDecoder, Size, shrink};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
@@ -21,6 +21,47 @@ pub(super) struct Filler {
     arena: Arc<Arena>,
     jpeg: JpegDecoder,
     buffers: Buffers,
+}
+
+/// What the rows of an order become, and where.
+struct Target<'a> {
+    output: &'a Output,
+    /// See [`FillOrder::later_views`].
+    later_views: &'a [u64],
+    draws: EpochDraws,
+    payload: &'a Region,
+}
+
+impl Target<'_> {
+    /// Byte in the payload at which the row's image of a view begins.
+    fn place(&self, row: &Row, view: usize) -> u64 {
+        let Some(later) = view.checked_sub(1) else { return row.offset };
+        let bytes = self.output.views().get(view).map_or(0, ImageSpec::bytes);
+        // One that is missing is outside the payload, and is refused there.
+        let start = self.later_views.get(later).copied().unwrap_or(u64::MAX);
+        start.saturating_add(bytes.saturating_mul(row.position.into()))
+    }
+
+    /// Bytes of the row's images of the views before this one.
+    fn before(&self, view: usize) -> u64 {
+        self.output.views().iter().take(view).map(ImageSpec::bytes).sum()
+    }
+
+    /// Writes the bytes of a row, which has its images view after view.
+    fn copy(&self, row: &Row, bytes: &[u8]) -> Result<(), FillFault> {
+        let views = self.output.views();
+        if views.len() < 2 {
+            return Ok(self.payload.write(row.offset, bytes)?);
+        }
+        let mut rest = bytes;
+        for (view, spec) in views.iter().enumerate() {
+            let len = usize::try_from(spec.bytes()).unwrap_or(usize::MAX);
+            // `check_room` has compared the sum.
+            let image = rest.split_off(..len.min(rest.len())).unwrap_or_default();
+            self.payload.write(self.place(row, view), image)?;
+        }
+        Ok(())
+    }
 }
 
 struct Buffers {
@@ -40,11 +81,16 @@ impl Filler {
     /// Fills every row of `order`; a bad one does not spoil the others.
     pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
         let start = Instant::now();
-        let FillOrder { ticket, output, draws, mut rows } = order;
+        let FillOrder { ticket, output, later_views, draws, mut rows } = order;
+        let target = Target { output: &output, later_views: &later_views, draws, payload };
         let mut faults = Vec::new();
+        let views = output.views().len();
+        let mut geometry = vec![Geometry::default(); views * rows.len()];
+        let mut of_rows = geometry.chunks_exact_mut(views.max(1));
         self.look_at_all(&rows);
         for (at, row) in rows.iter_mut().enumerate() {
-            if let Err(fault) = guard(|| self.fill_row(row, output, draws, payload)) {
+            let of_row = of_rows.next().unwrap_or_default();
+            if let Err(fault) = guard(|| self.fill_row(row, &target, of_row)) {
                 if matches!(fault, FillFault::Panicked { .. }) {
                     // The panic may have left the buffers half-changed.
                     self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
@@ -54,7 +100,7 @@ impl Filler {
         }
         self.buffers.shrink();
         let fill_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Filled { ticket, rows, faults, fill_ns }
+        Filled { ticket, rows, faults, geometry, fill_ns }
     }
 
     /// Loads the first byte of each row's record. Row by row, each would wait for its own cache
@@ -66,33 +112,35 @@ impl Filler {
         black_box(zeros);
     }
 
-    /// Writes one row, and sets its size.
+    /// Writes one row, and sets its size and what its views show.
     fn fill_row(
         &mut self,
         row: &mut Row,
-        output: Output,
-        draws: EpochDraws,
-        payload: &Region,
+        target: &Target<'_>,
+        geometry: &mut [Geometry],
     ) -> Result<(), FillFault> {
-        let bytes = row_bytes(output, &row.entry)?;
+        let bytes = row_bytes(target.output, &row.entry)?;
         check_room(row.len, bytes)?;
         match &row.pixels {
             Pixels::Own => {
-                row.size = self.make_row(row, output, draws, payload, |at, bytes| {
+                row.size = self.make_row(row, target, geometry, |view, at, bytes| {
                     // A sum that overflows is outside the payload, and is refused there.
-                    payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
+                    let start = target.place(row, view).saturating_add(at);
+                    target.payload.write(start, bytes).map_err(FillFault::from)
                 })?;
             }
             Pixels::Wanted { .. } => {
                 let mut made = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-                row.size =
-                    self.make_row(row, output, draws, payload, |at, bytes| place(&mut made, at, bytes))?;
-                payload.write(row.offset, &made)?;
-                row.keep(made);
+                row.size = self.make_row(row, target, geometry, |view, at, bytes| {
+                    place(&mut made, target.before(view).saturating_add(at), bytes)
+                })?;
+                target.copy(row, &made)?;
+                row.keep(made, geometry);
             }
             Pixels::Decoded { row: decoded, .. } => {
                 check_room(row.len, decoded.bytes.len() as u64)?;
-                payload.write(row.offset, &decoded.bytes)?;
+                target.copy(row, &decoded.bytes)?;
+                geometry.iter_mut().zip(&decoded.geometry).for_each(|(to, &from)| *to = from);
                 row.size = decoded.size;
             }
         }
@@ -100,26 +148,26 @@ impl Filler {
     }
 
     /// Makes a row of its record. A decoded one goes through `write`, piece by piece, each with its
-    /// offset in the row. Returns its size: see [`Row::size`].
+    /// view and its offset in the view's image. Returns its size: see [`Row::size`].
     fn make_row(
         &mut self,
         row: &Row,
-        output: Output,
-        draws: EpochDraws,
-        payload: &Region,
-        write: impl FnMut(u64, &[u8]) -> Result<(), FillFault>,
+        target: &Target<'_>,
+        geometry: &mut [Geometry],
+        mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), FillFault>,
     ) -> Result<Size, FillFault> {
         let entry = &row.entry;
-        match output {
-            Output::Raw => self.write_raw(row, entry, payload).map(|()| Size::default()),
-            Output::Decoded(images) => self.with_record(row, entry, |decoder, record| {
-                let draw = Draw { draws, row: row.drawn };
-                decoder.decode(entry.media, record, &images, draw, write)?;
+        match target.output {
+            Output::Raw => self.write_raw(row, entry, target.payload).map(|()| Size::default()),
+            Output::Decoded(views) => self.with_record(row, entry, |decoder, record| {
+                let draw = Draw { draws: target.draws, row: row.drawn };
+                decoder.decode_views(entry.media, record, views.specs(), draw, geometry, write)?;
                 Ok(Size::default())
             }),
             Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {
                 let indexed = indexed_size(entry)?;
-                decoder.decode_whole(entry.media, record, indexed, channels_last, write)
+                let write = |at, bytes: &[u8]| write(0, at, bytes);
+                decoder.decode_whole(entry.media, record, indexed, *channels_last, write)
             }),
         }
     }

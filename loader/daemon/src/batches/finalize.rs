@@ -27,7 +27,7 @@ pub fn finalize(order: &FinalizeOrder, payload: &Region, buffer: &mut Vec<u8>) -
     for (at, values) in [(layout.heights(), &columns.heights), (layout.widths(), &columns.widths)] {
         at.map_or(Ok(()), |at| block.column(at, values, u32::to_le_bytes))?;
     }
-    Ok(())
+    block.views(layout, columns)
 }
 
 /// A batch's block in the payload.
@@ -38,6 +38,21 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
+    /// The table of views, and what each of them shows.
+    fn views(&mut self, layout: &BatchLayout, columns: &Columns) -> Result<(), FormatError> {
+        let Some((at, table)) = layout.table() else { return Ok(()) };
+        self.column(at, &table, |byte| [byte])?;
+        let rows = columns.ids.len();
+        let of_views = columns.crops.chunks(rows.max(1)).zip(columns.flipped.chunks(rows.max(1)));
+        for (view, (crops, flipped)) in of_views.enumerate() {
+            if let (Some(crops_at), Some(flipped_at)) = (layout.crops(view), layout.flipped(view)) {
+                self.column(crops_at, crops.as_flattened(), f32::to_le_bytes)?;
+                self.column(flipped_at, flipped, |byte| [byte])?;
+            }
+        }
+        Ok(())
+    }
+
     fn column<T: Copy, const N: usize>(
         &mut self,
         at: u64,
@@ -57,12 +72,14 @@ impl Block<'_> {
 /// Checks that columns are equally long and within their capacity: beyond it one would overwrite
 /// the next.
 fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
-    let Columns { ids, labels, weights, flags, offsets, lens, heights, widths } = columns;
+    let Columns { ids, labels, weights, flags, offsets, lens, heights, widths, crops, flipped } = columns;
     let rows = ids.len();
     let rows_if = |column: Option<u64>| if column.is_some() { rows } else { 0 };
     let [with_offsets, with_lens] = [layout.offsets(), layout.lens()].map(rows_if);
     let [with_heights, with_widths] = [layout.heights(), layout.widths()].map(rows_if);
-    let expected = [rows, rows, rows, rows, with_offsets, with_lens, with_heights, with_widths];
+    let of_views = layout.views().len() * rows;
+    let expected =
+        [rows, rows, rows, rows, with_offsets, with_lens, with_heights, with_widths, of_views, of_views];
     let got = [
         rows,
         labels.len(),
@@ -72,6 +89,8 @@ fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
         lens.len(),
         heights.len(),
         widths.len(),
+        crops.len(),
+        flipped.len(),
     ];
     if got == expected && rows <= layout.capacity as usize {
         return Ok(());

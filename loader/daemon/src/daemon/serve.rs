@@ -235,7 +235,13 @@ impl Daemon {
                     // Its rank has gone. The core takes the rows back.
                     let FillOrder { ticket, rows, .. } = order;
                     let faults = Vec::new();
-                    return self.events.push(filled(Filled { ticket, rows, faults, fill_ns: 0 }));
+                    return self.events.push(filled(Filled {
+                        ticket,
+                        rows,
+                        faults,
+                        geometry: Vec::new(),
+                        fill_ns: 0,
+                    }));
                 };
                 self.workers.submit(order, payload);
             }

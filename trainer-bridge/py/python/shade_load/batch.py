@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Bit of a row's flags: the row only fills the epoch's last batch.
 FLAG_PADDING = 2
+# Bit of `View` "flipped": from left to right.
+MIRRORED = 1
 
 
 class Batch:
@@ -49,12 +51,15 @@ class Batch:
         fields: _native.Fields,
         transform: Callable[[Any], Any] | None,
         device: CudaDevice | None,
+        views: bool = False,
     ) -> None:
         self._native = native
         self._torch = torch
         self._fields = fields
         self._transform = transform
         self._device = device
+        # Whether there is a list of views, perhaps of one.
+        self._views = views
         if device is not None:
             # Begun at once, so that the copies run beside the caller's first steps.
             _ = (self.images, self.labels, self.weights)
@@ -68,10 +73,12 @@ class Batch:
         return iter((self.records if self._native.raw else self.images, self.labels))
 
     def keys(self) -> tuple[str, ...]:
-        """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; with
-        decode="none" "heights" and "widths" as well."""
-        sizes = ("heights", "widths") if self._native.ragged else ()
-        return ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *sizes)
+        """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; for
+        images of one size "crops" and "flipped" as well, with decode="none" "heights" and "widths"."""
+        more: tuple[str, ...] = ("heights", "widths") if self._native.ragged else ()
+        if self._native.views:
+            more = ("crops", "flipped")
+        return ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *more)
 
     def values(self) -> list[Any]:
         """The columns, in the order of `keys`."""
@@ -152,18 +159,49 @@ class Batch:
         """Decoded images, uint8, samples x 3 x height x width, or the Loader's transform of them.
 
         With channels_last=True they have torch's memory format of that name; without torch they are
-        samples x height x width x 3 then. With decode="none" they are a list of one tensor per
-        sample, 3 x height x width.
+        samples x height x width x 3 then. After Grayscale there is 1 channel instead of 3. With a
+        list of lists as decode they are a list of one such tensor per view, with decode="none" of
+        one per sample, 3 x height x width.
         """
         native = self._native
         if native.raw:
             raise AttributeError("this Loader delivers raw records (no image_size or decode): use batch.records")
-        images: Tensor | list[Tensor]
+        transform = self._transform or (lambda images: images)
         if native.ragged:
-            images = [self._planes(native.image(row)) for row in range(len(self))]
-        else:
-            images = self._planes(native.images())
-        return images if self._transform is None else self._transform(images)
+            return transform([self._planes(native.image(row)) for row in range(len(self))])
+        return self._of_views(lambda view: transform(self._planes(native.images(view))))
+
+    @cached_property
+    def crops(self) -> Tensor | list[Tensor]:
+        """The part of its source that each image shows: float32, samples x 4, left, top, width, height.
+
+        In pixels of the source as it is decoded. Whole numbers where a part was resized, as by
+        RandomResizedCrop; fractions where the image was resized before it was cropped. Where black
+        is added, the part reaches beyond the source. With several views one tensor for each.
+        """
+        self._check_views()
+        return self._of_views(lambda view: self._tensor(self._native.crops(view)))
+
+    @cached_property
+    def flipped(self) -> Tensor | list[Tensor]:
+        """Whether each image is mirrored from left to right, after its crop: bool; a list without torch.
+        With several views one for each."""
+        self._check_views()
+        return self._of_views(self._flipped)
+
+    def _flipped(self, view: int) -> Tensor:
+        flipped = self._native.flipped(view)
+        if self._torch is None:
+            return cast("Tensor", [bool(flag & MIRRORED) for flag in flipped.tolist()])
+        return (self._tensor(flipped) & MIRRORED) != 0
+
+    def _of_views(self, column: Callable[[int], Any]) -> Any:
+        """A column of the only view, or a list with that of each."""
+        return [column(view) for view in range(self._native.views)] if self._views else column(0)
+
+    def _check_views(self) -> None:
+        if not self._native.views:
+            raise AttributeError("only images of one size have crops: give image_size or decode to the Loader")
 
     @cached_property
     def heights(self) -> Tensor:

@@ -27,7 +27,7 @@ from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import default_job, may_be_one_of_several, ranks
 from .rest_of_epoch import RestOfEpoch
 from .scores import Leaders, ScoreExchange
-from .transforms import Decode, covering, image_spec
+from .transforms import Decode, covering, views_spec
 
 if TYPE_CHECKING:
     import torch
@@ -66,14 +66,15 @@ class Loader:
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
         decode: Transforms that the daemon applies instead, from `shade_load.transforms` or
-            torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. "none": each
+            torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. A list of lists:
+            several views of each image, and `batch.images` is a list of tensors. "none": each
             image in its own size; then `batch.images` is a list, and the ring has room for three of
             the largest batches. Without image_size and decode: raw records.
         channels_last: Use torch's memory format of that name for images.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
             are decoded, and damage outside a crop is found.
         transform: Function of each batch's images, called in this process; its result is
-            `batch.images`.
+            `batch.images`. Of several views it gets each by itself.
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
@@ -465,12 +466,12 @@ def _misplaced(arguments: Mapping[str, object]) -> TypeError:
 
 def _images(
     image_size: int | tuple[int, int] | None, decode: object, channels_last: bool, exact: bool
-) -> _native.Images | None:
+) -> _native.Images | list[_native.Images] | None:
     """What to decode to; None for raw records."""
     if decode is not None:
         if image_size is not None:
             raise ValueError("decode: image_size is given as well; give only one of the two")
-        return image_spec(decode, channels_last, exact)
+        return views_spec(decode, channels_last, exact)
     if image_size is not None:
         return covering(sides("image_size", image_size), channels_last, exact)
     for name, given in (("channels_last", channels_last), ("exact", exact)):

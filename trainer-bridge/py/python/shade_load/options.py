@@ -12,6 +12,7 @@ from pathlib import Path
 INDEX_FILE = "dataset.shade"
 # Limits of the formats; see formats/layout/src/limits.rs.
 IMAGE_SIDE_MAX = 16_384
+VIEWS_MAX = 16
 RANKS_MAX = 65_536
 RING_BYTES_MAX = 1 << 40
 UINT32_MAX = (1 << 32) - 1

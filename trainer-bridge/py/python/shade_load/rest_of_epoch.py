@@ -52,4 +52,5 @@ class RestOfEpoch(Iterator[Batch]):
             loader._scores.begin(loader._epoch)
         self._begun = True
         loader._position = native.index + 1
-        return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
+        views = isinstance(loader._job["images"], list)
+        return Batch(native, loader._torch, loader._fields, loader._transform, loader._device, views)

@@ -5,6 +5,7 @@
 Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation
 and antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch;
 in a group of trainings from the group's name, the epoch, the sample and the number of its use.
+A list of such lists makes several views of each image, from one read and one decoding.
 torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
 no transform: each image has its own size.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _native
-from .options import IMAGE_SIDE_MAX, flag, integer, number, sides
+from .options import IMAGE_SIDE_MAX, VIEWS_MAX, flag, integer, number, sides
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,50 @@ class RandomHorizontalFlip:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class Grayscale:
+    """One channel of grey: Pillow's convert("L") of the finished image."""
+
+    num_output_channels: int = 1
+
+
 # No transforms: each image in its own size.
 NONE = "none"
 
-Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip
-# Our transforms or torchvision's (callables), one or several; or "none".
-Decode = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]] | Literal["none"]
+Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip | Grayscale
+# Our transforms or torchvision's (callables), one or several.
+OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
+# Those of one view; a list of those of several views; or "none".
+Decode = OneView | Sequence[Sequence[Transform | Callable[[Any], Any]]] | Literal["none"]
 
 _ORDER = (
     "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before CenterCrop or RandomCrop, "
-    "and RandomHorizontalFlip last"
+    "and RandomHorizontalFlip and Grayscale last"
 )
+
+
+def views_spec(transforms: object, channels_last: bool, exact: bool) -> _native.Images | list[_native.Images]:
+    """The transforms in the form of the native module: one spec, or for a list of lists one for each view.
+
+    Raises:
+        ValueError, TypeError: As for `image_spec`, or views and single transforms are mixed.
+    """
+    if not isinstance(transforms, list | tuple) or not any(isinstance(step, list | tuple) for step in transforms):
+        return image_spec(transforms, channels_last, exact)
+    for view in transforms:
+        if not isinstance(view, list | tuple) and not hasattr(view, "transforms"):
+            raise TypeError(
+                f"decode: got {view!r} beside a list of transforms: give one list, or a list of lists for several views"
+            )
+    if len(transforms) > VIEWS_MAX:
+        raise ValueError(f"decode: got {len(transforms)} views, expected at most {VIEWS_MAX}")
+    specs = []
+    for number, view in enumerate(transforms):
+        try:
+            specs.append(image_spec(view, channels_last, exact))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"view {number}: {error}") from None
+    return specs
 
 
 def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.Images:
@@ -81,11 +115,12 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
         return _spec(NONE, channels_last, exact)
     steps = [_ours(transform) for transform in _flat(transforms)]
     given = f"decode: got {steps!r}"
+    grey = _take_grey(steps)
     flip = 0.0
     if steps and isinstance(steps[-1], RandomHorizontalFlip):
         flip = number("RandomHorizontalFlip: p", steps.pop().p, 0.0, 1.0)
     spec = _spec("stretch", channels_last, exact)
-    spec["flip"] = flip
+    spec["flip"], spec["grey"] = flip, grey
     last = steps[-1] if steps else None
     match steps:
         case [Resize(size=size)] if not isinstance(size, int):
@@ -101,7 +136,7 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
             pass
         case _:
             raise ValueError(f"{given}, {_ORDER}")
-    assert last is not None and not isinstance(last, RandomHorizontalFlip)
+    assert last is not None and not isinstance(last, RandomHorizontalFlip | Grayscale)
     spec["height"], spec["width"] = sides(f"{type(last).__name__}: size", last.size)
     if isinstance(last, CenterCrop):
         spec["framing"] = "center"
@@ -135,7 +170,24 @@ def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
         "flip": 0.0,
         "channels_last": flag("channels_last", channels_last),
         "exact": flag("exact", exact),
+        "grey": False,
     }
+
+
+def _take_grey(steps: list[Transform]) -> bool:
+    """Takes a Grayscale out, which is last or before a last flip. Returns whether there was one."""
+    for place in (-1, -2):
+        if len(steps) < -place:
+            break
+        step = steps[place]
+        if isinstance(step, Grayscale):
+            if step.num_output_channels != 1:
+                raise ValueError(f"decode: Grayscale: got {step.num_output_channels} output channels, expected 1")
+            del steps[place]
+            return True
+        if not isinstance(step, RandomHorizontalFlip):
+            break
+    return False
 
 
 def _flat(transforms: object) -> list[object]:
@@ -168,6 +220,8 @@ def _ours(transform: Any) -> Transform:
             return RandomResizedCrop(_size(transform.size), tuple(transform.scale), tuple(transform.ratio))
         if name == "RandomHorizontalFlip":
             return RandomHorizontalFlip(transform.p)
+        if name == "Grayscale":
+            return Grayscale(transform.num_output_channels)
     except AttributeError as error:
         raise TypeError(f"decode: torchvision's {name} of this version: {error}") from None
     raise TypeError(
