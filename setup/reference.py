@@ -32,7 +32,7 @@ MODULES = {
 }
 COUNTS = ("core/src/counts.rs Counts", "core/src/stats.rs CountStats")
 RANK = ("core/src/waits.rs RankStatus", "core/src/waits.rs Waits")
-# The chapters of the page of figures: title, where in `stats()`, and the structs of loader/ that are serialized there.
+# The chapters of the page of figures: title, where in `stats()`, and the structs of loader/ there.
 STATS = (
     ("All", "", ("core/src/stats.rs Stats", "daemon/src/daemon/stats.rs Figures")),
     ("This epoch", '["epoch"]', ("core/src/stats.rs EpochStats", "core/src/plan/epoch.rs PlanSummary", *COUNTS)),
