@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm browser nfs-guests
+.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm browser nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -84,13 +84,19 @@ bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, si
 	cargo build --release --package shade-load
 	$(VENV)/bin/python -m benches.hit_ratio --program '$(target)/release/shade-load' $(HIT_RATIO_ARGS)
 
+docs: $(VENV)/.docs ## the site, in site/: open site/docs/index.html
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs -d site/.doctrees . site
+
+reference: $(VENV)/.built ## the pages of docs/reference that follow from code
+	$(VENV)/bin/python setup/reference.py --programs '$(target)/release'
+
 study: build dataset ## what ways of choosing samples do to accuracy: trains what is missing, hours (STUDY_ARGS=)
 	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)
 	$(VENV)/bin/python -m studies.accuracy report
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
@@ -115,8 +121,12 @@ browser:
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
-$(VENV)/.installed: setup/requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=--requirement %)
+	@touch $@
+
+$(VENV)/.docs: setup/docs-requirements.lock | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 

@@ -75,9 +75,10 @@ def test_crates_have_allowed_licences_and_sources() -> None:
         assert crate["source"] in registries, f"{crate['name']}: {crate['source']}"
 
 
-def test_what_is_installed_is_locked_with_hashes() -> None:
-    asked = (ROOT / "setup/requirements.txt").read_text(encoding="utf-8")
-    locked = (ROOT / "setup/requirements.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["requirements", "docs-requirements"])
+def test_what_is_installed_is_locked_with_hashes(name: str) -> None:
+    asked = (ROOT / f"setup/{name}.txt").read_text(encoding="utf-8")
+    locked = (ROOT / f"setup/{name}.lock").read_text(encoding="utf-8")
     entries = re.findall(r"^(\S+)==(\S+)(?: ; [^\n\\]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", locked, re.M)
     assert len(entries) == len(re.findall(r"^\S+==", locked, re.M)), "each has a hash"
     for line in asked.splitlines():

@@ -30,7 +30,14 @@ PAGES = sorted(
     if not {".venv", "target"} & set(path.parts)
 )
 # Pages whose examples take datasets for granted that another page has packed.
-TAKE_DATASETS = ("docs/loader.md", "docs/operations.md", "docs/why-it-waits.md", "docs/in-your-script.md")
+TAKE_DATASETS = (
+    "docs/loader.md",
+    "docs/operations.md",
+    "docs/why-it-waits.md",
+    "docs/in-your-script.md",
+    "docs/from-mosaicml.md",
+    "docs/from-litdata.md",
+)
 # What the examples leave to their reader.
 READERS = """
 import subprocess
@@ -43,7 +50,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 augment = v2.Compose([v2.PILToTensor(), v2.RandomCrop(8)])
 """
 # What runs on less, for the tests' time.
-SMALLER = {"--samples 100000": "--samples 2000"}
+SMALLER = {"--samples 100000": "--samples 2000", "IMAGES = 2000": "IMAGES = 150"}
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,11 @@ def pages_that(choose: Callable[[Block], bool]) -> list[str]:
 
 def as_python(block: Block) -> str:
     """The block as a part of one script."""
-    if block.language == "python":
-        return block.text
     text = block.text
     for large, small in SMALLER.items():
         text = text.replace(large, small)
+    if block.language == "python":
+        return text
     return f'subprocess.run(["bash", "-eu", "-c", {text!r}], check=True)\n'
 
 

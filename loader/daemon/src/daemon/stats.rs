@@ -12,7 +12,9 @@ struct Figures<'a> {
     engine: &'a str,
     /// Reads that may be in flight now.
     depth: u32,
+    /// Process id of the daemon.
     pid: u32,
+    /// Version of the daemon.
     version: &'static str,
 }
 

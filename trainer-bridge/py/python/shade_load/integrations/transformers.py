@@ -83,7 +83,7 @@ class LoaderTrainer(Trainer):
         return super().train(resume_from_checkpoint, *args, **options)
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> torch.Tensor:
-        """One step; remembers the batch whose losses are to be reported."""
+        """One step; remembers the batch, whose losses it reports afterwards."""
         self._batch = inputs.pop("batch", None)
         try:
             return super().training_step(model, inputs, *args, **options)
