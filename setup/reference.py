@@ -114,7 +114,9 @@ def arguments(given: ast.arguments) -> list[str]:
     count = len(shown.args) - len(shown.defaults)
     plain = [with_default(argument, shown.defaults[at - count] if at >= count else None) for at, argument in enumerate(shown.args)]
     keywords = [with_default(*pair) for pair in zip(shown.kwonlyargs, shown.kw_defaults, strict=True)]
-    return plain + (["*"] if keywords else []) + keywords
+    several = f"*{ast.unparse(shown.vararg)}" if shown.vararg else "*"
+    rest = [f"**{ast.unparse(shown.kwarg)}"] if shown.kwarg else []
+    return plain + ([several] if keywords or shown.vararg else []) + keywords + rest
 
 
 def with_default(argument: ast.arg, default: ast.expr | None) -> str:
@@ -142,7 +144,7 @@ def description(text: str) -> str:
     if listed:
         entries = re.split(r"\n(?=\S)", textwrap.dedent(listed))
         rows = [" ".join(entry.split()).partition(": ") for entry in entries]
-        table = [f"| `{name}` | {meaning} |".replace("|", "\\|", 0) for name, _, meaning in rows]
+        table = [f"| `{name}` | {cell} |" for name, _, text in rows for cell in [text.replace("|", "\\|")]]
         pieces.append("\n".join(["| argument | meaning |", "|---|---|", *table]))
     if rest.strip():
         pieces += [piece(paragraph) for paragraph in re.split(r"\n\n+", textwrap.dedent(rest).strip())]

@@ -27,7 +27,8 @@ fn files(extensions: &[&str]) -> Vec<(String, String)> {
         for entry in fs::read_dir(&folder).unwrap().flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
-            let made = ["target", "site", "record", "corpus", "demo-out", "study-data"].contains(&name.as_str());
+            let made =
+                ["target", "site", "record", "corpus", "demo-out", "study-data"].contains(&name.as_str());
             let left_out = made || name.starts_with('.');
             if path.is_dir() && !left_out {
                 folders.push(path);
