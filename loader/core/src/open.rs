@@ -214,8 +214,8 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
     let mut rows = Vec::with_capacity(slots.len());
     for (slot, entry) in slots.iter().zip(entries) {
         let (Some(sample), Some(entry)) = (sample_of(slot), entry) else { continue };
-        let len =
-            row_bytes(&spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, (index, &job.strata), sample));
+        let len = row_bytes(&spec.output, &entry)
+            .unwrap_or_else(|_| room_bytes(spec, (index, &job.strata), sample));
         let room = len.max(job.rooms.of(entry.label));
         let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);
         let weight = if slot.padding { 0.0 } else { of_place };

@@ -32,7 +32,7 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
         let replay = trained(true, tail);
         let counts = replay.core().stats(0).total.counts.counts;
         let (mut letters, mut delivered, mut losses) = ([0; 5], Vec::new(), 0);
-        let (mut opened, mut released) = (Vec::new(), 0);
+        let (mut opened, mut released, mut looked) = (Vec::new(), 0, 0);
         for line in &replay.traced {
             match line {
                 Line::Open(open) => {
@@ -58,9 +58,15 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
                 Line::Job(job) => {
                     assert!(!job.under_way && job.world_size == 2 && job.plan.sampler == Sampler::Pads);
                 }
+                // Counters only rise.
+                Line::Look(look) => {
+                    assert!(look.hits <= look.accesses && looked <= look.accesses);
+                    looked = look.accesses;
+                }
                 other => panic!("{other:?}"),
             }
         }
+        assert!(looked <= letters.iter().sum());
         assert!(opened.is_empty());
         let hits = counts.hits - counts.joined;
         let expected = [hits, counts.joined, counts.misses, counts.prefetched, counts.exchanged];
