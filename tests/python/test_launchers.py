@@ -108,8 +108,8 @@ def of_one_node(dataset: packed.Packed, socket: Path, strata: int) -> list[Any]:
     from launched_train import BATCH, all_epochs
 
     def train(rank: int) -> Any:
-        plan, daemon = Plan(sampler="pads", strata=strata), Daemon(socket=socket)
-        arguments: dict[str, Any] = {"rank": rank, "world_size": RANKS, "exchange": None, "plan": plan, "daemon": daemon}
+        plan, daemon = Plan(sampler="pads", strata=strata), Daemon(socket=socket, exchange=None)
+        arguments: dict[str, Any] = {"rank": rank, "world_size": RANKS, "plan": plan, "daemon": daemon}
         with Loader(dataset.path, BATCH, image_size=packed.SIDE, **arguments) as loader:
             return all_epochs(loader, lambda batch: None)
 

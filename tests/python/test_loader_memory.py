@@ -61,12 +61,12 @@ def test_tensors_lie_in_the_ring(loader: Loader) -> None:
 
 def test_a_batch_is_never_copied(loader: Loader) -> None:
     batch = next(iter(loader))
-    again = torch.from_dlpack(batch._native.images())
+    again = torch.from_dlpack(batch._native.images(0))
     assert batch.images is batch.images
     assert again.data_ptr() == batch.images.data_ptr()
     batch.images.fill_(7)
     assert bool((again == 7).all())
-    assert bytes(batch._native.images()) == b"\7" * batch.images.numel()
+    assert bytes(batch._native.images(0)) == b"\7" * batch.images.numel()
 
 
 def test_nothing_is_overwritten_while_a_tensor_lives(dataset: packed.Packed, loader: Loader) -> None:
@@ -281,7 +281,7 @@ class TestKept:
             kept = list(islice(loader, 20))
         last = kept.pop()
         row = last.images[0]
-        again = torch.from_dlpack(last._native.images())
+        again = torch.from_dlpack(last._native.images(0))
         assert not in_ring(row) and again.data_ptr() == last.images.data_ptr()
         assert all(column.data_ptr() % 64 == 0 for column in (last.images, last.ids, last.flags))
         row.fill_(7)
@@ -339,7 +339,7 @@ class TestDlpack:
 
     def test_numpy_takes_it_writable(self, batch: Batch) -> None:
         numpy = pytest.importorskip("numpy")
-        array = numpy.from_dlpack(batch._native.images())
+        array = numpy.from_dlpack(batch._native.images(0))
         assert array.flags.writeable and array.shape == tuple(batch.images.shape)
         array[0, 0, 0, 0] = 255 - array[0, 0, 0, 0]
         assert batch.images[0, 0, 0, 0] == array[0, 0, 0, 0]

@@ -52,8 +52,8 @@ enum Warning {
 #[pymethods]
 impl Session {
     /// Attaches as `rank` of `job`, starting a private daemon if none answers.
-    /// `tables`: the bytes of the table that the sampler `weighted` draws by, and of the samples that
-    /// the job delivers.
+    /// `tables`: the bytes of the table that the sampler `weighted` draws by, and of the samples
+    /// that the job delivers.
     #[staticmethod]
     #[pyo3(signature = (dataset, job, rank, spec, daemon, tables = (None, None)))]
     fn connect(
