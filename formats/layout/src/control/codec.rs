@@ -4,7 +4,7 @@ use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 12;
+pub const PROTOCOL: u32 = 13;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -58,6 +58,10 @@ impl Writer {
 
     pub(super) fn u128(&mut self, value: u128) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn f32(&mut self, value: f32) {
+        self.u32(value.to_bits());
     }
 
     pub(super) fn f64(&mut self, value: f64) {
@@ -136,6 +140,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u128(&mut self) -> Result<u128, FormatError> {
         self.array().map(u128::from_le_bytes)
+    }
+
+    pub(super) fn f32(&mut self) -> Result<f32, FormatError> {
+        self.u32().map(f32::from_bits)
     }
 
     pub(super) fn f64(&mut self) -> Result<f64, FormatError> {
