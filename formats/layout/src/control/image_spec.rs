@@ -56,7 +56,7 @@ pub struct ImageSpec {
     pub framing: Framing,
     /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
     pub flip: f64,
-    /// Chance that it is turned upside down, 0 to 1: `RandomVerticalFlip(p)`.
+    /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
     pub flip_down: f64,
     /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
     pub channels_last: bool,

@@ -69,6 +69,12 @@ pub enum PixelStep {
 }
 
 impl PixelStep {
+    /// Whether a flip before this step is another than one after it.
+    #[must_use]
+    pub fn knows_places(&self) -> bool {
+        matches!(self, Self::Erasing { .. } | Self::RandAugment { .. } | Self::TrivialAugmentWide { .. })
+    }
+
     /// Refuses numbers that torchvision refuses, too.
     pub(super) fn validate(&self) -> Result<(), SpecError> {
         match *self {
@@ -95,7 +101,7 @@ impl PixelStep {
                 share(p)
             }
             Self::Posterize { bits, p } => {
-                whole("bits", bits, 0, 8)?;
+                whole("bits", bits, 1, 8)?;
                 share(p)
             }
             Self::Sharpness { factor, p } => {
