@@ -38,6 +38,8 @@ pub(super) struct CropBox {
     row: Size,
     /// Whether the row is mirrored from left to right.
     pub(super) flips: bool,
+    /// Whether the finished row is mirrored from top to bottom.
+    pub(super) upside_down: bool,
     exact: bool,
 }
 
@@ -46,8 +48,16 @@ impl CropBox {
     pub(super) fn new(source: Size, spec: &ImageSpec, random: &mut Randomness) -> Result<Self, ImageFault> {
         let row = Size { width: spec.width, height: spec.height };
         let whole = Area::whole(source);
-        let mut crop =
-            Self { source, scope: whole, resized: row, corner: (0, 0), row, flips: false, exact: spec.exact };
+        let mut crop = Self {
+            source,
+            scope: whole,
+            resized: row,
+            corner: (0, 0),
+            row,
+            flips: false,
+            upside_down: false,
+            exact: spec.exact,
+        };
         match spec.framing {
             Framing::Stretch => {}
             Framing::Cover => {
@@ -65,6 +75,7 @@ impl CropBox {
             Framing::RandomResized { scale, ratio } => crop.scope = random_part(source, scale, ratio, random),
         }
         crop.flips = spec.flip > 0.0 && random.share() < spec.flip;
+        crop.upside_down = spec.flip_down > 0.0 && random.share() < spec.flip_down;
         Ok(crop)
     }
 

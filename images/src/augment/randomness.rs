@@ -7,22 +7,30 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::Draw;
 
 /// Change the last byte when images of equal inputs are meant to change.
-const DOMAIN: [u8; 20] = *b"shade-load images v1";
+const GEOMETRY: [u8; 20] = *b"shade-load images v1";
+/// As [`GEOMETRY`], of the operations on pixels: with or without them a row has the same crop.
+const PIXELS: [u8; 20] = *b"shade-load pixels v1";
 
 /// A row's stream of random numbers. It is made at the first draw, as most rows of small images
 /// need none.
 pub(super) struct Randomness {
     draw: Draw,
+    domain: [u8; 20],
     numbers: Option<ChaCha8Rng>,
 }
 
 impl Randomness {
     pub(super) fn new(draw: Draw) -> Self {
-        Self { draw, numbers: None }
+        Self { draw, domain: GEOMETRY, numbers: None }
+    }
+
+    /// The numbers of the operations on the row's pixels.
+    pub(super) fn of_pixels(draw: Draw) -> Self {
+        Self { domain: PIXELS, ..Self::new(draw) }
     }
 
     fn number(&mut self) -> u64 {
-        self.numbers.get_or_insert_with(|| stream(self.draw)).next_u64()
+        self.numbers.get_or_insert_with(|| stream(self.draw, self.domain)).next_u64()
     }
 
     /// A number from 0 to below 1, each multiple of 2⁻⁵³ equally likely.
@@ -45,13 +53,13 @@ impl Randomness {
     }
 }
 
-fn stream(draw: Draw) -> ChaCha8Rng {
+fn stream(draw: Draw, of: [u8; 20]) -> ChaCha8Rng {
     let mut key = [0; 32];
     let (seed, rest) = key.split_at_mut(8);
     let (epoch, domain) = rest.split_at_mut(4);
     seed.copy_from_slice(&draw.draws.seed.to_le_bytes());
     epoch.copy_from_slice(&draw.draws.epoch.to_le_bytes());
-    domain.copy_from_slice(&DOMAIN);
+    domain.copy_from_slice(&of);
     let mut numbers = ChaCha8Rng::from_seed(key);
     numbers.set_stream(draw.row.number());
     numbers
@@ -73,6 +81,7 @@ mod tests {
         for other in [Draw::at(2, 2, 3), Draw::at(1, 3, 3), Draw::at(1, 2, 4)] {
             assert_ne!(first(draw), first(other), "{other:?}");
         }
+        assert_ne!(first(draw), Randomness::of_pixels(draw).up_to(u32::MAX));
     }
 
     #[test]

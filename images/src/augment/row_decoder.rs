@@ -6,9 +6,10 @@ use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
 
 use super::crop_box::CropBox;
+use super::pixels::Workbench;
 use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
-use super::whole::write_whole;
+use super::whole::{write_planes, write_whole};
 use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 
 /// Decodes records to images of one size, or of their own sizes. Keeps its buffers from image to
@@ -17,6 +18,8 @@ use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 pub struct RowDecoder {
     images: Decoder,
     rows: RowWriter,
+    /// A row whose pixels change once more.
+    bench: Workbench,
     /// A piece of an image that is delivered whole.
     piece: Vec<u8>,
 }
@@ -52,16 +55,28 @@ impl RowDecoder {
             let pixels = decoded?;
             // Only a JPEG's decoder asks for the part.
             let crop = crop.unwrap_or_else(|| CropBox::new(pixels.source, spec, &mut random))?;
-            self.rows.write(&pixels, &crop, spec, write).map_err(|fault| match fault {
-                RowFault::Missing => {
-                    ImageFault::corrupt(media, "a visible part of the image was not decoded").into()
-                }
-                RowFault::Write(error) => error,
-            })
+            let unseen = || ImageFault::corrupt(media, "a visible part of the image was not decoded");
+            if spec.pixels.is_empty() && !crop.upside_down {
+                return self.rows.write(&pixels, &crop, spec, write).map_err(|fault| match fault {
+                    RowFault::Missing => unseen().into(),
+                    RowFault::Write(error) => error,
+                });
+            }
+            let planar = ImageSpec { channels_last: false, ..*spec };
+            let row = self.bench.room(spec);
+            let copy = |at, piece: &[u8]| {
+                let at = usize::try_from(at).ok();
+                let place = at.and_then(|at| row.get_mut(at..)?.get_mut(..piece.len()));
+                place.map(|place| place.copy_from_slice(piece)).ok_or(())
+            };
+            self.rows.write(&pixels, &crop, &planar, copy).map_err(|_| unseen())?;
+            let row = self.bench.finish(spec, draw, crop.upside_down);
+            write_planes(row, spec.channels_last, &mut self.piece, write)
         };
         let written = decode();
         self.images.shrink();
         self.rows.shrink();
+        self.bench.shrink();
         written
     }
 
