@@ -21,6 +21,7 @@ mod life;
 mod lock;
 mod open;
 mod part;
+mod pixel_steps;
 mod records;
 mod seats;
 mod session;
@@ -35,12 +36,13 @@ pub use held::InRing;
 pub use launch::Launch;
 pub use open::content;
 pub use part::{BatchPart, DataType, Located, PartError};
+pub use pixel_steps::pixel_steps;
 pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,
-    WeightTable,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelStep, PixelSteps, PlanSpec, Sampler, Settings,
+    SpecError, Tail, WeightTable,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
