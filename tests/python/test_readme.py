@@ -30,7 +30,14 @@ PAGES = sorted(
     if not {".venv", "target"} & set(path.parts)
 )
 # Pages whose examples take datasets for granted that another page has packed.
-TAKE_DATASETS = ("docs/loader.md", "docs/operations.md", "docs/why-it-waits.md", "docs/in-your-script.md")
+TAKE_DATASETS = (
+    "docs/loader.md",
+    "docs/operations.md",
+    "docs/why-it-waits.md",
+    "docs/in-your-script.md",
+    "docs/images.md",
+    "docs/augment-on-the-gpu.md",
+)
 # What the examples leave to their reader.
 READERS = """
 import subprocess
