@@ -42,9 +42,12 @@ pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
 /// Largest image side a decoded batch may have.
 pub const IMAGE_SIDE_MAX: u32 = 16_384;
 
-/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has seven; a specification
-/// has room for all, and is copied with every order of rows.
+/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has seven.
 pub const PIXEL_STEPS_MAX: usize = 12;
+
+/// Bytes of these operations: BYOL's recipe takes 70, with RandAugment and RandomErasing 102. A
+/// specification has this room in place.
+pub const PIXEL_STEPS_BYTES_MAX: usize = 104;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;

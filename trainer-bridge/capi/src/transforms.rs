@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use shade_client::{Framing, ImageSpec, Output, PixelStep, PixelSteps, pixel_steps};
+use shade_client::{Framing, ImageSpec, Output, PixelSteps, pixel_steps};
 
 use crate::fault::Fault;
 
@@ -121,7 +121,7 @@ fn specified(list: Value) -> Result<ImageSpec, Fault> {
         };
         // The daemon flips first, which is the same unless an operation knows places.
         let earlier = parsed(pixels.clone())?;
-        let is_free = !earlier.as_slice().iter().any(PixelStep::knows_places);
+        let is_free = !earlier.iter().any(|step| step.knows_places());
         match flips.get_mut(nth) {
             Some(flip) if flip.is_none() && is_free => *flip = Some(p),
             _ => return Err(order()),
@@ -193,7 +193,7 @@ mod tests {
         let erasing = json!({"RandomErasing": {}});
         let spec = spec_of(json!([crop, flips[0], jitter, flips[1], erasing]));
         assert_eq!((spec.height, spec.flip, spec.flip_down), (8, 0.25, 0.5));
-        assert_eq!(spec.pixels.as_slice().len(), 2);
+        assert_eq!(spec.pixels.iter().count(), 2);
         for (list, expected) in [
             (json!([crop, erasing, flips[0]]), "flips may stand behind"),
             (json!([crop, flips[0], flips[0]]), "each once"),

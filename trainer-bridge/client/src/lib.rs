@@ -41,8 +41,8 @@ pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelStep, PixelSteps, PlanSpec, Sampler, Settings,
-    SpecError, Tail, WeightTable,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelSteps, PlanSpec, Sampler, Settings, SpecError,
+    Tail, WeightTable,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

@@ -314,7 +314,7 @@ mod tests {
             PixelStep::TrivialAugmentWide { bins: 31, moved: Moved::default() },
             PixelStep::Grayscale { p: 1.0 },
         ];
-        assert_eq!(steps.as_slice(), expected);
+        assert_eq!(steps.iter().collect::<Vec<_>>(), expected);
         steps.validate(32, 32).unwrap();
     }
 

@@ -40,6 +40,13 @@ impl Writer {
         writer.bytes
     }
 
+    /// The bytes of fields that are no message.
+    pub(super) fn fields(write: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut writer = Self { bytes: Vec::new() };
+        write(&mut writer);
+        writer.bytes
+    }
+
     pub(super) fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }

@@ -4,28 +4,26 @@ use super::codec::{Reader, Writer};
 use super::pixel_step::PixelStep;
 use super::spec_error::SpecError;
 use crate::FormatError;
-use crate::limits::PIXEL_STEPS_MAX;
+use crate::limits::{PIXEL_STEPS_BYTES_MAX, PIXEL_STEPS_MAX};
 
-/// Up to [`PIXEL_STEPS_MAX`] operations. They are held in place, so that a specification is copied
-/// like a number.
+/// Up to [`PIXEL_STEPS_MAX`] operations. They are kept as they are on the wire: a specification is
+/// copied with every order and row, and so it takes a quarter of an array of [`PixelStep`].
 #[derive(Clone, Copy, PartialEq)]
 pub struct PixelSteps {
-    steps: [PixelStep; PIXEL_STEPS_MAX],
+    bytes: [u8; PIXEL_STEPS_BYTES_MAX],
+    len: u8,
     count: u8,
 }
 
-/// What stands behind the last step.
-const NOTHING: PixelStep = PixelStep::Grayscale { p: 0.0 };
-
 impl Default for PixelSteps {
     fn default() -> Self {
-        Self { steps: [NOTHING; PIXEL_STEPS_MAX], count: 0 }
+        Self { bytes: [0; PIXEL_STEPS_BYTES_MAX], len: 0, count: 0 }
     }
 }
 
 impl std::fmt::Debug for PixelSteps {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.as_slice().fmt(formatter)
+        formatter.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -33,23 +31,32 @@ impl PixelSteps {
     /// The list of `steps`.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many, or they have too many numbers.
     pub fn new(steps: &[PixelStep]) -> Result<Self, SpecError> {
-        let mut list = Self::default();
-        let room = list.steps.get_mut(..steps.len());
-        let (Some(room), Ok(count)) = (room, u8::try_from(steps.len())) else {
+        if steps.len() > PIXEL_STEPS_MAX {
             let expected = format_args!("at most {PIXEL_STEPS_MAX}, each RandomApply being one more");
             return Err(SpecError::new("number of operations on pixels", steps.len(), expected));
+        }
+        let bytes = Writer::fields(|writer| steps.iter().for_each(|step| step.write(writer)));
+        let mut list = Self::default();
+        let room = list.bytes.get_mut(..bytes.len());
+        let (Some(room), Ok(len), Ok(count)) = (room, u8::try_from(bytes.len()), u8::try_from(steps.len()))
+        else {
+            let expected = format_args!("at most {PIXEL_STEPS_BYTES_MAX} bytes; a ColorJitter takes 33");
+            return Err(SpecError::new("size of operations on pixels", bytes.len(), expected));
         };
-        room.copy_from_slice(steps);
-        list.count = count;
-        Ok(list)
+        room.copy_from_slice(&bytes);
+        Ok(Self { len, count, ..list })
     }
 
     /// The steps in their order.
-    #[must_use]
-    pub fn as_slice(&self) -> &[PixelStep] {
-        self.steps.get(..usize::from(self.count)).unwrap_or(&self.steps)
+    pub fn iter(&self) -> impl Iterator<Item = PixelStep> {
+        let mut reader = Reader::of(self.encoded());
+        (0..self.count).map_while(move |_| PixelStep::read(&mut reader).ok())
+    }
+
+    fn encoded(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
     }
 
     /// Whether there are none.
@@ -63,11 +70,10 @@ impl PixelSteps {
     /// # Errors
     /// Names the field.
     pub fn validate(&self, height: u32, width: u32) -> Result<(), SpecError> {
-        let steps = self.as_slice();
-        for (step, behind) in steps.iter().zip((0..steps.len()).rev()) {
+        for (step, behind) in self.iter().zip((0..self.count).rev()) {
             step.validate()?;
-            match *step {
-                PixelStep::Apply { count, .. } if usize::from(count) > behind => {
+            match step {
+                PixelStep::Apply { count, .. } if count > behind => {
                     let expected = format_args!("at most {behind} steps, which follow it");
                     return Err(SpecError::new("RandomApply", count, expected));
                 }
@@ -87,21 +93,18 @@ impl PixelSteps {
 
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.u8(self.count);
-        self.as_slice().iter().for_each(|step| step.write(writer));
+        self.encoded().iter().for_each(|&byte| writer.u8(byte));
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let at = reader.offset();
         let count = reader.u8()?;
-        let mut list = Self { count, ..Self::default() };
-        let Some(steps) = list.steps.get_mut(..usize::from(count)) else {
+        if usize::from(count) > PIXEL_STEPS_MAX {
             let expected = format_args!("at most {PIXEL_STEPS_MAX}");
             return Err(FormatError::new("pixel steps", at, count, expected));
-        };
-        for step in steps {
-            *step = PixelStep::read(reader)?;
         }
-        Ok(list)
+        let steps = (0..count).map(|_| PixelStep::read(reader)).collect::<Result<Vec<_>, _>>()?;
+        Self::new(&steps).map_err(|error| FormatError::new("pixel steps", at, error.got, error.expected))
     }
 }
 
@@ -155,6 +158,9 @@ mod tests {
             }
         }
         assert_eq!(PixelSteps::new(&one_of_each()).unwrap_err().field, "number of operations on pixels");
+        let jitters = [one_of_each()[1]; 4];
+        assert_eq!(PixelSteps::new(&jitters).unwrap_err().field, "size of operations on pixels");
+        assert_eq!(PixelSteps::new(&jitters[1..]).unwrap().iter().count(), 3);
     }
 
     #[test]

@@ -160,10 +160,6 @@ choice! {
 
 /// What a batch holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "operations on pixels have their room in place: it is copied once for an order of many rows"
-)]
 pub enum Output {
     /// The record's bytes, as packed.
     #[default]

@@ -92,7 +92,6 @@ fn histogram(plane: &[u8]) -> [u32; LEVELS] {
 }
 
 /// Pillow's table for a histogram. `None` if it changes nothing.
-#[expect(clippy::cast_possible_truncation, reason = "Pillow keeps the low byte, too")]
 fn equalized(histogram: &[u32; LEVELS]) -> Option<[u8; LEVELS]> {
     let last = *histogram.iter().rev().find(|&&count| count > 0)?;
     let step = (histogram.iter().sum::<u32>() - last) / 255;

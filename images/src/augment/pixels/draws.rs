@@ -13,12 +13,12 @@ const TRIES: u32 = 10;
 /// Passes the operations on a row of size `row` to `each`, in their order.
 pub(super) fn draw(steps: &PixelSteps, row: Size, random: &mut Randomness, mut each: impl FnMut(Operation)) {
     let mut skipped = 0;
-    for step in steps.as_slice() {
+    for step in steps.iter() {
         if skipped > 0 {
             skipped -= 1;
             continue;
         }
-        match *step {
+        match step {
             PixelStep::Apply { p, count } => {
                 if !happens(p, random) {
                     skipped = count;
