@@ -14,7 +14,7 @@ const PHOTOS: u64 = 200;
 const RUNS: u32 = 5;
 const SIDE: u32 = 224;
 
-/// Operations of which nothing is left to chance, on rows that are copied, and a recipe after a crop.
+/// Single operations on rows that are only copied, and a recipe after a crop.
 pub(crate) fn run() -> Result<Vec<Figure>> {
     let photos = photos(PHOTOS, &IMAGENET)?;
     // The middle of each photograph as raw pixels, so that nothing is decoded or resized.

@@ -12,7 +12,8 @@ from shade_load.transforms import (
 )  # fmt: skip
 
 from benches.rivals.kinds import (
-    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
+    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
+    Kind,
 )  # fmt: skip
 from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs
 from benches.rivals.systems.shade_pack import MARKED_SHARDS, SHARDS

@@ -12,7 +12,8 @@ from torchvision.transforms import v2
 
 from benches.rivals.image_folder import read_file
 from benches.rivals.kinds import (
-    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
+    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
+    Kind,
 )  # fmt: skip
 from benches.rivals.systems import DecodeImage, ImageEpochs, RecordEpochs
 

@@ -284,7 +284,6 @@ mod tests {
             {"RandomApply": {"transforms": [{"ColorJitter": {"brightness": 0.4, "hue": [-0.1, 0.2]}}], "p": 0.8}},
             {"RandomGrayscale": {}},
             {"GaussianBlur": {"kernel_size": [5, 3]}},
-            {"RandomSolarize": {"threshold": 128}},
             {"RandomErasing": {"value": [1, 2, 3]}},
             {"RandAugment": {"interpolation": "bilinear", "fill": 7}},
             {"TrivialAugmentWide": {}},
@@ -303,7 +302,6 @@ mod tests {
             jitter,
             PixelStep::Grayscale { p: 0.1 },
             PixelStep::GaussianBlur { kernel: [5, 3], sigma: [0.1, 2.0] },
-            PixelStep::Solarize { threshold: 128.0, p: 0.5 },
             PixelStep::Erasing { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: [1, 2, 3] },
             PixelStep::RandAugment {
                 operations: 2,

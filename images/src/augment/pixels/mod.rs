@@ -2,12 +2,13 @@
 //! a PIL image.
 //!
 //! ```text
-//!   PixelSteps, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves, neighbours, moved
-//!                        └ policies: RandAugment, TrivialAugmentWide
+//!   PixelSteps, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
+//!                        └ policies                          neighbours, moved
 //! ```
 //!
-//! The row has a plane for each colour meanwhile: all three get the same operation, and a loop over
-//! bytes of one kind is compiled to wide instructions. `workbench` owns the buffers.
+//! `policies` are RandAugment and TrivialAugmentWide. `workbench` owns the buffers. Meanwhile the row
+//! has a plane for each colour: all three get the same operation, and a loop over bytes of one kind
+//! is compiled to wide instructions.
 //!
 //! Pillow computes in integers or single precision. Where its result depends on how it rounds, the
 //! arithmetic here is the same, and so is every pixel. Only the blur may be a grey level off, for

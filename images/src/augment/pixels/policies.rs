@@ -17,7 +17,7 @@ struct Space {
     translate_x: f64,
     translate_y: f64,
     rotate: f64,
-    /// Of brightness, colour, contrast and sharpness.
+    /// Difference from 1 of the factors of brightness, colour, contrast and sharpness.
     enhance: f64,
     /// Bits that posterize removes.
     posterize: f32,

@@ -17,7 +17,7 @@ pub(in crate::augment) struct Workbench {
 }
 
 impl Workbench {
-    /// Where the row's geometry goes, of which every byte is to be written: three planes.
+    /// Place of the row's geometry: three planes. The caller writes every byte of it.
     pub(in crate::augment) fn room(&mut self, spec: &ImageSpec) -> &mut [u8] {
         scratch(&mut self.row, planes_bytes(spec))
     }
@@ -67,7 +67,7 @@ fn planes_bytes(spec: &ImageSpec) -> usize {
 fn turn_upside_down(row: &mut [u8], size: Size) {
     let (width, height) = (size.width as usize, size.height as usize);
     for plane in row.chunks_exact_mut((width * height).max(1)) {
-        // Of an odd number of lines the middle one stays.
+        // The middle one of an odd number of lines stays.
         let (upper, rest) = plane.split_at_mut(height / 2 * width);
         for (upper, lower) in upper.chunks_exact_mut(width).zip(rest.chunks_exact_mut(width).rev()) {
             upper.swap_with_slice(lower);
