@@ -6,9 +6,9 @@
 //!                        └ policies                          neighbours, moved
 //! ```
 //!
-//! `policies` are RandAugment and TrivialAugmentWide. `workbench` owns the buffers. Meanwhile the row
-//! has a plane for each colour: all three get the same operation, and a loop over bytes of one kind
-//! is compiled to wide instructions.
+//! `policies` are RandAugment and TrivialAugmentWide. `workbench` owns the buffers. Meanwhile the
+//! row has a plane for each colour: all three get the same operation, and a loop over bytes of one
+//! kind is compiled to wide instructions.
 //!
 //! Pillow computes in integers or single precision. Where its result depends on how it rounds, the
 //! arithmetic here is the same, and so is every pixel. Only the blur may be a grey level off, for
