@@ -6,7 +6,8 @@ use shade_formats::control::Moved;
 use super::operation::Motion;
 use crate::{Area, Size, scratch};
 
-/// From a pixel of the result to its place in the source: `x' = a x + b y + c`, `y' = d x + e y + f`.
+/// From a pixel of the result to its place in the source:
+/// `x' = a x + b y + c`, `y' = d x + e y + f`.
 type Matrix = [f64; 6];
 
 /// Moves the row's pixels, with a copy of the row in `spare`.
