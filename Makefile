@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm nfs-guests
+.PHONY: help demo check test lint build wheel bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm valgrind nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -55,7 +55,7 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-test: lint $(VENV)/.built-for-tests cache-servers slurm nfs-guests ## format, lints, Rust tests, Python tests
+test: lint $(VENV)/.built-for-tests cache-servers slurm valgrind nfs-guests ## format, lints, Rust tests, Python tests
 	cargo test --workspace
 	$(VENV)/bin/python -m pytest tests/python
 	@echo 'make test: all passed'
@@ -108,6 +108,9 @@ cache-servers:
 
 slurm:
 	@setup/system-packages.sh slurm
+
+valgrind:
+	@setup/system-packages.sh valgrind
 
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'

@@ -6,6 +6,7 @@
 #   setup/system-packages.sh dataset   Fashion-MNIST for demo and benches: optional, exits with 0 without it
 #   setup/system-packages.sh cache     a Redis server for the tests of the tier: optional, the same
 #   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
+#   setup/system-packages.sh valgrind  valgrind for a test of the C interface: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -51,6 +52,11 @@ find_missing_cache() {
 
 find_missing_slurm() {
     need slurmctld slurmd slurm-client munge -- sh -c 'command -v slurmctld && command -v slurmd && command -v srun && command -v munged'
+}
+
+find_missing_valgrind() {
+    # It reads the C library's debugging symbols at its start.
+    need valgrind libc6-dbg -- command -v valgrind
 }
 
 install() {
@@ -107,8 +113,14 @@ slurm)
         echo "setup: Slurm is not to be had here; tests that need it say so and are left out" >&2
     fi
     ;;
+valgrind)
+    find_missing_valgrind
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: valgrind is not to be had here; the test that needs it is skipped" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset|cache|slurm" >&2
+    echo "usage: $0 compilers|build|dataset|cache|slurm|valgrind" >&2
     exit 2
     ;;
 esac
