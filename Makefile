@@ -67,7 +67,7 @@ lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
 build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
 
 wheel: $(VENV)/.maturin ## dist/shade_load-*.whl, the Python package with the programs: pip installs it without compilers
-	cargo build --release $(binaries:%=--package %)
+	cargo build --release $(binaries:%=--package %) --package shade-capi
 	mkdir -p $(scripts)
 	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
 	$(VENV)/bin/python setup/wheel.py dist --release
@@ -90,7 +90,7 @@ study: build dataset ## what ways of choosing samples do to accuracy: trains wha
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' dist demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
