@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm browser nfs-guests
+.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm browser valgrind nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -55,7 +55,7 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-test: lint $(VENV)/.built-for-tests cache-servers slurm browser nfs-guests ## format, lints, Rust tests, Python tests
+test: lint $(VENV)/.built-for-tests cache-servers slurm browser valgrind nfs-guests ## format, lints, Rust tests, Python tests
 	cargo test --workspace
 	$(VENV)/bin/python -m pytest tests/python
 	@echo 'make test: all passed'
@@ -67,7 +67,7 @@ lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
 build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
 
 wheel: $(VENV)/.maturin ## dist/shade_load-*.whl, the Python package with the programs: pip installs it without compilers
-	cargo build --release $(binaries:%=--package %)
+	cargo build --release $(binaries:%=--package %) --package shade-capi
 	mkdir -p $(scripts)
 	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
 	$(VENV)/bin/python setup/wheel.py dist --release
@@ -96,7 +96,7 @@ study: build dataset ## what ways of choosing samples do to accuracy: trains wha
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
@@ -117,6 +117,9 @@ slurm:
 
 browser:
 	@setup/system-packages.sh browser
+
+valgrind:
+	@setup/system-packages.sh valgrind
 
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'

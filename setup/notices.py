@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LINKED_INTO = ("shade-load", "shade-pack", "shade-load-py")
+LINKED_INTO = ("shade-load", "shade-pack", "shade-load-py", "shade-capi")
 TEXT = re.compile(r"(licen[cs]e|unlicense|copying|copyright|notice|readme\.ijg)", re.IGNORECASE)
 # Folders of a crate that are not compiled, and a format that repeats a text beside it.
 NOT_LINKED = {"tests", "doc", "docs", "examples"}

@@ -7,6 +7,7 @@
 #   setup/system-packages.sh cache     a Redis server for the tests of the tier: optional, the same
 #   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
 #   setup/system-packages.sh browser   Chromium for the test of the report: optional, the same
+#   setup/system-packages.sh valgrind  valgrind for a test of the C interface: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -56,6 +57,11 @@ find_missing_slurm() {
 
 find_missing_browser() {
     need chromium -- command -v chromium
+}
+
+find_missing_valgrind() {
+    # It reads the C library's debugging symbols at its start.
+    need valgrind libc6-dbg -- command -v valgrind
 }
 
 install() {
@@ -118,8 +124,14 @@ browser)
         echo "setup: Chromium is not to be had here; the test that needs it says so and is left out" >&2
     fi
     ;;
+valgrind)
+    find_missing_valgrind
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: valgrind is not to be had here; the test that needs it is skipped" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset|cache|slurm|browser" >&2
+    echo "usage: $0 compilers|build|dataset|cache|slurm|browser|valgrind" >&2
     exit 2
     ;;
 esac

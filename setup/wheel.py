@@ -1,9 +1,11 @@
-"""Makes a wheel of the module and of the programs that make has put beside it.
+"""Makes a wheel of the module, of the programs that make has put beside it, and of the C interface.
 
     wheel.py FOLDER [OPTION...]     the options are maturin's, such as --release
 """
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from notices import ROOT, output, write_notices
 
 PACKAGE = ROOT / "trainer-bridge/py"
 PROGRAMS = ("shade-load", "shade-pack")
+# Prefix of the C interface: shade_load.cmake_prefix_path.
+C_INTERFACE = PACKAGE / "python/shade_load/capi"
 # The tags that pip knows a distribution by: the C libraries of widespread Linux distributions.
 GLIBC = (17, 28, 31, 34, 35, 36, 38, 39, 40, 41)
 
@@ -19,13 +23,34 @@ GLIBC = (17, 28, 31, 34, 35, 36, 38, 39, 40, 41)
 def main() -> None:
     folder, *options = sys.argv[1:]
     write_notices(PACKAGE / "licenses")
-    needed = max(glibc_needed(PACKAGE / "shade_load._native.data/scripts" / name) for name in PROGRAMS)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    library = install_c_interface(target / ("release" if "--release" in options else "debug"))
+    programs = [PACKAGE / "shade_load._native.data/scripts" / name for name in PROGRAMS]
+    needed = max(map(glibc_needed, [*programs, library]))
     tag = next((version for version in GLIBC if version >= needed), None)
     if tag is None:
         sys.exit(f"error: the programs need glibc 2.{needed}, which setup/wheel.py knows no tag for: add it to GLIBC")
     # maturin looks at the module alone, and refuses a tag that promises too much for it.
     maturin = [sys.executable, "-m", "maturin", "build", "--out", folder, "--compatibility", f"manylinux_2_{tag}"]
     subprocess.run([*maturin, "--manifest-path", PACKAGE / "Cargo.toml", *options], check=True)
+
+
+def install_c_interface(built: Path) -> Path:
+    """Puts the C interface into the package, and returns its library.
+
+    Without the static library, which is many times as large as all the rest. A wheel has no links:
+    a line for the linker stands in for the one to the library.
+    """
+    if not (built / "libshade_client.so").is_file():
+        sys.exit(f"error: no {built}/libshade_client.so: build it first, with cargo build --package shade-capi")
+    shutil.rmtree(C_INTERFACE, ignore_errors=True)
+    subprocess.run([ROOT / "trainer-bridge/capi/install.sh", C_INTERFACE, built], check=True)
+    (C_INTERFACE / "lib/libshade_client.a").unlink()
+    link = C_INTERFACE / "lib/libshade_client.so"
+    library = link.resolve()
+    link.unlink()
+    link.write_text(f"INPUT({library.name})\n", encoding="utf-8")
+    return library
 
 
 def glibc_needed(program: Path) -> int:

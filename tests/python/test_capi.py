@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -47,10 +48,10 @@ def daemon_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Library and headers as users install them."""
+    """Library and headers as users install them: under a relative name, with a blank, and moved afterwards."""
     folder = tmp_path_factory.mktemp("prefix")
-    subprocess.run([CAPI / "install.sh", folder, LIBRARIES], check=True)
-    return folder
+    subprocess.run([CAPI / "install.sh", "-first name/of it", LIBRARIES.resolve()], cwd=folder, check=True)
+    return (folder / "-first name" / "of it").rename(folder / "a prefix")
 
 
 @pytest.fixture(scope="module")
@@ -210,10 +211,13 @@ def test_the_header_is_plain_c_and_c_plus_plus(tmp_path: Path, prefix: Path) -> 
         subprocess.run([compiled(tmp_path, prefix, compiler + STRICT, source)], check=True)
 
 
-def test_a_c_program_counts_every_sample_once(tmp_path: Path, prefix: Path, packed: Packed) -> None:
+@pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-std=c++17", "-x", "c++"]], ids=["C11", "C++17"])
+def test_a_program_counts_every_sample_once(
+    tmp_path: Path, prefix: Path, packed: Packed, compiler: list[str]
+) -> None:
     """Under AddressSanitizer, which also fails if anything is not given back."""
     source = CAPI / "tests" / "every_sample_once.c"
-    checked = ["cc", "-std=c11", *STRICT, "-g", "-fsanitize=address,undefined"]
+    checked = [*compiler, *STRICT, "-g", "-fsanitize=address,undefined"]
     built = compiled(tmp_path, prefix, checked, source)
     options = {"batch_size": 8, "plan": {"sampler": "pads"}}
     done = subprocess.run(
@@ -273,8 +277,8 @@ def test_the_page_builds_against_an_installed_prefix(tmp_path: Path, prefix: Pat
     (source / "main.c").write_text(program_text.split("```")[0])
     # libtorch's own package demands a CUDA toolkit where its wheel has CUDA: a stand-in.
     (source / "TorchConfig.cmake").write_text('set(Torch_FOUND TRUE)\nset(TORCH_LIBRARIES "m")\n')
-    of_torch = "find_package(Torch REQUIRED)\nfind_package(shade_client REQUIRED)\n"
-    cmake_text = cmake_text.split("```")[0].replace("find_package(shade_client REQUIRED)\n", of_torch)
+    found = "find_package(shade_client 0.1 REQUIRED)\n"
+    cmake_text = cmake_text.split("```")[0].replace(found, f"find_package(Torch REQUIRED)\n{found}")
     cmake_text += "add_executable(with_torch main.c)\ntarget_link_libraries(with_torch shade::torch)\n"
     (source / "CMakeLists.txt").write_text(cmake_text)
     places = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DTorch_DIR={source}"]
@@ -284,10 +288,19 @@ def test_the_page_builds_against_an_installed_prefix(tmp_path: Path, prefix: Pat
         assert done.returncode == 0, done.stdout + done.stderr
     environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
     command = ["pkg-config", "--static", "--cflags", "--libs", "shade_client"]
-    flags = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    flags = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    flags = shlex.split(flags)
     alone = [f"{prefix}/lib/libshade_client.a" if flag == "-lshade_client" else flag for flag in flags]
     for name, libraries in (("shared", [*flags, f"-Wl,-rpath,{prefix}/lib"]), ("static", alone)):
         subprocess.run(["cc", *STRICT, source / "main.c", "-o", source / name, *libraries], check=True)
+    for wanted, fits in {"": True, "0": False, "0.0": False, "0.1": True, "0.1.0": True, "0.2": False, "1": False}.items():
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(versions C)\n"
+            f"find_package(shade_client {wanted})\nmessage(STATUS \"found: ${{shade_client_FOUND}}\")\n"
+        )
+        command = ["cmake", "-S", source, "-B", tmp_path / "versions", places[0]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert f"found: {int(fits)}" in done.stdout, (wanted, done.stdout, done.stderr)
     expected = sum(file.stat().st_size for file in packed.files)
     for built in (source / "build" / "program", source / "shared", source / "static"):
         done = subprocess.run([built, packed.path], capture_output=True, text=True, check=False)

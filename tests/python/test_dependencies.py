@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -73,6 +74,15 @@ def test_crates_have_allowed_licences_and_sources() -> None:
         is_excepted = crate["license"] in excepted.get(crate["name"], ())
         assert is_excepted or may_be_used(crate["license"]), f"{crate['name']}: {crate['license']}"
         assert crate["source"] in registries, f"{crate['name']}: {crate['source']}"
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile(tmp_path: Path) -> None:
+    hadolint = Path(sysconfig.get_path("scripts")) / "hadolint"
+    done = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    bad = tmp_path / "Dockerfile"
+    bad.write_text("FROM debian\nRUN cd /tmp\n")
+    assert subprocess.run([hadolint, bad], stdout=subprocess.DEVNULL, check=False).returncode == 1, "it can find something"
 
 
 @pytest.mark.parametrize("name", ["requirements", "docs-requirements"])

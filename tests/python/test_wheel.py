@@ -1,4 +1,7 @@
-"""The wheel: what is in it, which systems it names, and a whole life in an empty environment without PyTorch."""
+"""The wheel: what is in it, which systems it names, and a whole life in an empty environment without PyTorch.
+
+Programs in C are built with what it brings.
+"""
 
 import json
 import re
@@ -16,6 +19,15 @@ from shade_load import _native
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "trainer-bridge/py/python/shade_load"
 BATCH = 8
+C_INTERFACE = {
+    "include/shade_client.h",
+    "include/shade_torch.hpp",
+    "lib/cmake/shade_client/shade_client-config.cmake",
+    "lib/cmake/shade_client/shade_client-config-version.cmake",
+    "lib/libshade_client.so",
+    "lib/libshade_client.so.1",
+    "lib/pkgconfig/shade_client.pc",
+}
 # Two batches as bytes, by a daemon that the Loader finds without PATH.
 TRAINS = f"""
 import json, sys
@@ -60,9 +72,9 @@ def everything(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
 
 
-def run(*command: object) -> str:
+def run(*command: object, **variables: object) -> str:
     """What a command prints that finds no program of ours on PATH."""
-    environment = {"PATH": "/usr/bin:/bin"}
+    environment = {"PATH": "/usr/bin:/bin", **{name: str(value) for name, value in variables.items()}}
     done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -79,7 +91,8 @@ def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
     sources = {str(file.relative_to(PACKAGE.parent)) for file in files}
     programs = {f"shade_load-{version}.data/scripts/{name}" for name in ("shade-load", "shade-pack")}
     others = {name for name in entries if ".dist-info/" not in name}
-    assert others == sources | programs | {"shade_load/_native.abi3.so"}
+    c_interface = {f"shade_load/capi/{name}" for name in C_INTERFACE}
+    assert others == sources | programs | c_interface | {"shade_load/_native.abi3.so"}
     assert all(entries[name].external_attr >> 16 & 0o111 == 0o111 for name in programs), "programs may be executed"
     # C and assembly, beside the crates.
     for linked in ("libjpeg-turbo", "Independent JPEG Group", "Zstandard", "BoringSSL", "pyo3 0."):
@@ -119,6 +132,27 @@ def test_it_packs_and_trains_in_an_empty_environment(
         assert len(ids) == BATCH
         assert labels == [dataset.labels[sample] for sample in ids]
         assert bytes.fromhex(images) == b"".join(dataset.pixels(sample) for sample in ids)
+
+
+def test_c_programs_are_built_with_what_it_brings(installed: Path, tmp_path: Path) -> None:
+    """The program and the CMakeLists.txt of docs/cpp.md, by CMake and by pkg-config."""
+    page = (ROOT / "docs/cpp.md").read_text(encoding="utf-8")
+    program_text, cmake_text = (part.split("```")[0] for part in page.split("```text\n")[1:3])
+    (tmp_path / "main.c").write_text(program_text)
+    (tmp_path / "CMakeLists.txt").write_text(cmake_text)
+    asked = "import shade_load; print(shade_load.cmake_prefix_path)"
+    prefix = run(installed / "python", "-I", "-W", "ignore", "-c", asked).strip()
+    assert Path(prefix).is_relative_to(installed.parent)
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build")
+    command = ["pkg-config", "--with-path", f"{prefix}/lib/pkgconfig", "--cflags", "--libs", "shade_client"]
+    flags = run(*command).split()
+    run("cc", tmp_path / "main.c", "-o", tmp_path / "by-pkg-config", *flags, f"-Wl,-rpath,{prefix}/lib")
+    packed.image_folder(tmp_path / "photos", "png")
+    dataset = packed.pack(tmp_path / "photos", tmp_path / "photos.shade")
+    expected = sum(file.stat().st_size for file in dataset.files)
+    for built in (tmp_path / "build/program", tmp_path / "by-pkg-config"):
+        assert int(run(built, dataset.path, SHADE_LOAD_BIN=installed / "shade-load")) == expected
 
 
 def test_its_program_is_found_in_a_folder_of_packages_alone(wheel: Path, tmp_path: Path) -> None:

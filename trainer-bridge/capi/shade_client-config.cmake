@@ -4,7 +4,7 @@ get_filename_component(_shade_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLU
 if(NOT TARGET shade::client)
   add_library(shade::client SHARED IMPORTED)
   set_target_properties(shade::client PROPERTIES
-    IMPORTED_LOCATION "${_shade_prefix}/lib/libshade_client.so"
+    IMPORTED_LOCATION "${_shade_prefix}/lib/libshade_client.so.1"
     IMPORTED_SONAME "libshade_client.so.1"
     INTERFACE_INCLUDE_DIRECTORIES "${_shade_prefix}/include")
 endif()

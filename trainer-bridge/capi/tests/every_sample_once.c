@@ -1,5 +1,6 @@
 /* Takes an epoch of raw records and says how often each sample came; tensors outlive their batch,
- * batches outlive the session, and all is given back. Arguments: dataset, options. */
+ * batches outlive the session, and all is given back. Arguments: dataset, options. It is C11 and
+ * C++17. */
 #include <shade_client.h>
 
 #include <stdio.h>
@@ -50,7 +51,7 @@ int main(int count, char **arguments) {
         struct DLManagedTensor *ids = NULL;
         check(shade_batch_tensor(batch, "ids", &ids), "shade_batch_tensor");
         if (shade_batch_tensor(batch, "images", &last) != SHADE_USAGE) return 6;
-        float *losses = calloc(info.rows, sizeof *losses);
+        float *losses = (float *)calloc(info.rows, sizeof *losses);
         for (uint32_t row = 0; row < info.rows; ++row) {
             const uint8_t *bytes = NULL;
             size_t len = 0, sum = 0;

@@ -298,8 +298,15 @@ impl Session {
     }
 
     /// Sleeps until the ring or the socket has news, for at most `most`; if that is zero, only
-    /// checks.
+    /// checks the socket: the daemon is not told of a wait that is none, as it hears of one wait
+    /// for each descriptor, and the next one may be real.
     fn sleep(&self, ring: &mut Ring, most: Duration) -> Result<Woken, ClientError> {
+        if most.is_zero() {
+            let mut fds = [PollFd::new(self.dialogue.socket(), PollFlags::IN)];
+            let interrupted = matches!(wait(&mut fds, most), Err(WireError::Interrupted));
+            let [socket] = fds;
+            return Ok(Woken { found: None, spoken_to: !socket.revents().is_empty(), interrupted });
+        }
         let is_news = ring.consumer.wait_begin()?;
         // The recheck that `Consumer::wait_begin` requires.
         let found = self.take(ring);

@@ -212,16 +212,23 @@ fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
     let name = unique("pending");
     let listener = Listener::bind(&name);
     let (tell, told) = channel::<()>();
+    let (look, looked) = channel::<()>();
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
         told.recv().unwrap();
+        assert!(!daemon.has_rung(), "a look is no wait");
+        look.send(()).unwrap();
+        told.recv().unwrap();
+        assert!(daemon.has_rung(), "this wait is counted");
         daemon.publish_batch(generation, 0, &[b"late"]);
         daemon
     });
     let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(session.next(Duration::ZERO), Ok(Next::Pending)));
+    tell.send(()).unwrap();
+    looked.recv().unwrap();
     assert!(matches!(session.next(Duration::from_millis(1)), Ok(Next::Pending)));
     tell.send(()).unwrap();
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"late");

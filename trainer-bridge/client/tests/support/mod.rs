@@ -322,6 +322,11 @@ impl Daemon {
         rustix::io::read(&self.memory.to_daemon, &mut [0_u8; 8]).unwrap();
     }
 
+    /// Whether the client has rung, without a wait for it.
+    pub(crate) fn has_rung(&self) -> bool {
+        rustix::io::read(&self.memory.to_daemon, &mut [0_u8; 8]).is_ok()
+    }
+
     /// Publishes a raw batch of `records`, waiting for room if need be.
     pub(crate) fn publish_batch(&mut self, generation: u32, batch: u32, records: &[&[u8]]) {
         let data_len: u64 = records.iter().map(|record| record.len() as u64).sum();

@@ -10,6 +10,7 @@ with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as load
 """
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._native import (
@@ -45,8 +46,12 @@ __all__ = [
     "Records",
     "ShadeError",
     "__version__",
+    "cmake_prefix_path",
     "find_daemon",
 ]
+
+cmake_prefix_path = str(Path(__file__).parent / "capi")
+"""Folder with headers and library for C and C++, and packages for CMake and pkg-config; only a wheel brings it."""
 
 if DEBUG_BUILD:
     warnings.warn(
