@@ -107,7 +107,7 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
     for request in [
         Request::Stats,
         Request::SaveState { epoch: 0, batch: 0 },
-        Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 },
+        Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false },
     ] {
         assert_eq!(refused(&connect(), &request).0, REFUSE_PROTOCOL, "{request:?}");
     }
@@ -293,7 +293,7 @@ fn abuser(packed: &Packed, job: JobSpec) -> (Peer, OwnedFd, OwnedFd, OwnedFd) {
     let peer = Peer::connect(&packed.dataset);
     let fds: [OwnedFd; 5] = peer.attach(1, job).try_into().expect("five descriptors");
     let [_daemon, client, payload, _to_client, to_daemon] = fds;
-    assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }));
+    assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false }));
     (peer, client, payload, to_daemon)
 }
 
@@ -334,7 +334,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
             true
         });
         let (peer, fds) = peer.unwrap();
-        assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }));
+        assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false }));
         let at = seed * 211 % (CLIENT_SEGMENT_BYTES - 512);
         rustix::io::pwrite(&fds[1], &noise(seed, 512), at).unwrap();
         rustix::io::write(&fds[4], &ONE_RING).unwrap();
@@ -363,7 +363,12 @@ fn requests_that_make_no_sense() {
     };
 
     let (peer, ..) = abuser(&packed, job);
-    assert!(peer.ask(&Request::StartEpoch { generation: 2, epoch: 1, first_batch: 1_000_000 }));
+    assert!(peer.ask(&Request::StartEpoch {
+        generation: 2,
+        epoch: 1,
+        first_batch: 1_000_000,
+        has_taken: true
+    }));
     let Some((Reply::Interrupted { text }, _)) = peer.receive() else { panic!("not told") };
     assert!(text.contains("does not exist"), "{text}");
     // Losses for what was never delivered are counted and dropped.

@@ -98,7 +98,8 @@ impl Driver {
     /// Runs one epoch of all jobs with their plans. Returns nanoseconds per record.
     fn epoch(&mut self, epoch: u32) -> Result<f64> {
         self.spent = Duration::ZERO;
-        let start = |session| Event::StartEpoch { session, generation: epoch + 1, epoch, first_batch: 0 };
+        let (generation, first_batch, has_taken) = (epoch + 1, 0, epoch > 0);
+        let start = |session| Event::StartEpoch { session, generation, epoch, first_batch, has_taken };
         self.feed((0..self.jobs).map(start).collect())?;
         Ok(self.spent.as_nanos() as f64 / f64::from(SAMPLES * self.jobs))
     }

@@ -36,7 +36,8 @@ pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
     core.step(0, Event::Ready(0), &mut actions);
     let (mut begun, mut taken, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for epoch in 0..runs {
-        let start = Event::StartEpoch { session: 0, generation: epoch + 1, epoch, first_batch: 0 };
+        let (session, generation, first_batch, has_taken) = (0, epoch + 1, 0, epoch > 0);
+        let start = Event::StartEpoch { session, generation, epoch, first_batch, has_taken };
         let (time, ()) = timed(|| {
             core.step(0, start, &mut actions);
             while core.advance(0, &mut actions) {}

@@ -1,5 +1,6 @@
 """Losses may be reported in many forms; what cannot be a batch's losses is refused by name."""
 
+import time
 import warnings
 from array import array
 from collections.abc import Iterator
@@ -171,6 +172,21 @@ def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
         assert (figures["reported"], figures["delivered"]) == (2, len(silent))
         assert figures["reported_share"] == pytest.approx(2 / len(silent))
         assert epoch_ids(loader) != list(range(len(silent)))
+
+
+def test_losses_outlive_an_epoch_that_the_daemon_began_and_the_loop_did_not(silent: packed.Packed) -> None:
+    """As a second `Trainer.fit` of Lightning does: an iterator first, and then its epoch."""
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="detour")
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, plan=plan, daemon=daemon) as loader:
+        warnings.simplefilter("error")
+        for batch in loader:
+            loader.report(batch, [float(sample) for sample in batch.ids.tolist()])
+        iterator = iter(loader)
+        while loader.stats()["epoch"]["delivered"] < len(silent):
+            time.sleep(0.01)  # until the daemon has drawn and published it all
+        loader.set_epoch(5)
+        seen = sorted(sample for batch in iterator for sample in batch.ids.tolist())
+        assert len(seen) == len(silent) and seen != list(range(len(silent))), "drawn by losses"
 
 
 def test_a_warning_that_is_an_error_costs_no_batch(silent: packed.Packed) -> None:

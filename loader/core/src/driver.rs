@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use shade_formats::control::{JobSpec, Tables};
-use shade_formats::ring::Descriptor;
+use shade_formats::ring::{Descriptor, Kind};
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
 use crate::{Action, Attach, Core, Event, Memory, SessionId};
@@ -68,6 +68,8 @@ pub trait World<M: Memory> {
 struct Ring {
     /// Counts the epochs that the trainer has started.
     generation: u32,
+    /// A batch of this generation was given to it.
+    has_taken: bool,
     /// Columns of finalized batches, by sequence number.
     columns: HashMap<u64, Columns>,
 }
@@ -116,8 +118,8 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
     pub fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
         let Some(ring) = self.rings.get_mut(&session) else { return };
         ring.generation += 1;
-        let generation = ring.generation;
-        self.step(Event::StartEpoch { session, generation, epoch, first_batch });
+        let (generation, has_taken) = (ring.generation, std::mem::take(&mut ring.has_taken));
+        self.step(Event::StartEpoch { session, generation, epoch, first_batch, has_taken });
     }
 
     /// Takes in an event now, with all that follows at once.
@@ -200,6 +202,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         let Some(ring) = self.rings.get_mut(&session) else { return };
         let columns = ring.columns.remove(&descriptor.seq).unwrap_or_default();
         let is_current = descriptor.generation == ring.generation;
+        ring.has_taken |= is_current && descriptor.kind == Kind::Batch;
         self.world.take(Delivery { session, descriptor, columns, error, is_current }, &mut self.soon);
     }
 }

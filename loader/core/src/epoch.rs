@@ -2,8 +2,9 @@
 //! they reported until then. Ranks on other nodes have daemons of their own.
 //!
 //! A plan goes by importance if any of these ranks reported a loss since the plan before it began.
-//! Otherwise it is a permutation, and the user is warned once. A plan that is drawn an epoch early
-//! goes by the epoch that ends when it is drawn, not by the one that it follows.
+//! Otherwise it is a permutation, and the user is warned once. A plan of which no rank took a batch
+//! does not count: the next one goes by the losses that it went by. A plan that is drawn an epoch
+//! early goes by the epoch that ends when it is drawn, not by the one that it follows.
 
 use std::collections::HashSet;
 
@@ -84,7 +85,8 @@ impl<M: Memory> Core<M> {
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
-        let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
+        job.had_reports = std::mem::take(&mut job.has_reports);
+        let spec = spec_now(&job.spec.plan, job.had_reports);
         let (ended, by_losses) = (job.epoch(), spec.sampler == job.spec.plan.sampler);
         // Freed before the next plan is drawn, which takes as much memory.
         (job.plan, job.outlook) = (None, None);
@@ -141,12 +143,15 @@ impl Job {
     }
 
     /// The current epoch ends, before the plan of epoch `drawn` is drawn. Notes whether the losses
-    /// that it should go by are missing, and warns the first time. An epoch that delivered nothing
-    /// has no losses to report.
+    /// that it should go by are missing, and warns the first time. An epoch of which nothing was
+    /// taken has no losses to report: then those before it still count.
     fn judge_reports<M: Memory>(&mut self, drawn: u32, actions: &mut Vec<Action<M>>) {
+        if !std::mem::take(&mut self.is_plan_used) {
+            self.has_reports |= self.had_reports;
+            return;
+        }
         let sampler = self.spec.plan.sampler;
-        self.reports_missing =
-            sampler.is_by_importance() && !self.has_reports && self.epoch_counts.delivered > 0;
+        self.reports_missing = sampler.is_by_importance() && !self.has_reports;
         let Some(ended) = self.epoch().filter(|_| self.reports_missing && !self.warned_of_reports) else {
             return;
         };

@@ -44,6 +44,8 @@ pub enum Event<M: Memory> {
         epoch: u32,
         /// The rank's first batch of it.
         first_batch: u32,
+        /// The rank took a batch since its start before.
+        has_taken: bool,
     },
     /// Losses of one delivered batch, in the batch's order.
     Report {

@@ -102,6 +102,10 @@ pub(super) struct Job {
     pub(super) validation: Vec<Validation>,
     /// A loss was reported since the current plan began.
     pub(super) has_reports: bool,
+    /// A loss was reported before the current plan began, and the plan went by it.
+    pub(super) had_reports: bool,
+    /// A rank has taken a batch of the current plan, as far as it has told.
+    pub(super) is_plan_used: bool,
     /// No loss was reported in the epoch before the current one, although the sampler draws by
     /// losses.
     pub(super) reports_missing: bool,
@@ -191,6 +195,8 @@ impl Job {
             stand_ins: None,
             validation: Vec::new(),
             has_reports: false,
+            had_reports: false,
+            is_plan_used: false,
             reports_missing: false,
             warned_of_reports: false,
             faults: Faults::default(),

@@ -117,6 +117,8 @@ impl<M: Memory> Core<M> {
 
     pub(super) fn detach(&mut self, session: SessionId) {
         let Some(at) = self.sessions.iter().position(|s| s.id == session) else { return };
+        // It can no longer tell whether it trained.
+        self.note_taken(session);
         let gone = self.sessions.swap_remove(at);
         for row in gone.open.into_iter().flat_map(|batch| batch.ready) {
             self.take_back(row.record);
@@ -166,14 +168,26 @@ impl<M: Memory> Core<M> {
         self.trace_release(now_ns, session, actions);
     }
 
+    /// `session` took batches of the epoch that it asked for last, or may have.
+    fn note_taken(&mut self, session: SessionId) {
+        let Some(state) = self.session(session) else { return };
+        let (job, request) = (state.job, state.request);
+        let Some(job) = self.jobs.get_mut(job) else { return };
+        // After a state was loaded, the plan may be another one than it took them of.
+        job.is_plan_used |= request.is_some_and(|request| job.epoch() == Some(request.epoch));
+    }
+
     /// `session` wants an epoch. It starts once all ranks want it.
     pub(super) fn start_epoch(
         &mut self,
         now_ns: u64,
         session: SessionId,
-        request: EpochRequest,
+        (request, has_taken): (EpochRequest, bool),
         actions: &mut Vec<Action<M>>,
     ) {
+        if has_taken {
+            self.note_taken(session);
+        }
         let EpochRequest { epoch, next_batch, .. } = request;
         let slices = self.job_of(session).map(|job| job.slices_of(epoch));
         let batches = slices.map_or(0, |slices| slices.batches_per_epoch());

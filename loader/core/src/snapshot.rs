@@ -224,6 +224,7 @@ fn restore(
     job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);
+    (job.had_reports, job.is_plan_used) = (false, false);
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(job.resume(next))

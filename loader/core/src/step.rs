@@ -17,9 +17,9 @@ impl<M: Memory> Core<M> {
                 }
             }
             Event::Detach(session) => self.detach(session),
-            Event::StartEpoch { session, generation, epoch, first_batch } => {
+            Event::StartEpoch { session, generation, epoch, first_batch, has_taken } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
-                self.start_epoch(now_ns, session, request, actions);
+                self.start_epoch(now_ns, session, (request, has_taken), actions);
             }
             Event::Report { session, epoch, batch, losses } => {
                 self.report(now_ns, (session, epoch, batch), &losses, actions);

@@ -85,7 +85,8 @@ fn a_rank_that_begins_first_waits_for_the_others() {
 fn the_time_of_a_draw_is_the_plans() {
     let mut replay = replay(1);
     let (core, mut actions) = (replay.core_mut(), Vec::new());
-    core.step(0, Event::StartEpoch { session: 0, generation: 1, epoch: 0, first_batch: 0 }, &mut actions);
+    let start = Event::StartEpoch { session: 0, generation: 1, epoch: 0, first_batch: 0, has_taken: false };
+    core.step(0, start, &mut actions);
     assert!(core.advance(0, &mut actions), "there is more to do");
     while core.advance(6_000_000, &mut actions) {}
     assert_eq!(waits(&replay, 0), Waits { plan_ns: 6_000_000, ..Waits::default() });

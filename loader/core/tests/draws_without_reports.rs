@@ -166,6 +166,68 @@ fn an_epoch_of_which_nothing_was_delivered_is_not_missed() {
     assert!(told(&replay).is_empty());
 }
 
+/// A training makes an iterator, which starts an epoch, and then chooses another one.
+#[test]
+fn a_plan_that_nobody_took_from_does_not_use_up_the_losses() {
+    for draw_ahead in [false, true] {
+        let epochs = |changes_its_mind: bool| {
+            let mut replay = replay(&job(Sampler::Pads, draw_ahead, 2));
+            for epoch in 0..3 {
+                let taken = replay.epoch(epoch);
+                replay.report(&taken, loss);
+            }
+            if changes_its_mind {
+                // Drawn, and replaced twice, before anything of them comes.
+                for epoch in [3, 9] {
+                    (0..2).for_each(|rank| replay.start(rank, epoch, 0));
+                }
+            }
+            let fifth = replay.epoch(5);
+            assert!(!is_permutation(&fifth), "draw_ahead {draw_ahead}");
+            assert!(!reports_missing(&replay) && told(&replay).is_empty());
+            let sixth = replay.epoch(6);
+            assert!(is_permutation(&sixth) != draw_ahead, "epoch 5 was taken, and nothing of it reported");
+            let seventh = replay.epoch(7);
+            assert!(is_permutation(&seventh) && told(&replay).len() == 1);
+            [fifth, sixth, seventh].map(batches)
+        };
+        assert!(epochs(true) == epochs(false), "draw_ahead {draw_ahead}");
+    }
+}
+
+#[test]
+fn one_rank_that_took_a_batch_makes_an_epoch_count() {
+    let mut replay = replay(&job(Sampler::Pads, false, 2));
+    let taken = replay.epoch(0);
+    replay.report(&taken, loss);
+    (0..2).for_each(|rank| replay.start(rank, 1, 0));
+    let start = |session, has_taken| Event::StartEpoch {
+        session,
+        generation: 3,
+        epoch: 2,
+        first_batch: 0,
+        has_taken,
+    };
+    replay.step(start(0, false));
+    assert!(told(&replay).is_empty(), "the other rank's word is awaited");
+    replay.step(start(1, true));
+    assert!(reports_missing(&replay));
+    assert_eq!(told(&replay).len(), 1);
+}
+
+#[test]
+fn a_rank_that_left_may_have_trained() {
+    let job = job(Sampler::Pads, false, 2);
+    let mut replay = replay(&job);
+    let taken = replay.epoch(0);
+    replay.report(&taken, loss);
+    (0..2).for_each(|rank| replay.start(rank, 1, 0));
+    replay.detach(1);
+    replay.attach(2, 1, &job);
+    [0, 2].into_iter().for_each(|session| replay.start(session, 2, 0));
+    assert!(reports_missing(&replay));
+}
+
 #[test]
 fn the_scores_of_all_ranks_are_one_validation() {
     // The last epoch's hits depend on whether `rep` applied.

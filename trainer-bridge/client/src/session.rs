@@ -60,6 +60,8 @@ pub struct Session {
 struct Ring {
     consumer: Consumer,
     generation: u32,
+    /// A batch of this generation was taken.
+    has_taken: bool,
     delivery: Delivery,
 }
 
@@ -85,7 +87,7 @@ impl Session {
     /// The session of a rank that is attached to the daemon of the dataset in this folder.
     pub(crate) fn new(owner: Owner, dataset: PathBuf, attached: Attached) -> Self {
         let Attached { welcome, slots, consumer, doorbell, dialogue } = attached;
-        let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
+        let ring = Ring { consumer, generation: 0, has_taken: false, delivery: Delivery::NotStarted };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
         Self { owner, dataset, welcome, slots, ring, doorbell, dialogue }
     }
@@ -151,8 +153,10 @@ impl Session {
         let generation = ring.generation.checked_add(1).ok_or_else(|| {
             argument("generation", ring.generation, "a new session after 2^32 starts of an epoch")
         })?;
-        self.dialogue.tell("start_epoch", &Request::StartEpoch { generation, epoch, first_batch })?;
-        ring.generation = generation;
+        let has_taken = ring.has_taken;
+        let request = Request::StartEpoch { generation, epoch, first_batch, has_taken };
+        self.dialogue.tell("start_epoch", &request)?;
+        (ring.generation, ring.has_taken) = (generation, false);
         ring.delivery = Delivery::Running;
         Ok(())
     }
@@ -349,7 +353,10 @@ impl Session {
 
     fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {
         match descriptor.kind {
-            Kind::Batch => Ok(Next::Batch(Batch::new(&self.slots, descriptor)?)),
+            Kind::Batch => {
+                ring.has_taken = true;
+                Ok(Next::Batch(Batch::new(&self.slots, descriptor)?))
+            }
             Kind::EpochEnd => {
                 ring.delivery = Delivery::Ended;
                 self.slots.release(&descriptor);

@@ -181,30 +181,38 @@ fn a_new_epoch_drops_what_the_old_one_left() {
     let (tell, told) = channel();
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
-        let old = daemon.epoch_started();
+        let (unseen, taken) = daemon.epoch_replaced();
+        assert!(!taken, "there was none before");
+        daemon.publish_batch(unseen, 0, &[b"unseen"]);
+        tell.send(()).unwrap();
+        let (old, taken) = daemon.epoch_replaced();
+        assert!(!taken, "it was published only");
         for batch in 0..5 {
             daemon.publish_batch(old, batch, &[b"old"]);
         }
         daemon.publish_end(old);
         tell.send(()).unwrap();
-        let new = daemon.epoch_started();
-        assert!(new > old);
+        let (new, taken) = daemon.epoch_replaced();
+        assert!(new > old && taken);
         daemon.publish_batch(new, 3, &[b"new"]);
         daemon.publish_end(new);
         daemon
     });
     let session = connect(&name);
+    session.start_epoch(9, 0).unwrap();
+    told.recv().unwrap();
     session.start_epoch(0, 0).unwrap();
     let kept = next_batch(&session);
+    assert_eq!(kept.record(0).unwrap().unwrap(), b"old");
     told.recv().unwrap();
     session.start_epoch(1, 3).unwrap();
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"new");
     assert!(matches!(next(&session), Ok(Next::EpochEnd)));
     assert_eq!(kept.record(0).unwrap().unwrap(), b"old", "a held batch is nobody else's");
     let mut daemon = daemon.join().unwrap();
-    assert_eq!(daemon.reclaim(), 7, "all but what is in hand");
+    assert_eq!(daemon.reclaim(), 8, "all but what is in hand");
     drop(kept);
-    assert_eq!(daemon.reclaim(), 8);
+    assert_eq!(daemon.reclaim(), 9);
 }
 
 #[test]

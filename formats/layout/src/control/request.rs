@@ -41,6 +41,9 @@ pub enum Request {
         epoch: u32,
         /// The first batch wanted, from 0.
         first_batch: u32,
+        /// A batch was taken since this session's StartEpoch before. If no rank took one, the epoch
+        /// in between does not count as one without losses.
+        has_taken: bool,
     },
     /// Losses of a batch's first rows, in its order. Not answered.
     Report {
@@ -185,11 +188,14 @@ impl Request {
                 settings.write(writer);
                 spec.write(writer);
             }),
-            Self::StartEpoch { generation, epoch, first_batch } => Writer::message(START_EPOCH, |writer| {
-                writer.u32(*generation);
-                writer.u32(*epoch);
-                writer.u32(*first_batch);
-            }),
+            Self::StartEpoch { generation, epoch, first_batch, has_taken } => {
+                Writer::message(START_EPOCH, |writer| {
+                    writer.u32(*generation);
+                    writer.u32(*epoch);
+                    writer.u32(*first_batch);
+                    writer.u8(u8::from(*has_taken));
+                })
+            }
             Self::Report { epoch, batch, losses } => Writer::message(REPORT, |writer| {
                 writer.u32(*epoch);
                 writer.u32(*batch);
@@ -266,6 +272,7 @@ impl Request {
                 generation: reader.u32()?,
                 epoch: reader.u32()?,
                 first_batch: reader.u32()?,
+                has_taken: reader.choice("has_taken", flag)?,
             },
             REPORT => Self::Report {
                 epoch: reader.u32()?,
@@ -409,10 +416,8 @@ mod tests {
                     }
                 }
             ),
-            any::<(u32, u32, u32)>().prop_map(|(generation, epoch, first_batch)| Request::StartEpoch {
-                generation,
-                epoch,
-                first_batch
+            any::<(u32, u32, u32, bool)>().prop_map(|(generation, epoch, first_batch, has_taken)| {
+                Request::StartEpoch { generation, epoch, first_batch, has_taken }
             }),
             (any::<u32>(), any::<u32>(), prop::collection::vec(any::<f32>(), 0..200))
                 .prop_map(|(epoch, batch, losses)| Request::Report { epoch, batch, losses }),

@@ -10,8 +10,9 @@ impl Daemon {
     /// Turns a rank's request into an event, or answers it at once.
     pub(super) fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
         match request {
-            Request::StartEpoch { generation, epoch, first_batch } => {
-                self.events.push(Event::StartEpoch { session, generation, epoch, first_batch });
+            Request::StartEpoch { generation, epoch, first_batch, has_taken } => {
+                let start = Event::StartEpoch { session, generation, epoch, first_batch, has_taken };
+                self.events.push(start);
             }
             Request::Report { epoch, batch, losses } => {
                 self.events.push(Event::Report { session, epoch, batch, losses });

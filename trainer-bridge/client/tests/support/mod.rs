@@ -299,8 +299,14 @@ impl Daemon {
 
     /// Receives a `StartEpoch` and returns its generation.
     pub(crate) fn epoch_started(&self) -> u32 {
+        self.epoch_replaced().0
+    }
+
+    /// Receives a `StartEpoch`. Returns its generation, and whether a batch of the epoch before was
+    /// taken.
+    pub(crate) fn epoch_replaced(&self) -> (u32, bool) {
         match self.peer.hear() {
-            Request::StartEpoch { generation, .. } => generation,
+            Request::StartEpoch { generation, has_taken, .. } => (generation, has_taken),
             other => panic!("{other:?} instead of StartEpoch"),
         }
     }
