@@ -39,7 +39,11 @@ fn times(samples: u32) -> Result<Vec<f64>> {
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);
     core.step(0, Event::Ready(0), &mut actions);
-    core.step(0, Event::StartEpoch { session: 0, generation: 1, epoch: 0, first_batch: 0 }, &mut actions);
+    core.step(
+        0,
+        Event::StartEpoch { session: 0, generation: 1, epoch: 0, first_batch: 0, has_taken: false },
+        &mut actions,
+    );
     while core.advance(0, &mut actions) {}
     if core.stats(0).epoch.epoch != Some(0) {
         return Err("void: no epoch was drawn".into());
