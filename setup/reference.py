@@ -81,10 +81,13 @@ def definitions(scope: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | Fun
     return (node for node in scope.body if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
-def definition(module: ast.Module, name: str) -> ast.ClassDef | Function:
+def definition(module: ast.Module, name: str) -> ast.ClassDef | Function | ast.Assign:
     """Where the package defines what a module gives by this name."""
     for node in definitions(module):
         if node.name == name:
+            return node
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return node
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and node.level and name in [alias.name for alias in node.names]:
@@ -178,6 +181,13 @@ def described(node: ast.ClassDef | Function, title: str) -> list[str]:
     return parts
 
 
+def meaning_of(module: ast.Module, value: ast.Assign) -> str:
+    """The docstring that follows a value."""
+    following = module.body[module.body.index(value) + 1]
+    assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), ast.unparse(value)
+    return str(following.value.value)
+
+
 def python_page() -> str:
     """The public classes and functions, as sources and docstrings have them."""
     introduction = "Chapters with examples: [loader.md](../loader.md). Types are in the package (`py.typed`)."
@@ -186,8 +196,13 @@ def python_page() -> str:
         module = parsed(PACKAGE / file)
         parts += [f"## {name}", text]
         for exported_name in exported(module):
-            if not exported_name.startswith("__"):
-                parts += described(definition(module, exported_name), exported_name)
+            if exported_name.startswith("__"):
+                continue
+            node = definition(module, exported_name)
+            if isinstance(node, ast.Assign):
+                parts += [f"### {exported_name}", description(meaning_of(module, node))]
+            else:
+                parts += described(node, exported_name)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
