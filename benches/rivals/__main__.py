@@ -1,6 +1,6 @@
 """`python -m benches.rivals BENCH`: shade beside every installed rival, over the same images.
 
-BENCH is `pack`, `read`, `decode`, `hand-over` or `train`. Each run is a process of its own, and all
+BENCH is `pack`, `read`, `decode`, `augment`, `hand-over` or `train`. Each run is a process of its own, and all
 take turns. `make bench-rivals` sets everything up and runs this."""
 
 import argparse
@@ -10,13 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import decode, hand_over, pack, read, report, train
+from benches.rivals import augment, decode, hand_over, pack, read, report, train
 from benches.rivals.kinds import KINDS
 from benches.rivals.places import PLACES
 from benches.rivals.rounds import NotMeasured
 
 ROOT = Path(__file__).parents[2]
-BENCHES = {"pack": pack, "read": read, "decode": decode, "hand-over": hand_over, "train": train}
+BENCHES = {"pack": pack, "read": read, "decode": decode, "augment": augment, "hand-over": hand_over, "train": train}
 
 
 def main() -> int:
@@ -40,11 +40,12 @@ def parse_arguments() -> argparse.Namespace:
     decoding = benches.add_parser(
         "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons, raw pixels"
     )
+    augmenting = benches.add_parser("augment", help="as decode, with jitter, grey, blur and solarize")
     handing = benches.add_parser("hand-over", help="the training loop's time to take a decoded batch")
     training = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
     training.add_argument("--model", choices=train.MODELS, default="resnet50", help="of torchvision (default resnet50)")
     training.add_argument("--files", type=_positive, default=train.FILES, help=f"how many (default {train.FILES})")
-    for with_workers in (packing, decoding, handing, training):
+    for with_workers in (packing, decoding, augmenting, handing, training):
         with_workers.add_argument(
             "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
         )
@@ -53,8 +54,9 @@ def parse_arguments() -> argparse.Namespace:
     decoding.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
     pixels = KINDS["pixels"].files
     decoding.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
-    decoding.add_argument("--kind", action="append", choices=KINDS, help="these images only; may be repeated")
-    for with_files, files in ((packing, pack.FILES), (reading, read.FILES), (decoding, decode.FILES)):
+    decoding.add_argument("--kind", action="append", choices=decode.KIND_NAMES, help="these images only; may be repeated")
+    with_data = {packing: pack, reading: read, decoding: decode, augmenting: augment}
+    for with_files, files in ((of_bench, bench.FILES) for of_bench, bench in with_data.items()):
         with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
         with_files.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")
     for name, parser_of_one in benches.choices.items():

@@ -20,7 +20,7 @@ from benches.rivals.places import Disk, PageCache
 from benches.rivals.rounds import (
     LeftOut, NotMeasured, interleave, module_command, print_left_out, run_json, with_cpu_time,
 )  # fmt: skip
-from benches.rivals.table import DECODE
+from benches.rivals.table import DECODE, decoding
 from studies import image_sets
 
 OURS, BARE, GATHER = "shade", "bare", "gather"
@@ -31,6 +31,8 @@ TITLES = {name: row.title for name, row in DECODE.items()} | BOUNDS
 RAW_ROWS = (OURS, "ffcv", GATHER)
 LEFT_OUT = "left out: "
 NAMES = list(TITLES)
+# What is measured unless the command line says.
+KIND_NAMES = [name for name, kind in KINDS.items() if not kind.augments]
 FILES = KINDS["photos"].files
 WARM, COLD = PageCache("warm"), Disk("cold")
 # The slowest seen takes a tenth of it for 6,000 photos.
@@ -55,6 +57,12 @@ class Task:
     def kind(self) -> Kind:
         return KINDS[self.kind_name]
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Each row's title. Nothing is known that bounds a recipe."""
+        augmenting = {name: row.title for name, row in decoding(self.kind).items()}
+        return augmenting if self.kind.augments else TITLES
+
 
 @dataclass(frozen=True)
 class Run:
@@ -76,7 +84,7 @@ def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
     with the reason."""
     versions: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
-    for key in arguments.kind or KINDS:
+    for key in arguments.kind or KIND_NAMES:
         print(f"{KINDS[key].name}:", file=sys.stderr)
         try:
             task = _make(key, arguments, scratch / key)
@@ -125,9 +133,9 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
 
 def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]) -> list[dict[str, Any]]:
     folders = {}
-    for name, title in TITLES.items():
+    for name, title in task.titles.items():
         takes_part = name in RAW_ROWS if task.kind.raw else name != GATHER
-        if takes_part and name in (arguments.only or TITLES):
+        if takes_part and name in (arguments.only or task.titles):
             print(f"preparing and checking: {title} ...", file=sys.stderr)
             try:
                 folders[name], versions[name] = _prepare(task, name)
@@ -137,7 +145,7 @@ def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]
     for place in (WARM, COLD):
         print(f"{task.kind_name}, {place.name}:", file=sys.stderr)
         # Bounds have the files in memory in any case.
-        names = {name: TITLES[name] for name in folders if place == WARM or name not in BOUNDS}
+        names = {name: task.titles[name] for name in folders if place == WARM or name not in BOUNDS}
         try:
             place.try_out(task.root)
             rows += _rows(
@@ -180,7 +188,7 @@ def _one(task: Task, place: Disk | PageCache, folders: dict[str, str], versions:
         if result["labels"] != expected:
             raise LeftOut(f"samples of each label: got {result['labels']}, expected {expected}")
     except LeftOut as why:
-        versions[f"{TITLES[name]}, {task.kind_name}, {place.name}"] = f"{LEFT_OUT}{why}"
+        versions[f"{task.titles[name]}, {task.kind_name}, {place.name}"] = f"{LEFT_OUT}{why}"
         raise
     timed = report.median_epoch(result["epochs"])
     return Run(
@@ -207,7 +215,7 @@ def _rows(task: Task, place: Disk | PageCache, runs: dict[str, list[Run]]) -> li
     made = {}
     for name, each in runs.items():
         rates = [count / run.seconds for run in each]
-        row = report.row(f"{TITLES[name]}, {task.kind_name}, {place.name}", rates, "samples/s", task.mean_bytes)
+        row = report.row(f"{task.titles[name]}, {task.kind_name}, {place.name}", rates, "samples/s", task.mean_bytes)
         row |= {"contender": name, "kind": task.kind_name, "place": place.name}
         row["steady_per_s"] = report.median([run.steady_per_second for run in each])
         row["cpu_s_per_1000"] = report.median([run.cpu_seconds for run in each]) * 1000 / count

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy
 
-from benches.rivals import crop_check, pixel_check, process_tree, table
+from benches.rivals import augment_check, crop_check, pixel_check, process_tree, table
 from benches.rivals.delivered import PAGE_BYTES
 from benches.rivals.kinds import BATCH, KINDS, Kind
 from benches.rivals.systems import ImageEpochs
@@ -36,7 +36,8 @@ class Wrong(Exception):
 
 def main() -> int:
     name, root, programs, workers, kind_name, what, *samples = sys.argv[1:]
-    row, kind = table.DECODE[name], KINDS[kind_name]
+    kind = KINDS[kind_name]
+    row = table.decoding(kind)[name]
     try:
         begin = partial(table.load(row.run), Path(root), int(workers), BATCH, kind, *_decoders(row, kind))
     except (ImportError, OSError) as error:
@@ -74,7 +75,7 @@ def check(begin: Begin, root: Path, kind: Kind) -> None:
     epochs = begin()
     orders = []
     for _ in range(EPOCHS_CHECKED):
-        epoch = crop_check.Epoch() if kind.crops else pixel_check.Epoch()
+        epoch = _epoch(kind)
         for images, labels in next(epochs):
             _check_shape(images, labels, kind)
             for image, label in zip(images, labels, strict=True):
@@ -86,6 +87,12 @@ def check(begin: Begin, root: Path, kind: Kind) -> None:
     epochs.close()
     if orders[0] == orders[1]:
         raise Wrong("both epochs are in the same order")
+
+
+def _epoch(kind: Kind) -> augment_check.Epoch | crop_check.Epoch | pixel_check.Epoch:
+    if kind.augments:
+        return augment_check.Epoch()
+    return crop_check.Epoch() if kind.crops else pixel_check.Epoch()
 
 
 def run(begin: Begin, kind: Kind, epochs: int, samples: int) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benches.rivals.kinds import Kind
+
 
 @dataclass(frozen=True)
 class Row:
@@ -64,12 +66,25 @@ DECODE = {
     "ffcv": Row("FFCV, its own file", "ffcv.decode", "ffcv.prepare"),
 }
 
+# FFCV has no hue, grey, blur or solarize of its own, so it has no row.
+AUGMENT = {
+    "shade": Row("shade Loader", "shade.decode", "shade_pack.prepare_to_decode"),
+    "imagefolder": Row("ImageFolder, PIL", "torch_dataloader.decode"),
+    "timm": Row("timm's transforms and collate", "timm_loader.augment"),
+    "dali": Row("DALI, CPU", "dali.augment"),
+}
+
 TRAIN = {
     "shade": Row("shade Loader", "shade.train", SHARDS),
     "shade_marked": Row("shade Loader, restart markers", "shade.train_restart_markers", MARKED),
     "imagefolder": Row("ImageFolder, PIL", "torch_dataloader.train"),
     "imagefolder_fast": Row("ImageFolder, fast decoder", "torch_dataloader.train_fast", fast=True),
 }
+
+
+def decoding(kind: Kind) -> dict[str, Row]:
+    """The rows of a comparison of decoded batches of this kind."""
+    return AUGMENT if kind.augments else DECODE
 
 
 def load(name: str) -> Callable[..., Any]:

@@ -23,19 +23,15 @@ const TIMES_MAX: f64 = 1.0 / 0.9;
 /// fast.
 const MARKED_TIMES_MAX: f64 = 1.0 / 1.3;
 
-/// A training's augmentation of an image.
-const AUGMENTED: ImageSpec = ImageSpec {
-    height: 224,
-    width: 224,
-    framing: Framing::RandomResized { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0] },
-    flip: 0.5,
-    channels_last: false,
-    exact: false,
-    grey: false,
-};
+/// A training's crop of an image.
+pub(crate) fn cropped() -> ImageSpec {
+    let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0] };
+    ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(224, 224) }
+}
 
 /// Photographs, and images so small that fixed costs show.
 pub(crate) fn run() -> Result<Vec<Figure>> {
+    let cropped = cropped();
     let photos = photos(PHOTOS, &IMAGENET)?;
     let left: Vec<_> = photos.iter().map(|photo| left_to_libjpeg_turbo(photo)).collect();
     let marked =
@@ -46,7 +42,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         .map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat())
         .collect();
 
-    let mut bench = Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
+    let mut bench = Bench::new();
     let [mut whole, mut all, mut part, mut part_left, mut row, mut last, mut from_marked] =
         [const { Vec::new() }; 7];
     let mut small = [const { Vec::new() }; 3];
@@ -55,18 +51,13 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         whole.push(bench.alone(Media::Jpeg, &left, |_, size| Ok(Part::whole(size)))?);
         for (times, photos) in [(&mut part, &photos), (&mut part_left, &left)] {
             times.push(bench.alone(Media::Jpeg, photos, |position, size| {
-                RowDecoder::part(&AUGMENTED, Draw::at(1, epoch, position), size)
+                RowDecoder::part(&cropped, Draw::at(1, epoch, position), size)
             })?);
         }
         all.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
-        row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
-        from_marked.push(bench.rows(Media::Jpeg, &marked, &AUGMENTED, epoch)?);
-        last.push(bench.rows(
-            Media::Jpeg,
-            &photos,
-            &ImageSpec { channels_last: true, ..AUGMENTED },
-            epoch,
-        )?);
+        row.push(bench.rows(Media::Jpeg, &photos, &cropped, epoch)?);
+        from_marked.push(bench.rows(Media::Jpeg, &marked, &cropped, epoch)?);
+        last.push(bench.rows(Media::Jpeg, &photos, &ImageSpec { channels_last: true, ..cropped }, epoch)?);
         let sets = [(Media::Png, &icons, 28), (Media::Png, &thumbnails, 32), (Media::Ppm, &pixels, 32)];
         for (times, (media, files, side)) in small.iter_mut().zip(sets) {
             times.push(bench.rows(media, files, &ImageSpec::cover(side, side), epoch)?);
@@ -110,12 +101,13 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 
 /// Two views of each photograph in one pass, beside two passes, by turns.
 fn two_views(bench: &mut Bench, photos: &[Vec<u8>]) -> Result<[Figure; 2]> {
+    let view = cropped();
     let [mut together, mut twice] = [const { Vec::new() }; 2];
     for epoch in 0..RUNS {
-        together.push(bench.views(photos, &[AUGMENTED; 2], epoch)?);
+        together.push(bench.views(photos, &[view; 2], epoch)?);
         // The second pass has crops of its own, as a second view has.
-        let first = bench.rows(Media::Jpeg, photos, &AUGMENTED, epoch)?;
-        twice.push(first + bench.rows(Media::Jpeg, photos, &AUGMENTED, RUNS + epoch)?);
+        let first = bench.rows(Media::Jpeg, photos, &view, epoch)?;
+        twice.push(first + bench.rows(Media::Jpeg, photos, &view, RUNS + epoch)?);
     }
     let twice = Figure::new(
         "two views, RandomResizedCrop(224), JPEG 110 KB, in two passes",
@@ -147,13 +139,17 @@ fn png_crate(files: &[Vec<u8>]) -> Result<f64> {
 }
 
 /// A worker's buffers and the target of its rows.
-struct Bench {
+pub(crate) struct Bench {
     images: Decoder,
     rows: RowDecoder,
     row: Region,
 }
 
 impl Bench {
+    pub(crate) fn new() -> Self {
+        Self { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) }
+    }
+
     /// Microseconds an image of the decoder alone.
     fn alone(
         &mut self,
@@ -187,8 +183,24 @@ impl Bench {
         Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
     }
 
+    /// The row of a photograph, passed to `write` in pieces with their places.
+    pub(crate) fn row(photo: &[u8], spec: &ImageSpec, mut write: impl FnMut(u64, &[u8])) -> Result<()> {
+        let mut decoder = RowDecoder::default();
+        decoder.decode(Media::Jpeg, photo, spec, Draw::default(), |at, bytes| -> Result<()> {
+            write(at, bytes);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
     /// Microseconds an image, from its bytes to the ring.
-    fn rows(&mut self, media: Media, files: &[Vec<u8>], spec: &ImageSpec, epoch: u32) -> Result<f64> {
+    pub(crate) fn rows(
+        &mut self,
+        media: Media,
+        files: &[Vec<u8>],
+        spec: &ImageSpec,
+        epoch: u32,
+    ) -> Result<f64> {
         let (time, done) = timed(|| -> Result<()> {
             for (position, file) in (0..).zip(files) {
                 let draw = Draw::at(1, epoch, position);

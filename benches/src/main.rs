@@ -1,6 +1,7 @@
 //! Measures shade beside its alternatives in the same run. README.md says what each row means.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
+mod augmenting;
 mod cache_policies;
 mod cache_rivals;
 mod coalesce;
@@ -81,6 +82,8 @@ enum Name {
     Gather,
     /// Decoding an image to a row of a batch, beside the decoder alone.
     Decode,
+    /// Operations on a row's pixels, and a recipe of several beside its crop alone.
+    Augment,
     /// From publishing a batch to the trainer's view of it.
     Ring,
     /// Packing beside tar.
@@ -148,6 +151,7 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Decode, _) => decoding::run(),
+        (Name::Augment, _) => augmenting::run(),
         (Name::Ring, _) => ring::run(),
         (Name::Pack, Some(scratch)) => packing::run(scratch),
         (Name::Far, Some(scratch)) => far_away::run(scratch),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use shade_formats::Geometry;
-use shade_formats::control::{Framing, ImageSpec};
+use shade_formats::control::{Framing, ImageSpec, Moved, PixelStep, PixelSteps};
 use shade_formats::index::Media;
 use shade_images::{Draw, IMAGE_PIXELS_MAX, ImageFault, RowDecoder};
 
@@ -241,6 +241,72 @@ fn shortcuts_change_little_and_exact_turns_them_off() {
     }
     assert!(differing > 0, "the image is large enough for reduced ones");
     assert!(largest_mean < 3.0, "{largest_mean}");
+}
+
+/// A list with every operation, each of which is done on most rows.
+fn every_operation() -> [Vec<PixelStep>; 2] {
+    let (p, factors, bins) = (0.9, [0.0, 2.0], 31);
+    let [nearest, bilinear] = [false, true].map(|bilinear| Moved { bilinear, fill: [9, 8, 7] });
+    let jitter = PixelStep::ColorJitter {
+        brightness: factors,
+        contrast: factors,
+        saturation: factors,
+        hue: [-0.5, 0.5],
+    };
+    let colours = [
+        jitter,
+        PixelStep::Grayscale { p: 0.1 },
+        PixelStep::Autocontrast { p },
+        PixelStep::Equalize { p },
+        PixelStep::Sharpness { factor: 1.9, p },
+        PixelStep::Solarize { threshold: 128.0, p },
+        PixelStep::Posterize { bits: 5, p },
+        PixelStep::Invert { p },
+    ];
+    let places = [
+        PixelStep::GaussianBlur { kernel: [1, 1], sigma: [0.1, 2.0] },
+        PixelStep::Erasing { p, scale: [0.0, 1.0], ratio: [0.3, 3.3], value: [1, 2, 3] },
+        PixelStep::RandAugment { operations: 16, magnitude: 30, bins, moved: bilinear },
+        PixelStep::RandAugment { operations: 16, magnitude: 30, bins, moved: nearest },
+        PixelStep::TrivialAugmentWide { bins, moved: nearest },
+    ];
+    [colours.to_vec(), places.to_vec()]
+}
+
+#[test]
+fn operations_do_any_size_and_leave_nothing_behind() {
+    let bytes = file("reduced.jpg");
+    let mut decoder = RowDecoder::default();
+    for (height, width) in [(1, 1), (1, 9), (9, 1), (2, 3), (3, 2), (40, 33)] {
+        let plain = ImageSpec { flip: 0.5, flip_down: 0.5, ..ImageSpec::cover(height, width) };
+        for steps in every_operation() {
+            let spec = ImageSpec { pixels: PixelSteps::new(&steps).unwrap(), ..plain };
+            spec.validate().unwrap();
+            let mut changed = 0;
+            for position in 0..20 {
+                let found = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
+                let alone = row(&mut RowDecoder::default(), Media::Jpeg, &bytes, &spec, position).unwrap();
+                assert_eq!(found, alone, "{height} x {width}, row {position}");
+                let last = ImageSpec { channels_last: true, ..spec };
+                let last = row(&mut decoder, Media::Jpeg, &bytes, &last, position).unwrap();
+                assert_eq!(interleaved(&found), last);
+                changed +=
+                    u32::from(found != row(&mut decoder, Media::Jpeg, &bytes, &plain, position).unwrap());
+            }
+            assert!(changed >= 15, "{height} x {width}: {changed} of 20");
+        }
+    }
+}
+
+#[test]
+fn a_row_is_mirrored_from_top_to_bottom() {
+    let ppm = b"P6 2 3 255\nrgbRGBxyzXYZ012345";
+    for channels_last in [false, true] {
+        let spec = ImageSpec { flip_down: 1.0, channels_last, ..ImageSpec::cover(3, 2) };
+        let found = row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
+        let found = if channels_last { found } else { interleaved(&found) };
+        assert_eq!(found, b"012345xyzXYZrgbRGB");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ def test_columns_have_names(dataset: packed.Packed) -> None:
         Loader(dataset.path, 8, train=False, daemon=Daemon(job="raw")) as raw,
     ):
         batch = next(iter(decoding))
-        names = ("images", "labels", "ids", "weights", "flags", "crops", "flipped")
+        names = ("images", "labels", "ids", "weights", "flags", "crops", "flipped", "flipped_down")
         assert dict(batch) == {name: getattr(batch, name) for name in names}
         assert [name for name, _ in batch.items()] == list(batch.keys())
         assert all(one is other for one, other in zip(batch.values(), dict(**batch).values(), strict=True))
@@ -92,7 +92,7 @@ def test_columns_have_names(dataset: packed.Packed) -> None:
         with pytest.raises(IndexError):
             batch[2]
         sizes = next(iter(ragged))
-        assert set(sizes.keys()) ^ set(batch.keys()) == {"heights", "widths", "crops", "flipped"}
+        assert set(sizes.keys()) ^ set(batch.keys()) == {"heights", "widths", "crops", "flipped", "flipped_down"}
         assert sizes["heights"].tolist() == [image.shape[1] for image in sizes["images"]]
         records = next(iter(raw))
         assert "images" not in records and records["records"].to_bytes(0) == dataset.files[0].read_bytes()

@@ -242,7 +242,7 @@ def test_every_view_is_transformed_moved_and_named(pngs: packed.Packed) -> None:
         assert [view.shape[1] for view in batch.images] == [3, 1]
         images, labels = batch
         assert images is batch.images and labels is batch.labels
-        assert batch.keys() == ("images", "labels", "ids", "weights", "flags", "crops", "flipped")
+        assert batch.keys() == ("images", "labels", "ids", "weights", "flags", "crops", "flipped", "flipped_down")
         assert dict(batch)["crops"] is batch.crops and "flipped" in batch
         moved = batch.to("cpu")
         assert all(torch.equal(a, b) for a, b in zip(moved.images, batch.images, strict=True))
@@ -288,7 +288,7 @@ def test_records_and_whole_images_have_no_crops(pngs: packed.Packed) -> None:
         ([GLOBAL] * 17, "decode: got 17 views, expected at most 16"),
         ([GLOBAL, []], "view 1: decode: got"),
         ([GLOBAL, [Grayscale(), *GLOBAL]], "view 1: decode: got"),
-        ([[Grayscale(3)]], "view 0: decode: Grayscale: got 3 output channels, expected 1"),
+        ([[*LOCAL, Grayscale(4)]], "view 0: decode: Grayscale: got 4 channels"),
         ([Grayscale()], "decode: got"),
     ],
 )

@@ -37,6 +37,8 @@ TAKE_DATASETS = (
     "docs/in-your-script.md",
     "docs/from-mosaicml.md",
     "docs/from-litdata.md",
+    "docs/images.md",
+    "docs/augment-on-the-gpu.md",
 )
 # What the examples leave to their reader.
 READERS = """

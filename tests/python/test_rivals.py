@@ -13,12 +13,18 @@ RIVALS = Path(table.__file__).parent
 RECORDS = RIVALS.parent / "record"
 ROWS = [
     (bench, name, row)
-    for bench, rows in (("pack", table.PACK), ("read", table.READ), ("decode", table.DECODE), ("train", table.TRAIN))
+    for bench, rows in (
+        ("pack", table.PACK),
+        ("read", table.READ),
+        ("decode", table.DECODE),
+        ("augment", table.AUGMENT),
+        ("train", table.TRAIN),
+    )
     for name, row in rows.items()
 ]
 # What a bench passes to a row's function, and to the one that prepares it. A row with `fast` gets a
 # decoder, too.
-ARGUMENTS = {"pack": (4, 0), "read": (4, 2), "decode": (4, 3), "train": (2, 2)}
+ARGUMENTS = {"pack": (4, 0), "read": (4, 2), "decode": (4, 3), "augment": (4, 3), "train": (2, 2)}
 
 
 def function(name: str) -> ast.FunctionDef:

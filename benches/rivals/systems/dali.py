@@ -10,7 +10,9 @@ import wds2idx
 from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.pipeline import Pipeline
 
-from benches.rivals.kinds import RATIO, SCALE, Kind
+from benches.rivals.kinds import (
+    BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
+)  # fmt: skip
 from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs, shade_pack
 
 # The name of the reader in each pipeline.
@@ -75,6 +77,41 @@ def decode(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
 
 @pipeline_def(device_id=None)
 def _images(folder: str, kind: Kind) -> tuple[object, object]:
+    return _cropped(folder, kind)
+
+
+def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """As `decode`, with the recipe. The jitter's order is DALI's own, the same for all images."""
+    yield from _epochs(_augmented(str(root / "files"), kind, **_pipeline(workers, size)), size, _arrays)
+
+
+@pipeline_def(device_id=None, enable_conditionals=True)
+def _augmented(folder: str, kind: Kind) -> tuple[object, object]:
+    images, labels = _cropped(folder, kind)
+    brightness, contrast, saturation, hue = JITTER
+    if fn.random.coin_flip(probability=JITTER_P, dtype=types.BOOL):
+        images = fn.color_twist(
+            images,
+            brightness=fn.random.uniform(range=[1 - brightness, 1 + brightness]),
+            contrast=fn.random.uniform(range=[1 - contrast, 1 + contrast]),
+            saturation=fn.random.uniform(range=[1 - saturation, 1 + saturation]),
+            # In degrees.
+            hue=fn.random.uniform(range=[-360 * hue, 360 * hue]),
+        )
+    if fn.random.coin_flip(probability=GREY_P, dtype=types.BOOL):
+        grey = fn.color_space_conversion(images, image_type=types.RGB, output_type=types.GRAY)
+        images = fn.cat(grey, grey, grey, axis=2)
+    if fn.random.coin_flip(probability=BLUR_P, dtype=types.BOOL):
+        sigma = fn.random.uniform(range=list(BLUR_SIGMA))
+        images = fn.gaussian_blur(images, window_size=BLUR_KERNEL, sigma=sigma)
+    if fn.random.coin_flip(probability=SOLARIZE_P, dtype=types.BOOL):
+        levels = list(range(256))
+        solarized = [255 - level if level >= SOLARIZE_FROM else level for level in levels]
+        images = fn.lookup_table(images, keys=levels, values=solarized, dtype=types.UINT8)
+    return images, labels
+
+
+def _cropped(folder: str, kind: Kind) -> tuple[object, object]:
     records, labels = fn.readers.file(file_root=folder, shuffle_after_epoch=True, **WHOLE_BATCHES)
     if not kind.crops:
         return fn.decoders.image(records, output_type=types.RGB), labels

@@ -7,9 +7,14 @@ from typing import Any
 
 import shade_load
 import torch  # noqa: F401  The Loader would import it when it is made; the modules of the others have.
-from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+from shade_load.transforms import (
+    ColorJitter, GaussianBlur, RandomApply, RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomSolarize,
+)  # fmt: skip
 
-from benches.rivals.kinds import BATCH, KINDS, RATIO, SCALE, Kind
+from benches.rivals.kinds import (
+    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
+    Kind,
+)  # fmt: skip
 from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs
 from benches.rivals.systems.shade_pack import MARKED_SHARDS, SHARDS
 
@@ -59,7 +64,16 @@ def decode_restart_markers(root: Path, workers: int, size: int, kind: Kind) -> I
 
 
 def _crops(kind: Kind) -> list[Any]:
-    return [RandomResizedCrop(kind.side, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
+    crops = [RandomResizedCrop(kind.side, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
+    return [*crops, *_RECIPE] if kind.augments else crops
+
+
+_RECIPE = [
+    RandomApply([ColorJitter(*JITTER)], JITTER_P),
+    RandomGrayscale(GREY_P),
+    RandomApply([GaussianBlur(BLUR_KERNEL, BLUR_SIGMA)], BLUR_P),
+    RandomSolarize(SOLARIZE_FROM, SOLARIZE_P),
+]
 
 
 def _images(loader: shade_load.Loader) -> Iterator[Batch]:

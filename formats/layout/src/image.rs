@@ -53,12 +53,14 @@ pub struct Geometry {
     /// Left, top, width and height of the part of the source that became the view, in pixels of the
     /// source. What lies outside of the source is black in the view.
     pub crop: [f32; 4],
-    /// Whether the view is mirrored afterwards: [`MIRRORED`] or 0.
+    /// How the view is mirrored afterwards: [`MIRRORED`] and [`UPSIDE_DOWN`], added, or 0.
     pub flipped: u8,
 }
 
 /// Bit of [`Geometry::flipped`]: mirrored from left to right.
 pub const MIRRORED: u8 = 1 << 0;
+/// Bit of [`Geometry::flipped`]: mirrored from top to bottom.
+pub const UPSIDE_DOWN: u8 = 1 << 1;
 
 /// A row of an epoch: the key of all random numbers of the row's image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

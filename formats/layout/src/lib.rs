@@ -18,4 +18,4 @@ pub mod trace;
 
 pub use error::FormatError;
 pub use ids::{ContentId, SampleId, ShardId};
-pub use image::{Draw, DrawnRow, EpochDraws, Geometry, MIRRORED, Size, ViewShape};
+pub use image::{Draw, DrawnRow, EpochDraws, Geometry, MIRRORED, Size, UPSIDE_DOWN, ViewShape};

@@ -7,7 +7,8 @@
 )]
 
 use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Request, Sampler, Tail, Views,
+    Framing, ImageSpec, JobSpec, Moved, OnError, Order, Output, PROTOCOL, PixelStep, PixelSteps, PlanSpec,
+    Request, Sampler, Tail, Views,
 };
 use shade_formats::trace::{Job, Line};
 
@@ -100,16 +101,53 @@ fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
     assert!(spec_bytes(ragged, 124).ends_with("00400301"));
     let framing = Framing::Random { short: 9, padding: 4 };
-    let images =
-        ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true, grey: false };
-    let one = ["02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"].concat();
-    let decoded = JobSpec { output: images.into(), ..spec() };
-    assert!(spec_bytes(decoded, 150).ends_with(&format!("00400201{one}")));
+    let images = ImageSpec {
+        height: 2,
+        width: 3,
+        framing,
+        flip: 0.5,
+        flip_down: 0.25,
+        channels_last: true,
+        exact: true,
+        ..ImageSpec::default()
+    };
+    let start = ["02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
+    let start = [&start[..], &["000000000000d03f"]].concat().concat();
+    let decoded = |view: ImageSpec| JobSpec { output: view.into(), ..spec() };
+    assert!(spec_bytes(decoded(images), 159).ends_with(&format!("00400201{start}00")));
     let grey = ImageSpec { framing: Framing::Stretch, exact: false, grey: true, ..images };
     let views = Views::new(&[images, grey]).unwrap();
-    let other = ["02000000", "03000000", "000000000000e03f", "05", "02"].concat();
-    let decoded = JobSpec { output: Output::Decoded(views), ..spec() };
-    assert!(spec_bytes(decoded, 168).ends_with(&format!("00400202{one}{other}")));
+    let other = ["02000000", "03000000", "000000000000e03f", "05", "02", "000000000000d03f", "00"].concat();
+    let two = JobSpec { output: Output::Decoded(views), ..spec() };
+    assert!(spec_bytes(two, 186).ends_with(&format!("00400202{start}00{other}")));
+    let p = 0.5;
+    let moved = Moved { bilinear: true, fill: [6, 7, 8] };
+    let range = [1.0, 2.0];
+    let jitter =
+        PixelStep::ColorJitter { brightness: range, contrast: range, saturation: range, hue: [0.0, p] };
+    for (step, bytes) in [
+        (PixelStep::Apply { p, count: 9 }, "010000003f09"),
+        (jitter, "020000803f000000400000803f000000400000803f00000040000000000000003f"),
+        (PixelStep::Grayscale { p }, "030000003f"),
+        (PixelStep::GaussianBlur { kernel: [3, 5], sigma: range }, "0403050000803f00000040"),
+        (PixelStep::Solarize { threshold: 1.0, p }, "050000003f0000803f"),
+        (PixelStep::Posterize { bits: 4, p }, "060000003f04"),
+        (PixelStep::Invert { p }, "070000003f"),
+        (PixelStep::Autocontrast { p }, "080000003f"),
+        (PixelStep::Equalize { p }, "090000003f"),
+        (PixelStep::Sharpness { factor: 2.0, p }, "0a0000003f00000040"),
+        (
+            PixelStep::Erasing { p, scale: range, ratio: range, value: [1, 2, 3] },
+            "0b0000003f0000803f000000400000803f00000040010203",
+        ),
+        (PixelStep::RandAugment { operations: 2, magnitude: 9, bins: 31, moved }, "0c02091f01060708"),
+        (PixelStep::TrivialAugmentWide { bins: 31, moved }, "0d1f01060708"),
+    ] {
+        let length = 159 + bytes.len() / 2;
+        let pixels = PixelSteps::new(&[step]).unwrap();
+        let one = decoded(ImageSpec { pixels, ..images });
+        assert!(spec_bytes(one, length).ends_with(&format!("{start}01{bytes}")), "{step:?}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! filter's taps may reach beyond the box.
 
 use shade_formats::control::{Framing, ImageSpec};
-use shade_formats::{Geometry, MIRRORED};
+use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
 
 use super::randomness::Randomness;
 use crate::part::FloatBox;
@@ -39,6 +39,8 @@ pub(super) struct CropBox {
     row: Size,
     /// Whether the row is mirrored from left to right.
     pub(super) flips: bool,
+    /// Whether the finished row is mirrored from top to bottom.
+    pub(super) upside_down: bool,
     exact: bool,
 }
 
@@ -47,8 +49,16 @@ impl CropBox {
     pub(super) fn new(source: Size, spec: &ImageSpec, random: &mut Randomness) -> Result<Self, ImageFault> {
         let row = Size { width: spec.width, height: spec.height };
         let whole = Area::whole(source);
-        let mut crop =
-            Self { source, scope: whole, resized: row, corner: (0, 0), row, flips: false, exact: spec.exact };
+        let mut crop = Self {
+            source,
+            scope: whole,
+            resized: row,
+            corner: (0, 0),
+            row,
+            flips: false,
+            upside_down: false,
+            exact: spec.exact,
+        };
         match spec.framing {
             Framing::Stretch => {}
             Framing::Cover => {
@@ -66,6 +76,7 @@ impl CropBox {
             Framing::RandomResized { scale, ratio } => crop.scope = random_part(source, scale, ratio, random),
         }
         crop.flips = spec.flip > 0.0 && random.share() < spec.flip;
+        crop.upside_down = spec.flip_down > 0.0 && random.share() < spec.flip_down;
         Ok(crop)
     }
 
@@ -131,7 +142,8 @@ impl CropBox {
         };
         let (left, width) = along(scope.left, corner.0, row.width, scope.size.width, resized.width);
         let (top, height) = along(scope.top, corner.1, row.height, scope.size.height, resized.height);
-        let flipped = if self.flips { MIRRORED } else { 0 };
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let flipped = bit(self.flips, MIRRORED) | bit(self.upside_down, UPSIDE_DOWN);
         Geometry { crop: [left, top, width, height], flipped }
     }
 

@@ -4,17 +4,22 @@
 //! ```text
 //!   seed, epoch, position ─ randomness ─▶ crop_box ─ Part ─▶ Decoder ─ Pixels ─▶ row ─▶ bytes
 //!                           source's size, ImageSpec       resampled, mirrored, in planes
+//!
+//!   with operations on pixels:   ... row ─▶ pixels (a row of planes, changed in place) ─▶ bytes
 //! ```
 //!
 //! `crop_box` chooses the box of the source that becomes the row, the part of a JPEG to decode and
 //! its reduction meanwhile. `row` resizes the box (`resample`), mirrors it and writes its colours,
 //! or its grey. `row_decoder` calls them in turn and owns the buffers; several views of an image
-//! share what is decoded. An image in its own size has no crop: `whole` writes it.
+//! share what is decoded. An image in its own size has no crop: `whole` writes it. `pixels` does
+//! the operations on a finished row, such as `ColorJitter`. Rows without operations go to their
+//! place directly.
 //!
 //! EXIF orientation is ignored, as by `PIL.Image.open(..).convert("RGB")`, which `ImageFolder`
 //! uses; `shade-pack` can apply it while packing.
 
 mod crop_box;
+mod pixels;
 mod planes;
 mod randomness;
 mod row;

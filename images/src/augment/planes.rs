@@ -1,4 +1,4 @@
-//! A line of interleaved colours to a line for each colour, and those to one of grey.
+//! A line of interleaved colours to a line for each colour, and back; those to one of grey.
 //!
 //! Also compiled for newer CPUs, whose shuffles take a tenth of the time; the CPU is asked once.
 
@@ -21,13 +21,26 @@ pub(super) fn split_mirrored(pixels: &[[u8; 3]], red: &mut [u8], green: &mut [u8
     }
 }
 
-/// Fills `grey` with Pillow's "L" of the colours: ITU-R 601-2 in 65,536ths, rounded.
+/// Fills `grey` with Pillow's "L" of the colours.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 pub(super) fn to_grey(red: &[u8], green: &[u8], blue: &[u8], grey: &mut [u8]) {
     for (((&red, &green), &blue), grey) in red.iter().zip(green).zip(blue).zip(grey) {
-        let [red, green, blue] = [red, green, blue].map(u32::from);
-        let [value, ..] = ((red * 19_595 + green * 38_470 + blue * 7_471 + 0x8000) >> 16).to_le_bytes();
-        *grey = value;
+        *grey = grey_of(red, green, blue);
+    }
+}
+
+/// Pillow's "L" of a colour: ITU-R 601-2 in 65,536ths, rounded.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the weights' sum is 2^16")]
+pub(super) fn grey_of(red: u8, green: u8, blue: u8) -> u8 {
+    ((u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471 + 0x8000) >> 16) as u8
+}
+
+/// The other way: fills `pixels` with the colours of three lines, which are as long.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+pub(super) fn join(red: &[u8], green: &[u8], blue: &[u8], pixels: &mut [[u8; 3]]) {
+    for (((pixel, &red), &green), &blue) in pixels.iter_mut().zip(red).zip(green).zip(blue) {
+        *pixel = [red, green, blue];
     }
 }
 
@@ -57,6 +70,9 @@ mod tests {
             let [red, green, blue] = &mut lines;
             split(&pixels, red, green, blue);
             assert!((0..3).all(|colour| lines[colour].iter().eq(pixels.iter().map(|pixel| &pixel[colour]))));
+            let mut joined = vec![[0; 3]; pixels.len()];
+            join(&lines[0], &lines[1], &lines[2], &mut joined);
+            assert_eq!(joined, pixels);
             let [red, green, blue] = &mut lines;
             split_mirrored(&pixels, red, green, blue);
             assert!(

@@ -7,24 +7,32 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::Draw;
 
 /// Change the last byte when images of equal inputs are meant to change.
-const DOMAIN: [u8; 20] = *b"shade-load images v1";
+const GEOMETRY: [u8; 20] = *b"shade-load images v1";
+/// As [`GEOMETRY`], of the operations on pixels: with or without them a row has the same crop.
+const PIXELS: [u8; 20] = *b"shade-load pixels v1";
 
 /// A row's stream of random numbers. It is made at the first draw, as most rows of small images
 /// need none.
 pub(super) struct Randomness {
     draw: Draw,
-    view: u8,
+    /// What they are for, and which view of the image.
+    domain: [u8; 20],
     numbers: Option<ChaCha8Rng>,
 }
 
 impl Randomness {
-    /// The numbers of one view. Those of the first do not depend on there being others.
+    /// The numbers of one view's geometry. Those of the first do not depend on there being others.
     pub(super) fn new(draw: Draw, view: u8) -> Self {
-        Self { draw, view, numbers: None }
+        Self { draw, domain: of_view(GEOMETRY, view), numbers: None }
+    }
+
+    /// The numbers of the operations on the pixels of one view's row.
+    pub(super) fn of_pixels(draw: Draw, view: u8) -> Self {
+        Self { draw, domain: of_view(PIXELS, view), numbers: None }
     }
 
     fn number(&mut self) -> u64 {
-        self.numbers.get_or_insert_with(|| stream(self.draw, self.view)).next_u64()
+        self.numbers.get_or_insert_with(|| stream(self.draw, self.domain)).next_u64()
     }
 
     /// A number from 0 to below 1, each multiple of 2⁻⁵³ equally likely.
@@ -47,16 +55,20 @@ impl Randomness {
     }
 }
 
-fn stream(draw: Draw, view: u8) -> ChaCha8Rng {
+fn of_view(mut domain: [u8; 20], view: u8) -> [u8; 20] {
+    if let Some(first) = domain.first_mut() {
+        *first ^= view;
+    }
+    domain
+}
+
+fn stream(draw: Draw, of: [u8; 20]) -> ChaCha8Rng {
     let mut key = [0; 32];
     let (seed, rest) = key.split_at_mut(8);
     let (epoch, domain) = rest.split_at_mut(4);
     seed.copy_from_slice(&draw.draws.seed.to_le_bytes());
     epoch.copy_from_slice(&draw.draws.epoch.to_le_bytes());
-    domain.copy_from_slice(&DOMAIN);
-    if let Some(first) = domain.first_mut() {
-        *first ^= view;
-    }
+    domain.copy_from_slice(&of);
     let mut numbers = ChaCha8Rng::from_seed(key);
     numbers.set_stream(draw.row.number());
     numbers
@@ -78,6 +90,7 @@ mod tests {
         for other in [Draw::at(2, 2, 3), Draw::at(1, 3, 3), Draw::at(1, 2, 4)] {
             assert_ne!(first(draw), first(other), "{other:?}");
         }
+        assert_ne!(first(draw), Randomness::of_pixels(draw, 0).up_to(u32::MAX));
     }
 
     #[test]

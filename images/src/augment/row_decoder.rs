@@ -8,6 +8,7 @@ use shade_formats::index::Media;
 use shade_formats::{Draw, Geometry};
 
 use super::crop_box::CropBox;
+use super::pixels::Workbench;
 use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
@@ -21,6 +22,8 @@ pub struct RowDecoder {
     rows: RowWriter,
     /// The box of each view of the image at hand.
     crops: Vec<CropBox>,
+    /// A row whose pixels change once more.
+    bench: Workbench,
     /// A piece of an image that is delivered whole.
     piece: Vec<u8>,
 }
@@ -73,7 +76,7 @@ impl RowDecoder {
         mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut decode = || {
-            let Self { images, rows, crops, .. } = self;
+            let Self { images, rows, crops, bench, .. } = self;
             let mut drawn = None;
             let decoded = images.decode_part(media, bytes, |source| {
                 let found = drawn.insert(draw_crops(source, views, draw, crops));
@@ -85,9 +88,15 @@ impl RowDecoder {
             for (geometry, crop) in geometry.iter_mut().zip(crops.iter()) {
                 *geometry = crop.geometry();
             }
-            for (view, (spec, crop)) in views.iter().zip(crops.iter()).enumerate() {
-                let write = |at, bytes: &[u8]| write(view, at, bytes);
-                rows.write(&pixels, crop, spec, write).map_err(|fault| match fault {
+            for (view, (spec, crop)) in (0..).zip(views.iter().zip(crops.iter())) {
+                let write = |at, bytes: &[u8]| write(usize::from(view), at, bytes);
+                let written = if spec.pixels.is_empty() && !crop.upside_down {
+                    rows.write(&pixels, crop, spec, write)
+                } else {
+                    let numbers = Randomness::of_pixels(draw, view);
+                    bench.write(rows, &pixels, crop, spec, numbers, write)
+                };
+                written.map_err(|fault| match fault {
                     RowFault::Missing => {
                         ImageFault::corrupt(media, "a visible part of the image was not decoded").into()
                     }
@@ -99,6 +108,7 @@ impl RowDecoder {
         let written = decode();
         self.images.shrink();
         self.rows.shrink();
+        self.bench.shrink();
         written
     }
 

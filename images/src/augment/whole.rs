@@ -1,6 +1,6 @@
-//! From decoded pixels to a row that is the whole image: orders colours and writes.
+//! From a whole image's pixels to a row: orders colours and writes.
 
-use super::planes::split;
+use super::planes::{join, split};
 use crate::scratch;
 
 /// Pixels that are split into their colours at a time, so that they are still in the L1 cache when
@@ -34,6 +34,31 @@ pub(super) fn write_whole<E>(
     Ok(())
 }
 
+/// Passes the three planes of `row` to `write`: as they are, or interleaved with `channels_last`.
+/// `buffer` is for one piece.
+pub(super) fn write_planes<E>(
+    row: &[u8],
+    channels_last: bool,
+    buffer: &mut Vec<u8>,
+    mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    if !channels_last {
+        return write(0, row);
+    }
+    let plane = row.len() / 3;
+    let (red, rest) = row.split_at(plane);
+    let (green, blue) = rest.split_at(plane);
+    let pieces = red.chunks(PIECE_PIXELS).zip(green.chunks(PIECE_PIXELS)).zip(blue.chunks(PIECE_PIXELS));
+    let mut at = 0;
+    for ((red, green), blue) in pieces {
+        let piece = scratch(buffer, 3 * red.len());
+        join(red, green, blue, piece.as_chunks_mut().0);
+        write(at, piece)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +82,14 @@ mod tests {
             let planes: Vec<u8> =
                 (0..3).flat_map(|colour| rgb.iter().skip(colour).step_by(3).copied()).collect();
             assert_eq!(written(false), planes, "{pixels} pixels");
+            let mut back = Vec::new();
+            write_planes(&planes, true, &mut Vec::new(), |at, piece| {
+                assert_eq!(at, back.len() as u64);
+                back.extend_from_slice(piece);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            assert_eq!(back, rgb);
         }
     }
 }

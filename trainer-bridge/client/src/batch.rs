@@ -176,7 +176,8 @@ impl Batch {
         self.layout.crops(view).map(|at| self.rows(at))
     }
 
-    /// Whether each image of a view is mirrored: [`MIRRORED`](crate::MIRRORED) or 0.
+    /// How each image of a view is mirrored: [`MIRRORED`](crate::MIRRORED) and
+    /// [`UPSIDE_DOWN`](crate::UPSIDE_DOWN), added, or 0.
     #[must_use]
     pub fn flipped(&self, view: usize) -> Option<Column<u8>> {
         self.layout.flipped(view).map(|at| self.rows(at))

@@ -86,7 +86,8 @@ pub enum BatchPart {
     /// Left, top, width and height of the part of the source that each image of a view shows,
     /// float32: rows x 4.
     Crops(u8),
-    /// Whether each image of a view is mirrored, uint8: [`MIRRORED`](crate::MIRRORED) or 0.
+    /// How each image of a view is mirrored, uint8: [`MIRRORED`](crate::MIRRORED) and
+    /// [`UPSIDE_DOWN`](crate::UPSIDE_DOWN), added, or 0.
     Flipped(u8),
     /// The bytes of one row's record, uint8; raw batches only.
     Record(u32),

@@ -56,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
     module.add_function(wrap_pyfunction!(seats::held, module)?)?;
     module.add_function(wrap_pyfunction!(seats::seats_for, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::check_pixels, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;

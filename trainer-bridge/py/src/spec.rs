@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList};
 use serde_json::{Map, Number, Value};
-use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, Views};
+use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, PixelSteps, Views, pixel_steps};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
 /// How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
@@ -25,9 +25,12 @@ struct ImageDict {
     scale: [f64; 2],
     ratio: [f64; 2],
     flip: f64,
+    flip_down: f64,
     channels_last: bool,
     exact: bool,
     grey: bool,
+    /// The operations on pixels, as a JSON list.
+    pixels: String,
 }
 
 /// The daemon's address, and how to start one if none listens.
@@ -84,6 +87,18 @@ pub(crate) fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {
     shade_formats::control::strata_for(ranks_per_node, nodes, samples)
 }
 
+/// Refuses a JSON list of operations on pixels that no daemon can do on rows of this size.
+#[pyfunction]
+pub(crate) fn check_pixels(list: &str, height: u32, width: u32) -> PyResult<()> {
+    let checked = parsed_steps(list)?.validate(height, width);
+    checked.map_err(|error| PyValueError::new_err(format!("decode: {error}")))
+}
+
+fn parsed_steps(list: &str) -> PyResult<PixelSteps> {
+    let list = serde_json::from_str(list).map_err(|error| error.to_string());
+    list.and_then(pixel_steps).map_err(|text| PyValueError::new_err(format!("decode: {text}")))
+}
+
 /// Refuses an impossible value of the field `name` of a job or its plan.
 #[pyfunction]
 pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -131,7 +146,8 @@ fn output(images: &Bound<'_, PyAny>) -> PyResult<Output> {
 
 impl ImageDict {
     fn into_spec(self) -> PyResult<ImageSpec> {
-        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, grey, .. } = self;
+        let Self { height, width, short, padding, scale, ratio, .. } = self;
+        let Self { flip, flip_down, channels_last, exact, grey, pixels, .. } = self;
         let framing = match self.framing.as_str() {
             "cover" => Framing::Cover,
             "stretch" => Framing::Stretch,
@@ -140,7 +156,8 @@ impl ImageDict {
             "random_resized" => Framing::RandomResized { scale, ratio },
             other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
         };
-        Ok(ImageSpec { height, width, framing, flip, channels_last, exact, grey })
+        let pixels = parsed_steps(&pixels)?;
+        Ok(ImageSpec { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels })
     }
 }
 

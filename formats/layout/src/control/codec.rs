@@ -40,6 +40,13 @@ impl Writer {
         writer.bytes
     }
 
+    /// The bytes of fields that are no message.
+    pub(super) fn fields(write: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut writer = Self { bytes: Vec::new() };
+        write(&mut writer);
+        writer.bytes
+    }
+
     pub(super) fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }
@@ -58,6 +65,10 @@ impl Writer {
 
     pub(super) fn u128(&mut self, value: u128) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn f32(&mut self, value: f32) {
+        self.u32(value.to_bits());
     }
 
     pub(super) fn f64(&mut self, value: f64) {
@@ -136,6 +147,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u128(&mut self) -> Result<u128, FormatError> {
         self.array().map(u128::from_le_bytes)
+    }
+
+    pub(super) fn f32(&mut self) -> Result<f32, FormatError> {
+        self.u32().map(f32::from_bits)
     }
 
     pub(super) fn f64(&mut self) -> Result<f64, FormatError> {

@@ -1,6 +1,7 @@
 //! How decoded images become rows of one size, in the words of torchvision's transforms.
 
 use super::codec::{Reader, Writer};
+use super::pixel_steps::PixelSteps;
 use super::spec_error::SpecError;
 use crate::limits::IMAGE_SIDE_MAX;
 use crate::{FormatError, ViewShape};
@@ -57,12 +58,16 @@ pub struct ImageSpec {
     pub framing: Framing,
     /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
     pub flip: f64,
+    /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
+    pub flip_down: f64,
     /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
     pub channels_last: bool,
     /// Exactly as torchvision does: every JPEG is decoded whole, and not reduced meanwhile.
     pub exact: bool,
     /// One channel of grey, Pillow's "L" of the row's colours: `Grayscale()`.
     pub grey: bool,
+    /// Operations on the row's pixels, after its geometry.
+    pub pixels: PixelSteps,
 }
 
 impl ImageSpec {
@@ -92,6 +97,8 @@ impl ImageSpec {
         side("height", self.height, 1)?;
         side("width", self.width, 1)?;
         SpecError::check_share("flip", self.flip)?;
+        SpecError::check_share("flip_down", self.flip_down)?;
+        self.pixels.validate(self.height, self.width)?;
         match self.framing {
             Framing::Cover | Framing::Stretch => Ok(()),
             Framing::Center { short } => side("resize", short, 0),
@@ -129,6 +136,8 @@ impl ImageSpec {
                 scale.into_iter().chain(ratio).for_each(|number| writer.f64(number));
             }
         }
+        writer.f64(self.flip_down);
+        self.pixels.write(writer);
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -149,7 +158,8 @@ impl ImageSpec {
             code => return Err(FormatError::new("framing", at, code, "a known code")),
         };
         let [channels_last, exact, grey] = [CHANNELS_LAST, EXACT, GREY].map(|flag| flags & flag != 0);
-        Ok(Self { height, width, framing, flip, channels_last, exact, grey })
+        let (flip_down, pixels) = (reader.f64()?, PixelSteps::read(reader)?);
+        Ok(Self { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels })
     }
 }
 
@@ -171,6 +181,7 @@ fn range(field: &'static str, [least, most]: [f64; 2], limit: f64) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::PixelStep;
 
     #[test]
     fn every_bad_field_is_named() {
@@ -185,12 +196,18 @@ mod tests {
         ] {
             ImageSpec { framing, flip: 0.5, ..spec }.validate().unwrap();
         }
+        let blur = PixelStep::GaussianBlur { kernel: [1, 255], sigma: [1.0, 1.0] };
+        let blur = PixelSteps::new(&[blur]).unwrap();
+        ImageSpec { pixels: blur, ..spec }.validate().unwrap();
+        let spec = ImageSpec { height: 127, ..spec };
         let framed = |framing| ImageSpec { framing, ..spec };
         for (field, bad) in [
             ("height", ImageSpec { height: 0, ..spec }),
             ("width", ImageSpec { width: IMAGE_SIDE_MAX + 1, ..spec }),
             ("flip", ImageSpec { flip: f64::NAN, ..spec }),
             ("flip", ImageSpec { flip: 1.1, ..spec }),
+            ("flip_down", ImageSpec { flip_down: -0.5, ..spec }),
+            ("kernel_size", ImageSpec { pixels: blur, ..spec }),
             ("resize", framed(Framing::Center { short: IMAGE_SIDE_MAX + 1 })),
             ("padding", framed(Framing::Random { short: 0, padding: u32::MAX })),
             ("scale", framed(resized([0.0, 1.0], ratio))),

@@ -4,6 +4,8 @@
 mod codec;
 mod image_spec;
 mod nodes;
+mod pixel_step;
+mod pixel_steps;
 mod preset;
 mod reply;
 mod request;
@@ -23,6 +25,8 @@ mod weights;
 
 pub use codec::PROTOCOL;
 pub use image_spec::{Framing, ImageSpec};
+pub use pixel_step::{Moved, PixelStep, Range};
+pub use pixel_steps::PixelSteps;
 pub use preset::{Policy, Preset};
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,

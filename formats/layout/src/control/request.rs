@@ -317,8 +317,11 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::control::{Framing, ImageSpec, OnError, Order, Output, PlanSpec, Sampler, Tail, Views};
-    use crate::limits::{SETTINGS_MAX, VIEWS_MAX};
+    use crate::control::{
+        Framing, ImageSpec, Moved, OnError, Order, Output, PixelStep, PixelSteps, PlanSpec, Sampler, Tail,
+        Views,
+    };
+    use crate::limits::{PIXEL_STEPS_MAX, SETTINGS_MAX, VIEWS_MAX};
 
     fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
@@ -334,12 +337,38 @@ mod tests {
         ]
     }
 
+    fn pixel_steps() -> impl Strategy<Value = PixelSteps> {
+        let moved = any::<(bool, [u8; 3])>().prop_map(|(bilinear, fill)| Moved { bilinear, fill }).boxed();
+        let trivial = (any::<u8>(), moved.clone());
+        let step = prop_oneof![
+            any::<(f32, u8)>().prop_map(|(p, count)| PixelStep::Apply { p, count }),
+            any::<[[f32; 2]; 4]>().prop_map(|[brightness, contrast, saturation, hue]| {
+                PixelStep::ColorJitter { brightness, contrast, saturation, hue }
+            }),
+            any::<([u8; 2], [f32; 2])>()
+                .prop_map(|(kernel, sigma)| PixelStep::GaussianBlur { kernel, sigma }),
+            any::<(f32, [f32; 2], [f32; 2], [u8; 3])>()
+                .prop_map(|(p, scale, ratio, value)| PixelStep::Erasing { p, scale, ratio, value }),
+            trivial.prop_map(|(bins, moved)| PixelStep::TrivialAugmentWide { bins, moved }),
+            (any::<[u8; 3]>(), moved).prop_map(|([operations, magnitude, bins], moved)| {
+                PixelStep::RandAugment { operations, magnitude, bins, moved }
+            }),
+        ];
+        prop::collection::vec(step, 0..=PIXEL_STEPS_MAX).prop_map(|mut steps| {
+            while PixelSteps::new(&steps).is_err() {
+                steps.pop();
+            }
+            PixelSteps::new(&steps).unwrap()
+        })
+    }
+
     prop_compose! {
         fn images()(
-            height: u32, width: u32, framing in framing(), flip: f64, flags: [bool; 3],
+            height: u32, width: u32, framing in framing(), flip: f64, flip_down: f64,
+            flags: [bool; 3], pixels in pixel_steps(),
         ) -> ImageSpec {
             let [channels_last, exact, grey] = flags;
-            ImageSpec { height, width, framing, flip, channels_last, exact, grey }
+            ImageSpec { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels }
         }
     }
 

@@ -212,7 +212,7 @@ impl BatchLayout {
         }
     }
 
-    /// How the images of a view are mirrored, `u8`: [`MIRRORED`](crate::MIRRORED) or 0.
+    /// How the images of a view are mirrored, `u8`: [`Geometry::flipped`](crate::Geometry::flipped).
     #[must_use]
     pub fn flipped(&self, view: usize) -> Option<u64> {
         match self.extents {

@@ -33,6 +33,9 @@ def seats_for(samples: int, strata: int, node_of: list[int], held: list[bytes]) 
 def group_digest(name: str) -> int:
     """The digest of a group's name, as a job has it."""
 
+def check_pixels(list: str, height: int, width: int) -> None:
+    """Refuses a JSON list of operations on pixels that no daemon can do on rows of this size."""
+
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
 
@@ -77,10 +80,13 @@ class Images(TypedDict):
     scale: tuple[float, float]
     ratio: tuple[float, float]
     flip: float
+    flip_down: float
     channels_last: bool
     exact: bool
     # One channel of grey.
     grey: bool
+    # The operations on pixels: a JSON list of torchvision's names and arguments.
+    pixels: str
 
 class Daemon(TypedDict):
     """The daemon's address, and how to start one if none listens."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 # Bit of a row's flags: the row only fills the epoch's last batch.
 FLAG_PADDING = 2
-# Bit of `View` "flipped": from left to right.
+# Bits of `View` "flipped": from left to right, from top to bottom.
 MIRRORED = 1
+UPSIDE_DOWN = 2
 
 
 class Batch:
@@ -74,10 +75,11 @@ class Batch:
 
     def keys(self) -> tuple[str, ...]:
         """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; for
-        images of one size "crops" and "flipped" as well, with decode="none" "heights" and "widths"."""
+        images of one size "crops", "flipped" and "flipped_down" as well, with decode="none" "heights" and
+        "widths"."""
         more: tuple[str, ...] = ("heights", "widths") if self._native.ragged else ()
         if self._native.views:
-            more = ("crops", "flipped")
+            more = ("crops", "flipped", "flipped_down")
         return ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *more)
 
     def values(self) -> list[Any]:
@@ -187,13 +189,19 @@ class Batch:
         """Whether each image is mirrored from left to right, after its crop: bool; a list without torch.
         With several views one for each."""
         self._check_views()
-        return self._of_views(self._flipped)
+        return self._of_views(lambda view: self._mirrored(view, MIRRORED))
 
-    def _flipped(self, view: int) -> Tensor:
+    @cached_property
+    def flipped_down(self) -> Tensor | list[Tensor]:
+        """Whether each image is mirrored from top to bottom; as `flipped`."""
+        self._check_views()
+        return self._of_views(lambda view: self._mirrored(view, UPSIDE_DOWN))
+
+    def _mirrored(self, view: int, how: int) -> Tensor:
         flipped = self._native.flipped(view)
         if self._torch is None:
-            return cast("Tensor", [bool(flag & MIRRORED) for flag in flipped.tolist()])
-        return (self._tensor(flipped) & MIRRORED) != 0
+            return cast("Tensor", [bool(flag & how) for flag in flipped.tolist()])
+        return (self._tensor(flipped) & how) != 0
 
     def _of_views(self, column: Callable[[int], Any]) -> Any:
         """A column of the only view, or a list with that of each."""

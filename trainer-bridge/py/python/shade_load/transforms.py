@@ -8,16 +8,70 @@ in a group of trainings from the group's name, the epoch, the sample and the num
 A list of such lists makes several views of each image, from one read and one decoding.
 torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
 no transform: each image has its own size.
+
+First comes what makes rows of one size, such as RandomResizedCrop. Flips and transforms of pixels,
+such as ColorJitter, follow. The latter are in `shade_load.pixel_transforms`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _native
 from .options import IMAGE_SIDE_MAX, VIEWS_MAX, flag, integer, number, sides
+from .pixel_transforms import (
+    ColorJitter,
+    GaussianBlur,
+    Grayscale,
+    PixelTransform,
+    RandAugment,
+    RandomAdjustSharpness,
+    RandomApply,
+    RandomAutocontrast,
+    RandomEqualize,
+    RandomErasing,
+    RandomGrayscale,
+    RandomInvert,
+    RandomPosterize,
+    RandomSolarize,
+    TrivialAugmentWide,
+    as_json,
+    checked,
+    from_torchvision,
+    knows_places,
+)
+
+__all__ = [
+    "NONE",
+    "CenterCrop",
+    "ColorJitter",
+    "Decode",
+    "GaussianBlur",
+    "Grayscale",
+    "RandAugment",
+    "RandomAdjustSharpness",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomCrop",
+    "RandomEqualize",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomInvert",
+    "RandomPosterize",
+    "RandomResizedCrop",
+    "RandomSolarize",
+    "RandomVerticalFlip",
+    "Resize",
+    "Transform",
+    "TrivialAugmentWide",
+    "covering",
+    "image_spec",
+    "views_spec",
+]
 
 
 @dataclass(frozen=True)
@@ -59,16 +113,17 @@ class RandomHorizontalFlip:
 
 
 @dataclass(frozen=True)
-class Grayscale:
-    """One channel of grey: Pillow's convert("L") of the finished image."""
+class RandomVerticalFlip:
+    """Mirrors from top to bottom with probability `p`."""
 
-    num_output_channels: int = 1
+    p: float = 0.5
 
 
 # No transforms: each image in its own size.
 NONE = "none"
 
-Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip | Grayscale
+Flip = RandomHorizontalFlip | RandomVerticalFlip
+Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
 # Our transforms or torchvision's (callables), one or several.
 OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
 # Those of one view; a list of those of several views; or "none".
@@ -76,7 +131,7 @@ Decode = OneView | Sequence[Sequence[Transform | Callable[[Any], Any]]] | Litera
 
 _ORDER = (
     "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before CenterCrop or RandomCrop, "
-    "and RandomHorizontalFlip and Grayscale last"
+    "and flips and transforms of pixels, such as ColorJitter, follow"
 )
 
 
@@ -115,14 +170,11 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
         return _spec(NONE, channels_last, exact)
     steps = [_ours(transform) for transform in _flat(transforms)]
     given = f"decode: got {steps!r}"
-    grey = _take_grey(steps)
-    flip = 0.0
-    if steps and isinstance(steps[-1], RandomHorizontalFlip):
-        flip = number("RandomHorizontalFlip: p", steps.pop().p, 0.0, 1.0)
+    framing = list(itertools.takewhile(lambda step: not isinstance(step, Flip | PixelTransform), steps))
     spec = _spec("stretch", channels_last, exact)
-    spec["flip"], spec["grey"] = flip, grey
-    last = steps[-1] if steps else None
-    match steps:
+    pixels = _after_framing(steps[len(framing) :], spec, given)
+    last = framing[-1] if framing else None
+    match framing:
         case [Resize(size=size)] if not isinstance(size, int):
             pass
         case [Resize(size=side)]:
@@ -136,7 +188,7 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
             pass
         case _:
             raise ValueError(f"{given}, {_ORDER}")
-    assert last is not None and not isinstance(last, RandomHorizontalFlip | Grayscale)
+    assert isinstance(last, Resize | CenterCrop | RandomCrop | RandomResizedCrop)
     spec["height"], spec["width"] = sides(f"{type(last).__name__}: size", last.size)
     if isinstance(last, CenterCrop):
         spec["framing"] = "center"
@@ -147,7 +199,39 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
         spec["framing"] = "random_resized"
         spec["scale"] = _range("scale", last.scale)
         spec["ratio"] = _range("ratio", last.ratio)
+    spec["pixels"] = as_json(pixels)
+    _native.check_pixels(spec["pixels"], spec["height"], spec["width"])
     return spec
+
+
+def _after_framing(steps: list[Transform], spec: _native.Images, given: str) -> list[PixelTransform]:
+    """The transforms of pixels among `steps`; the flips go into `spec`, as the daemon does them first."""
+    pixels: list[PixelTransform] = []
+    flips: set[type[Flip]] = set()
+    for step in steps:
+        if isinstance(step, PixelTransform):
+            if spec["grey"]:
+                raise ValueError(f"{given}, expected Grayscale(1) last, as other transforms of pixels have three channels")
+            if isinstance(step, Grayscale) and step.num_output_channels == 1:
+                spec["grey"] = True
+            else:
+                pixels.append(step)
+            continue
+        name = type(step).__name__
+        if not isinstance(step, Flip):
+            raise ValueError(f"{given}, {_ORDER}")
+        if type(step) in flips:
+            raise ValueError(f"{given}, expected {name} only once")
+        placed = [type(pixel).__name__ for pixel in pixels if knows_places(pixel)]
+        if placed:
+            raise ValueError(f"{given}, expected {name} before {placed[0]}, as the daemon flips first")
+        flips.add(type(step))
+        p = number(f"{name}: p", step.p, 0.0, 1.0)
+        if isinstance(step, RandomHorizontalFlip):
+            spec["flip"] = p
+        else:
+            spec["flip_down"] = p
+    return pixels
 
 
 def covering(size: tuple[int, int], channels_last: bool, exact: bool) -> _native.Images:
@@ -168,38 +252,28 @@ def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
         "scale": (1.0, 1.0),
         "ratio": (1.0, 1.0),
         "flip": 0.0,
+        "flip_down": 0.0,
         "channels_last": flag("channels_last", channels_last),
         "exact": flag("exact", exact),
         "grey": False,
+        "pixels": "[]",
     }
-
-
-def _take_grey(steps: list[Transform]) -> bool:
-    """Takes a Grayscale out, which is last or before a last flip. Returns whether there was one."""
-    for place in (-1, -2):
-        if len(steps) < -place:
-            break
-        step = steps[place]
-        if isinstance(step, Grayscale):
-            if step.num_output_channels != 1:
-                raise ValueError(f"decode: Grayscale: got {step.num_output_channels} output channels, expected 1")
-            del steps[place]
-            return True
-        if not isinstance(step, RandomHorizontalFlip):
-            break
-    return False
 
 
 def _flat(transforms: object) -> list[object]:
     """One transform, a list of them or a `Compose`, as a list."""
-    inner = getattr(transforms, "transforms", transforms)
+    # RandomApply has a list, too, which is one step.
+    is_one = type(transforms).__name__ == RandomApply.__name__
+    inner = transforms if is_one else getattr(transforms, "transforms", transforms)
     # A text is an iterable of texts.
-    if isinstance(inner, Iterable) and not isinstance(inner, str):
+    if isinstance(inner, Iterable) and not is_one and not isinstance(inner, str):
         return [step for transform in inner for step in _flat(transform)]
     return [inner]
 
 
 def _ours(transform: Any) -> Transform:
+    if isinstance(transform, PixelTransform):
+        return checked(transform)
     if isinstance(transform, Transform):
         return transform
     name = type(transform).__name__
@@ -209,6 +283,9 @@ def _ours(transform: Any) -> Transform:
             f"use Loader(transform=...) for your own"
         )
     try:
+        pixels = from_torchvision(name, transform)
+        if pixels is not None:
+            return pixels
         _check_options(name, transform)
         if name == "Resize":
             return Resize(_size(transform.size))
@@ -220,8 +297,8 @@ def _ours(transform: Any) -> Transform:
             return RandomResizedCrop(_size(transform.size), tuple(transform.scale), tuple(transform.ratio))
         if name == "RandomHorizontalFlip":
             return RandomHorizontalFlip(transform.p)
-        if name == "Grayscale":
-            return Grayscale(transform.num_output_channels)
+        if name == "RandomVerticalFlip":
+            return RandomVerticalFlip(transform.p)
     except AttributeError as error:
         raise TypeError(f"decode: torchvision's {name} of this version: {error}") from None
     raise TypeError(

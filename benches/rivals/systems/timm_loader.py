@@ -1,0 +1,47 @@
+"""timm's transforms and its collation to bytes, in PyTorch's DataLoader: what its `create_loader`
+makes before a batch goes to the GPU."""
+
+from pathlib import Path
+
+import timm
+from timm.data import create_transform
+from timm.data.loader import fast_collate
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
+from torchvision.transforms import RandomSolarize
+
+from benches.rivals.kinds import BLUR_P, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind
+from benches.rivals.systems import ImageEpochs
+
+
+def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """The recipe by timm's own options. Its blur is Pillow's, and it has no solarize but in policies:
+    torchvision's is put in."""
+    transform = create_transform(
+        kind.side,
+        is_training=True,
+        use_prefetcher=True,
+        scale=SCALE,
+        ratio=RATIO,
+        color_jitter=JITTER,
+        color_jitter_prob=JITTER_P,
+        grayscale_prob=GREY_P,
+        gaussian_blur_prob=BLUR_P,
+        interpolation="bilinear",
+    )
+    # The last one makes an array of the image.
+    transform.transforms.insert(-1, RandomSolarize(SOLARIZE_FROM, SOLARIZE_P))
+    loader = DataLoader(
+        ImageFolder(str(root / "files"), transform),
+        size,
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=True,
+        collate_fn=fast_collate,
+    )
+    while True:
+        yield ((images.numpy(), labels.numpy()) for images, labels in loader)
+
+
+def version(_programs: Path) -> str:
+    return f"timm {timm.__version__}"

@@ -1,0 +1,231 @@
+//! The operations on the pixels of a finished row, in their order.
+
+use super::codec::{Reader, Writer};
+use super::pixel_step::PixelStep;
+use super::spec_error::SpecError;
+use crate::FormatError;
+use crate::limits::{PIXEL_STEPS_BYTES_MAX, PIXEL_STEPS_MAX};
+
+/// Up to [`PIXEL_STEPS_MAX`] operations. They are kept as they are on the wire: a specification is
+/// copied with every order and row, and so it takes a quarter of an array of [`PixelStep`].
+#[derive(Clone, Copy, PartialEq)]
+pub struct PixelSteps {
+    bytes: [u8; PIXEL_STEPS_BYTES_MAX],
+    len: u8,
+    count: u8,
+}
+
+impl Default for PixelSteps {
+    fn default() -> Self {
+        Self { bytes: [0; PIXEL_STEPS_BYTES_MAX], len: 0, count: 0 }
+    }
+}
+
+impl std::fmt::Debug for PixelSteps {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PixelSteps {
+    /// The list of `steps`.
+    ///
+    /// # Errors
+    /// There are too many, or they have too many numbers.
+    pub fn new(steps: &[PixelStep]) -> Result<Self, SpecError> {
+        if steps.len() > PIXEL_STEPS_MAX {
+            let expected = format_args!("at most {PIXEL_STEPS_MAX}, each RandomApply being one more");
+            return Err(SpecError::new("number of operations on pixels", steps.len(), expected));
+        }
+        let bytes = Writer::fields(|writer| steps.iter().for_each(|step| step.write(writer)));
+        let mut list = Self::default();
+        let room = list.bytes.get_mut(..bytes.len());
+        let (Some(room), Ok(len), Ok(count)) = (room, u8::try_from(bytes.len()), u8::try_from(steps.len()))
+        else {
+            let expected = format_args!("at most {PIXEL_STEPS_BYTES_MAX} bytes; a ColorJitter takes 33");
+            return Err(SpecError::new("size of operations on pixels", bytes.len(), expected));
+        };
+        room.copy_from_slice(&bytes);
+        Ok(Self { len, count, ..list })
+    }
+
+    /// The steps in their order.
+    pub fn iter(&self) -> impl Iterator<Item = PixelStep> {
+        let mut reader = Reader::of(self.encoded());
+        (0..self.count).map_while(move |_| PixelStep::read(&mut reader).ok())
+    }
+
+    fn encoded(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Refuses numbers that make no operation on a row of this size.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self, height: u32, width: u32) -> Result<(), SpecError> {
+        for (step, behind) in self.iter().zip((0..self.count).rev()) {
+            step.validate()?;
+            match step {
+                PixelStep::Apply { count, .. } if count > behind => {
+                    let expected = format_args!("at most {behind} steps, which follow it");
+                    return Err(SpecError::new("RandomApply", count, expected));
+                }
+                PixelStep::GaussianBlur { kernel: [across, down], .. }
+                    if u32::from(across / 2) >= width || u32::from(down / 2) >= height =>
+                {
+                    // Beyond its edge an image is continued by its reflection.
+                    let got = format_args!("({across}, {down})");
+                    let expected = format_args!("less than twice the sides of a row, {width} x {height}");
+                    return Err(SpecError::new("kernel_size", got, expected));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.u8(self.count);
+        self.encoded().iter().for_each(|&byte| writer.u8(byte));
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let at = reader.offset();
+        let count = reader.u8()?;
+        if usize::from(count) > PIXEL_STEPS_MAX {
+            let expected = format_args!("at most {PIXEL_STEPS_MAX}");
+            return Err(FormatError::new("pixel steps", at, count, expected));
+        }
+        let steps = (0..count).map(|_| PixelStep::read(reader)).collect::<Result<Vec<_>, _>>()?;
+        Self::new(&steps).map_err(|error| FormatError::new("pixel steps", at, error.got, error.expected))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Moved;
+
+    /// A good step of each kind.
+    fn one_of_each() -> [PixelStep; 13] {
+        let moved = Moved { bilinear: true, fill: [1, 2, 3] };
+        let (p, one) = (0.5, [1.0, 1.0]);
+        [
+            PixelStep::Apply { p, count: 1 },
+            PixelStep::ColorJitter {
+                brightness: [0.6, 1.4],
+                contrast: one,
+                saturation: one,
+                hue: [-0.1, 0.1],
+            },
+            PixelStep::Grayscale { p },
+            PixelStep::GaussianBlur { kernel: [3, 5], sigma: [0.1, 2.0] },
+            PixelStep::Solarize { threshold: 128.0, p },
+            PixelStep::Posterize { bits: 4, p },
+            PixelStep::Invert { p },
+            PixelStep::Autocontrast { p },
+            PixelStep::Equalize { p },
+            PixelStep::Sharpness { factor: 2.0, p },
+            PixelStep::Erasing { p, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: [124, 116, 104] },
+            PixelStep::RandAugment { operations: 2, magnitude: 9, bins: 31, moved },
+            PixelStep::TrivialAugmentWide { bins: 31, moved },
+        ]
+    }
+
+    fn written(steps: &PixelSteps) -> Vec<u8> {
+        let message = Writer::message(0, |writer| steps.write(writer));
+        message[4..].to_vec()
+    }
+
+    #[test]
+    fn each_kind_of_step_is_good_and_is_read_as_it_was_written() {
+        for steps in one_of_each().windows(3) {
+            let list = PixelSteps::new(steps).unwrap();
+            list.validate(8, 8).unwrap();
+            let bytes = written(&list);
+            let mut reader = Reader::of(&bytes);
+            assert_eq!(PixelSteps::read(&mut reader), Ok(list));
+            reader.finish().unwrap();
+            for len in 0..bytes.len() {
+                assert!(PixelSteps::read(&mut Reader::of(&bytes[..len])).is_err(), "{len} bytes of {list:?}");
+            }
+        }
+        assert_eq!(PixelSteps::new(&one_of_each()).unwrap_err().field, "number of operations on pixels");
+        let jitters = [one_of_each()[1]; 4];
+        assert_eq!(PixelSteps::new(&jitters).unwrap_err().field, "size of operations on pixels");
+        assert_eq!(PixelSteps::new(&jitters[1..]).unwrap().iter().count(), 3);
+    }
+
+    #[test]
+    fn strange_codes_and_counts_are_refused() {
+        let refused = |bytes: &[u8]| PixelSteps::read(&mut Reader::of(bytes)).unwrap_err().to_string();
+        assert!(refused(&[1, 14]).contains("pixel step"), "{}", refused(&[1, 14]));
+        assert!(refused(&[1, 0]).contains("pixel step"));
+        assert!(refused(&[13]).contains("pixel steps"));
+        assert!(refused(&[255; 300]).contains("pixel steps"));
+        assert!(refused(&[1, TRIVIAL, 31, 2, 0, 0, 0]).contains("bilinear"));
+    }
+
+    const TRIVIAL: u8 = 13;
+
+    #[test]
+    fn every_bad_number_is_named() {
+        let (p, one) = (0.5, [1.0, 1.0]);
+        let jitter =
+            PixelStep::ColorJitter { brightness: one, contrast: one, saturation: one, hue: [0.0, 0.0] };
+        let PixelStep::ColorJitter { hue, .. } = jitter else { unreachable!() };
+        let moved = Moved::default();
+        for (field, bad) in [
+            ("p", PixelStep::Apply { p: f32::NAN, count: 0 }),
+            ("RandomApply", PixelStep::Apply { p, count: 1 }),
+            (
+                "brightness",
+                PixelStep::ColorJitter { brightness: [1.2, 0.8], contrast: one, saturation: one, hue },
+            ),
+            (
+                "contrast",
+                PixelStep::ColorJitter { brightness: one, contrast: [-0.1, 1.0], saturation: one, hue },
+            ),
+            (
+                "saturation",
+                PixelStep::ColorJitter {
+                    brightness: one,
+                    contrast: one,
+                    saturation: [0.0, f32::INFINITY],
+                    hue,
+                },
+            ),
+            (
+                "hue",
+                PixelStep::ColorJitter { brightness: one, contrast: one, saturation: one, hue: [0.0, 0.6] },
+            ),
+            ("p", PixelStep::Grayscale { p: 1.1 }),
+            ("kernel_size", PixelStep::GaussianBlur { kernel: [4, 3], sigma: one }),
+            ("kernel_size", PixelStep::GaussianBlur { kernel: [3, 0], sigma: one }),
+            ("kernel_size", PixelStep::GaussianBlur { kernel: [17, 3], sigma: one }),
+            ("sigma", PixelStep::GaussianBlur { kernel: [3, 3], sigma: [0.0, 1.0] }),
+            ("threshold", PixelStep::Solarize { threshold: f32::NAN, p }),
+            ("bits", PixelStep::Posterize { bits: 9, p }),
+            ("p", PixelStep::Invert { p: -0.1 }),
+            ("p", PixelStep::Autocontrast { p: f32::INFINITY }),
+            ("p", PixelStep::Equalize { p: 2.0 }),
+            ("sharpness_factor", PixelStep::Sharpness { factor: -1.0, p }),
+            ("scale", PixelStep::Erasing { p, scale: [0.1, 1.1], ratio: one, value: [0; 3] }),
+            ("ratio", PixelStep::Erasing { p, scale: one, ratio: [0.0, 1.0], value: [0; 3] }),
+            ("num_ops", PixelStep::RandAugment { operations: 17, magnitude: 0, bins: 31, moved }),
+            ("magnitude", PixelStep::RandAugment { operations: 2, magnitude: 31, bins: 31, moved }),
+            ("num_magnitude_bins", PixelStep::RandAugment { operations: 2, magnitude: 0, bins: 0, moved }),
+            ("num_magnitude_bins", PixelStep::TrivialAugmentWide { bins: 1, moved }),
+        ] {
+            let list = PixelSteps::new(&[bad]).unwrap();
+            assert_eq!(list.validate(8, 8).unwrap_err().field, field, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Operations on the pixels of a finished row, as torchvision's functions of these names do them to
+//! a PIL image.
+//!
+//! ```text
+//!   PixelSteps, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
+//!                        └ policies                          neighbours, moved
+//! ```
+//!
+//! `policies` are RandAugment and TrivialAugmentWide. `workbench` owns the buffers. Meanwhile the
+//! row has a plane for each colour: all three get the same operation, and a loop over bytes of one
+//! kind is compiled to wide instructions.
+//!
+//! Pillow computes in integers or single precision. Where its result depends on how it rounds, the
+//! arithmetic here is the same, and so is every pixel. Only the blur may be a grey level off, for
+//! torchvision sums its products in another order.
+
+mod colours;
+mod curves;
+mod draws;
+mod hue;
+mod moved;
+mod neighbours;
+mod operation;
+mod policies;
+mod workbench;
+
+pub(super) use workbench::Workbench;

@@ -1,0 +1,53 @@
+//! An operation with all its numbers: nothing is left to chance.
+
+use shade_formats::control::Moved;
+
+use crate::Area;
+
+/// One operation, under the name of torchvision's function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Operation {
+    /// `adjust_brightness`.
+    Brightness(f32),
+    /// `adjust_contrast`.
+    Contrast(f32),
+    /// `adjust_saturation`.
+    Saturation(f32),
+    /// `adjust_hue`, from -0.5 to 0.5.
+    Hue(f32),
+    /// `rgb_to_grayscale` with three channels.
+    Grey,
+    /// `gaussian_blur`; the kernel has this width and height.
+    Blur { kernel: [u8; 2], sigma: f32 },
+    /// `solarize`: levels from the threshold on are inverted.
+    Solarize(f32),
+    /// `posterize`: this number of bits is kept.
+    Posterize(u8),
+    /// `invert`.
+    Invert,
+    /// `autocontrast`.
+    Autocontrast,
+    /// `equalize`.
+    Equalize,
+    /// `adjust_sharpness`.
+    Sharpness(f32),
+    /// `affine` or `rotate`.
+    Move(Motion, Moved),
+    /// `erase`, with a colour.
+    Erase(Area, [u8; 3]),
+}
+
+/// A motion as `RandAugment` defines it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Motion {
+    /// Tangent of the angle by which columns lean.
+    ShearX(f64),
+    /// Tangent of the angle by which lines lean.
+    ShearY(f64),
+    /// Pixels to the right.
+    TranslateX(i32),
+    /// Pixels down.
+    TranslateY(i32),
+    /// Degrees, counter-clockwise.
+    Rotate(f64),
+}

@@ -1,0 +1,329 @@
+"""Operations on pixels in the daemon are equal to torchvision's on PIL images, whatever was drawn."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import packed
+import pytest
+import torch
+from PIL import Image
+from shade_load import Daemon, Loader, Plan, transforms
+from shade_load.transforms import (
+    CenterCrop,
+    ColorJitter,
+    GaussianBlur,
+    Grayscale,
+    RandAugment,
+    RandomApply,
+    RandomErasing,
+    RandomGrayscale,
+    RandomHorizontalFlip,
+    RandomInvert,
+    RandomResizedCrop,
+    RandomSolarize,
+    RandomVerticalFlip,
+    Resize,
+    TrivialAugmentWide,
+    image_spec,
+)
+from torchvision import transforms as tv
+from torchvision.transforms import functional, v2
+from torchvision.transforms.autoaugment import _apply_op
+
+HEIGHT, WIDTH = 60, 72
+WHOLE = CenterCrop((HEIGHT, WIDTH))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    """Images of a row's size, so that their pixels are delivered as they are: noise, soft and flat ones."""
+    folder = tmp_path_factory.mktemp("augments")
+    (folder / "images" / "all").mkdir(parents=True)
+    source = random.Random(3)
+    for number in range(6):
+        image = Image.frombytes("RGB", (WIDTH, HEIGHT), source.randbytes(3 * WIDTH * HEIGHT))
+        if number > 1:
+            small = Image.frombytes("RGB", (5, 4), source.randbytes(60))
+            image = Image.blend(image, small.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), 0.7 + 0.05 * number)
+        if number == 5:
+            image = Image.new("RGB", (WIDTH, HEIGHT), (200, 30, 31))
+        image.save(folder / "images" / "all" / f"{number}.png")
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+def pil(dataset: packed.Packed, sample: int) -> Image.Image:
+    with Image.open(dataset.files[sample]) as image:
+        return image.convert("RGB")
+
+
+def rows(dataset: packed.Packed, decode: Any, epochs: int = 1, **options: Any) -> list[tuple[int, torch.Tensor]]:
+    """Samples and their images, epoch by epoch."""
+    plan, daemon = Plan(sampler="uniform"), Daemon(job="augments")
+    with Loader(dataset.path, 3, decode=decode, plan=plan, daemon=daemon, **options) as loader:
+        return [
+            (sample, image.clone())
+            for _ in range(epochs)
+            for batch in loader
+            for sample, image in zip(batch.ids.tolist(), batch.images, strict=True)
+        ]
+
+
+# Nothing about these is left to chance. Arguments are torchvision's.
+FIXED: list[tuple[str, dict[str, Any]]] = [
+    *(("ColorJitter", {"brightness": (factor, factor)}) for factor in (0.0, 0.35, 1.7)),
+    *(("ColorJitter", {"contrast": (factor, factor)}) for factor in (0.0, 0.61, 1.9)),
+    *(("ColorJitter", {"saturation": (factor, factor)}) for factor in (0.0, 0.43, 2.6)),
+    *(("ColorJitter", {"hue": (shift, shift)}) for shift in (-0.5, -0.123, 0.03, 0.3, 0.5)),
+    ("Grayscale", {"num_output_channels": 3}),
+    ("RandomGrayscale", {"p": 1.0}),
+    *(("RandomSolarize", {"threshold": threshold, "p": 1.0}) for threshold in (0, 99.5, 128, 255)),
+    *(("RandomPosterize", {"bits": bits, "p": 1.0}) for bits in (1, 5, 8)),
+    ("RandomInvert", {"p": 1.0}),
+    ("RandomAutocontrast", {"p": 1.0}),
+    ("RandomEqualize", {"p": 1.0}),
+    *(("RandomAdjustSharpness", {"sharpness_factor": factor, "p": 1.0}) for factor in (0.0, 0.4, 1.9)),
+    ("RandomVerticalFlip", {"p": 1.0}),
+    ("RandomHorizontalFlip", {"p": 1.0}),
+    ("RandomInvert", {"p": 0.0}),
+    ("GaussianBlur", {"kernel_size": 5, "sigma": (1.3, 1.3)}),
+    ("GaussianBlur", {"kernel_size": (23, 7), "sigma": (2.0, 2.0)}),
+    ("GaussianBlur", {"kernel_size": (3, 119), "sigma": (40.0, 40.0)}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), FIXED)
+def test_an_operation_is_torchvisions(dataset: packed.Packed, name: str, options: dict[str, Any]) -> None:
+    expected = getattr(tv, name)(**options)
+    worst = 1 if name == "GaussianBlur" else 0
+    delivered = rows(dataset, [WHOLE, getattr(transforms, name)(**options)])
+    assert len(delivered) == len(dataset)
+    for sample, image in delivered:
+        wanted = functional.pil_to_tensor(expected(pil(dataset, sample)))
+        assert (image.int() - wanted.int()).abs().max() <= worst, dataset.files[sample].name
+
+
+@pytest.mark.parametrize("module", [tv, v2])
+def test_torchvisions_own_objects_are_taken(module: Any) -> None:
+    ours: list[Any] = [RandomResizedCrop(32)]
+    theirs: list[Any] = [module.RandomResizedCrop(32)]
+    for name, options in FIXED:
+        if name not in {type(step).__name__ for step in ours}:
+            ours.append(getattr(transforms, name)(**options))
+            theirs.append(getattr(module, name)(**options))
+    jitter = {"brightness": 0.4, "contrast": 0.4, "saturation": (0.5, 1.5), "hue": 0.1}
+    spec = image_spec(ours, False, False)
+    assert image_spec(module.Compose(theirs), False, False)["flip_down"] == spec["flip_down"] == 1.0
+    for mine, other in [
+        (RandomApply([ColorJitter(**jitter)], 0.8), module.RandomApply([module.ColorJitter(**jitter)], 0.8)),
+        (RandomApply([GaussianBlur(23)]), module.RandomApply(torch.nn.ModuleList([module.GaussianBlur(23)]))),
+        (RandomErasing(0.25, value=(1, 2, 3)), module.RandomErasing(0.25, value=[1, 2, 3])),
+        (RandAugment(3, 5, 11, "bilinear", 7), module.RandAugment(3, 5, 11, functional.InterpolationMode.BILINEAR, 7)),
+        (TrivialAugmentWide(fill=(1, 2, 3)), module.TrivialAugmentWide(fill=[1, 2, 3])),
+        (RandomSolarize(9, 0.2), module.RandomSolarize(9, 0.2)),
+    ]:
+        for step in (mine, other):
+            image_spec([RandomResizedCrop(32), step], False, False)
+        name = type(mine).__name__
+        taken = transforms.from_torchvision(name, other)
+        if name == "RandomApply":
+            assert taken.p == mine.p and type(taken.transforms[0]) is type(mine.transforms[0])
+        else:
+            assert taken == mine
+
+
+def test_color_jitter_adjusts_in_any_order(dataset: packed.Packed) -> None:
+    factors = {"brightness": 1.4, "contrast": 0.6, "saturation": 1.5, "hue": 0.2}
+    jitter = ColorJitter(**{name: (factor, factor) for name, factor in factors.items()})
+    seen = Counter()
+    expected: dict[int, dict[tuple[str, ...], torch.Tensor]] = {}
+    for sample in range(len(dataset)):
+        expected[sample] = {}
+        for order in itertools.permutations(factors):
+            image = pil(dataset, sample)
+            for name in order:
+                image = getattr(functional, f"adjust_{name}")(image, factors[name])
+            expected[sample][order] = functional.pil_to_tensor(image)
+    for sample, image in rows(dataset, [WHOLE, jitter], epochs=4):
+        orders = [order for order, wanted in expected[sample].items() if torch.equal(image, wanted)]
+        assert orders, dataset.files[sample].name
+        seen.update(orders[:1])
+    assert len(seen) > 8, "they are drawn for each row"
+
+
+def magnitudes_of(row: torch.Tensor) -> list[float]:
+    """`torch.linspace` number by number. With wide instructions, which depend on the CPU, torch's own is a
+    rounding error off; that shows where a level is cut."""
+    if not row.is_floating_point():
+        return row.tolist()
+    start, end, last = np.float32(row[0]), np.float32(row[-1]), len(row) - 1
+    step = (end - start) / np.float32(last)
+    numbers = [
+        start + step * np.float32(at) if at < len(row) // 2 else end - step * np.float32(last - at)
+        for at in range(len(row))
+    ]
+    assert np.allclose(numbers, row.numpy(), rtol=1e-6, atol=1e-4)
+    return [float(number) for number in numbers]
+
+
+def outcomes(image: Image.Image, policy: Any) -> dict[tuple[str, float], torch.Tensor]:
+    """Everything that one operation of a policy may make of an image."""
+    size = (HEIGHT, WIDTH)
+    is_wide = isinstance(policy, tv.TrivialAugmentWide)
+    space = policy._augmentation_space(31) if is_wide else policy._augmentation_space(31, size)
+    found = {}
+    for name, (magnitudes, signed) in space.items():
+        if magnitudes.ndim == 0:
+            numbers = [0.0]
+        else:
+            numbers = magnitudes_of(magnitudes)
+            numbers = numbers if is_wide else [numbers[policy.magnitude]]
+        for number in numbers + [-number for number in numbers if signed]:
+            made = _apply_op(image, name, float(number), policy.interpolation, policy.fill)
+            found[name, number] = functional.pil_to_tensor(made)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (TrivialAugmentWide(), tv.TrivialAugmentWide()),
+        (
+            RandAugment(1, 14, interpolation="bilinear", fill=(9, 8, 7)),
+            tv.RandAugment(1, 14, interpolation=functional.InterpolationMode.BILINEAR, fill=[9, 8, 7]),
+        ),
+    ],
+)
+def test_one_operation_of_a_policy_is_torchvisions(dataset: packed.Packed, ours: Any, theirs: Any) -> None:
+    expected = {sample: outcomes(pil(dataset, sample), theirs) for sample in range(len(dataset))}
+    seen = set()
+    for sample, image in rows(dataset, [WHOLE, ours], epochs=30):
+        drawn = [name for (name, _), wanted in expected[sample].items() if torch.equal(image, wanted)]
+        assert drawn, dataset.files[sample].name
+        if len(set(drawn)) == 1:
+            seen.add(drawn[0])
+    assert len(seen) >= 13, f"of all but Identity, which looks like others: {seen}"
+
+
+def test_two_operations_of_rand_augment_are_torchvisions(dataset: packed.Packed) -> None:
+    policy = tv.RandAugment(2, 20)
+    pairs = {}
+    for sample in range(2, 4):
+        firsts = outcomes(pil(dataset, sample), policy).values()
+        pairs[sample] = [pair for first in firsts for pair in outcomes(functional.to_pil_image(first), policy).values()]
+    matched = 0
+    for sample, image in rows(dataset, [WHOLE, RandAugment(2, 20)], epochs=5):
+        if sample in pairs:
+            assert any(torch.equal(image, pair) for pair in pairs[sample])
+            matched += 1
+    assert matched == 10
+
+
+def test_random_erasing_fills_a_rectangle(dataset: packed.Packed) -> None:
+    colour = torch.tensor([255, 1, 128], dtype=torch.uint8)[:, None, None]
+    erased = 0
+    for sample, image in rows(dataset, [WHOLE, RandomErasing(0.5, value=(255, 1, 128))], epochs=10):
+        original = functional.pil_to_tensor(pil(dataset, sample))
+        changed = (image != original).any(0)
+        if not changed.any():
+            continue
+        erased += 1
+        lines, columns = (changed.any(axis).nonzero().flatten() for axis in (1, 0))
+        part = image[:, lines.min() : lines.max() + 1, columns.min() : columns.max() + 1]
+        assert (part == colour).all()
+        assert 0.015 <= part[0].numel() / (HEIGHT * WIDTH) <= 0.34
+    # Of 60, with a standard deviation of 4.
+    assert 12 <= erased <= 48
+
+
+RECIPE = [
+    RandomResizedCrop(32),
+    RandomHorizontalFlip(),
+    RandomApply([ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8),
+    RandomGrayscale(0.2),
+    RandomApply([GaussianBlur(5)]),
+    RandomSolarize(128, 0.2),
+    RandAugment(),
+    RandomErasing(0.25),
+]
+
+
+def test_a_row_depends_on_seed_epoch_and_position_only(dataset: packed.Packed) -> None:
+    expected = rows(dataset, RECIPE, epochs=2, seed=5)
+    again = rows(dataset, RECIPE, epochs=2, seed=5, channels_last=True)
+    assert [sample for sample, _ in expected] == [sample for sample, _ in again]
+    assert all(torch.equal(image, same) for (_, image), (_, same) in zip(expected, again, strict=True))
+    other = rows(dataset, RECIPE, epochs=2, seed=6)
+    by_sample = {sample: image for sample, image in expected[: len(dataset)]}
+    for changed in (expected[len(dataset) :], other[: len(dataset)]):
+        assert all(not torch.equal(image, by_sample[sample]) for sample, image in changed if sample != 5)
+
+
+def test_crops_are_the_same_with_and_without_operations(dataset: packed.Packed) -> None:
+    crop: list[Any] = [RandomResizedCrop(32), RandomHorizontalFlip()]
+    plain = rows(dataset, crop, seed=5)
+    inverted = rows(dataset, [*crop, RandomInvert(1.0)], seed=5)
+    assert all(torch.equal(255 - image, cropped) for (_, cropped), (_, image) in zip(plain, inverted, strict=True))
+
+
+def test_one_grey_channel_comes_behind_operations_and_flips_are_told(dataset: packed.Packed) -> None:
+    decode = [WHOLE, RandomInvert(1.0), Grayscale(), RandomVerticalFlip(0.5)]
+    told = set()
+    for channels_last in (False, True):
+        options: dict[str, Any] = {"channels_last": channels_last, "daemon": Daemon(job="grey")}
+        with Loader(dataset.path, 3, decode=decode, plan=Plan(sampler="uniform"), seed=1, **options) as loader:
+            for batch in loader:
+                assert not batch.flipped.any()
+                for sample, image, down in zip(batch.ids.tolist(), batch.images, batch.flipped_down, strict=True):
+                    expected = functional.pil_to_tensor(functional.invert(pil(dataset, sample)).convert("L"))
+                    assert torch.equal(image, expected.flip(1) if down else expected)
+                    told.add(bool(down))
+    assert told == {False, True}
+
+
+def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed) -> None:
+    view = [WHOLE, ColorJitter(0.9, 0.9, 0.9, 0.5), RandomErasing(1.0)]
+    alone = {sample: image for sample, image in rows(dataset, view, seed=5)}
+    options: dict[str, Any] = {"plan": Plan(sampler="uniform"), "daemon": Daemon(job="views"), "seed": 5}
+    with Loader(dataset.path, 3, decode=[view, [WHOLE], view], **options) as loader:
+        for batch in loader:
+            for sample, first, plain, last in zip(batch.ids.tolist(), *batch.images, strict=True):
+                assert torch.equal(first, alone[sample])
+                assert torch.equal(plain, functional.pil_to_tensor(pil(dataset, sample)))
+                assert not torch.equal(first, last)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([ColorJitter(), WHOLE], "expected Resize, CenterCrop"),
+        ([WHOLE, RandomErasing(), RandomHorizontalFlip()], "RandomHorizontalFlip before RandomErasing, as the daemon"),
+        ([WHOLE, RandomApply([RandAugment()]), RandomVerticalFlip()], "RandomVerticalFlip before RandomApply"),
+        ([WHOLE, RandomVerticalFlip(), RandomVerticalFlip()], "RandomVerticalFlip only once"),
+        ([WHOLE, RandomVerticalFlip(2.0)], "RandomVerticalFlip: p"),
+        ([WHOLE, Grayscale(), RandomInvert()], "expected Grayscale(1) last"),
+        ([WHOLE, RandomApply([Grayscale()])], "Grayscale: got 1 channels"),
+        ([WHOLE, GaussianBlur(4)], "kernel_size is (4, 4), but must be odd"),
+        ([Resize((8, 8)), GaussianBlur(17)], "less than twice the sides"),
+        ([WHOLE, ColorJitter(hue=0.6)], "hue is (-0.6, 0.6)"),
+        ([WHOLE, ColorJitter(brightness=-1)], "ColorJitter: brightness: got -1"),
+        ([WHOLE, RandomErasing(value="random")], "expected a level from 0 to 255"),
+        ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BICUBIC)], "bicubic"),
+        ([WHOLE, *[RandomInvert()] * 13], "at most 12"),
+        ([WHOLE, RandomGrayscale(float("nan"))], "not JSON compliant"),
+    ],
+)
+def test_what_the_daemon_cannot_do_is_named(steps: list[Any], expected: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        image_spec(steps, False, False)
+    assert expected in str(raised.value)
+
+
+def test_random_apply_takes_operations_on_pixels_only() -> None:
+    for inner in (RandomHorizontalFlip(), tv.RandomHorizontalFlip(), lambda image: image):
+        with pytest.raises(TypeError, match="expected transforms of pixels"):
+            image_spec([WHOLE, RandomApply([inner])], False, False)

@@ -1,0 +1,225 @@
+"""Transforms of a finished row's pixels, for `Loader(decode=...)`; `shade_load.transforms` has them all.
+
+Each has the name, the arguments and the defaults of torchvision's, and gives what that gives for a
+PIL image.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+# A grey level from 0 to 255 for all colours, or red, green and blue.
+Colour = int | tuple[int, int, int]
+# By how much a factor may differ from 1 (a hue from 0), or its least and most.
+Jitter = float | tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ColorJitter:
+    """Changes brightness, contrast, saturation and hue by random factors, in random order."""
+
+    brightness: Jitter = 0
+    contrast: Jitter = 0
+    saturation: Jitter = 0
+    hue: Jitter = 0
+
+
+@dataclass(frozen=True)
+class Grayscale:
+    """Makes each pixel grey: Pillow's convert("L"). With 1 channel, which must be the last transform
+    of pixels, `batch.images` has 1; with 3 it has three that are equal."""
+
+    num_output_channels: int = 1
+
+
+@dataclass(frozen=True)
+class RandomGrayscale:
+    """Makes each pixel grey with probability `p`."""
+
+    p: float = 0.1
+
+
+@dataclass(frozen=True)
+class GaussianBlur:
+    """Blurs with a kernel of odd size, a side or (width, height), and a random sigma."""
+
+    kernel_size: int | tuple[int, int]
+    sigma: float | tuple[float, float] = (0.1, 2.0)
+
+
+@dataclass(frozen=True)
+class RandomSolarize:
+    """Inverts levels from `threshold` on, with probability `p`."""
+
+    threshold: float
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomPosterize:
+    """Keeps the highest `bits` of each level, with probability `p`."""
+
+    bits: int
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomInvert:
+    """Inverts all levels with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomAutocontrast:
+    """Stretches each colour's range to 0 to 255, with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomEqualize:
+    """Makes the levels of each colour about equally frequent, with probability `p`."""
+
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomAdjustSharpness:
+    """Blurs (a factor below 1) or sharpens (above 1) with probability `p`."""
+
+    sharpness_factor: float
+    p: float = 0.5
+
+
+@dataclass(frozen=True)
+class RandomErasing:
+    """Fills a random rectangle with `value`, with probability `p`.
+
+    `value` is in grey levels, as rows are bytes: torchvision's 0 after `Normalize(mean, std)` is
+    `value=mean * 255` here. Noise (`value="random"`) is for floats only.
+    """
+
+    p: float = 0.5
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)
+    value: Colour = 0
+
+
+@dataclass(frozen=True)
+class RandAugment:
+    """`num_ops` operations of torchvision's fourteen, all of this magnitude."""
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: Literal["nearest", "bilinear"] = "nearest"
+    fill: Colour = 0
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide:
+    """One operation of torchvision's fourteen, of random magnitude."""
+
+    num_magnitude_bins: int = 31
+    interpolation: Literal["nearest", "bilinear"] = "nearest"
+    fill: Colour = 0
+
+
+@dataclass(frozen=True)
+class RandomApply:
+    """Applies all of these transforms of pixels with probability `p`, else none."""
+
+    transforms: Sequence[Any]
+    p: float = 0.5
+
+
+PixelTransform = (
+    ColorJitter
+    | Grayscale
+    | RandomGrayscale
+    | GaussianBlur
+    | RandomSolarize
+    | RandomPosterize
+    | RandomInvert
+    | RandomAutocontrast
+    | RandomEqualize
+    | RandomAdjustSharpness
+    | RandomErasing
+    | RandAugment
+    | TrivialAugmentWide
+    | RandomApply
+)
+
+_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in PixelTransform.__args__}
+# A mirrored image gets other pixels from these than the image mirrored afterwards.
+_PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
+
+
+def as_json(steps: Sequence[PixelTransform]) -> str:
+    """The transforms as the native module reads them."""
+    return json.dumps([_named(step) for step in steps], allow_nan=False, default=float)
+
+
+def knows_places(step: PixelTransform) -> bool:
+    """Whether a flip before this transform is another than one after it."""
+    if isinstance(step, RandomApply):
+        return any(knows_places(inner) for inner in step.transforms)
+    return isinstance(step, _PLACED)
+
+
+def checked(step: PixelTransform) -> PixelTransform:
+    """The transform, with torchvision's within `RandomApply` replaced by ours.
+
+    Raises:
+        TypeError: One within is no transform of pixels.
+    """
+    if not isinstance(step, RandomApply):
+        return step
+    return RandomApply(tuple(_inner(transform) for transform in step.transforms), step.p)
+
+
+def from_torchvision(name: str, transform: Any) -> PixelTransform | None:
+    """Our transform that does what torchvision's does; None if it is not one of pixels."""
+    kind = _BY_NAME.get(name)
+    if kind is None:
+        return None
+    if kind is RandomApply:
+        return checked(RandomApply(tuple(transform.transforms), transform.p))
+    options = {field.name: _plain(field.name, getattr(transform, field.name)) for field in fields(kind)}
+    return kind(**options)
+
+
+def _inner(transform: Any) -> PixelTransform:
+    if isinstance(transform, PixelTransform):
+        return checked(transform)
+    ours = None
+    if type(transform).__module__.startswith("torchvision.transforms"):
+        ours = from_torchvision(type(transform).__name__, transform)
+    if ours is None:
+        raise TypeError(f"decode: RandomApply: got {transform!r}, expected transforms of pixels, such as ColorJitter")
+    return ours
+
+
+def _plain(option: str, value: Any) -> Any:
+    """An option of torchvision's transforms, which also keep lists, enumerations and None."""
+    if option == "interpolation":
+        value = getattr(value, "value", value)
+        return {0: "nearest", 2: "bilinear"}.get(value, value)
+    if value is None:
+        # No jitter, or black; RandomErasing of v2 has None for noise.
+        return "random" if option == "value" else 0
+    if option in ("fill", "value") and not isinstance(value, str):
+        levels = [int(level) for level in value] if isinstance(value, Sequence) else [int(value)]
+        return levels[0] if len(levels) == 1 else tuple(levels)
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _named(step: PixelTransform) -> dict[str, Any]:
+    options = {field.name: getattr(step, field.name) for field in fields(step)}
+    if isinstance(step, RandomApply):
+        options["transforms"] = [_named(inner) for inner in step.transforms]
+    return {type(step).__name__: options}
