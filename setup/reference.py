@@ -181,11 +181,11 @@ def described(node: ast.ClassDef | Function, title: str) -> list[str]:
     return parts
 
 
-def meaning_of(module: ast.Module, value: ast.Assign) -> str:
-    """The docstring that follows a value."""
+def meaning_of(module: ast.Module, value: ast.Assign) -> str | None:
+    """The docstring that follows a value. Those without, such as names of types, are not for users."""
     following = module.body[module.body.index(value) + 1]
-    assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), ast.unparse(value)
-    return str(following.value.value)
+    is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+    return str(following.value.value) if is_text else None
 
 
 def python_page() -> str:
@@ -199,10 +199,10 @@ def python_page() -> str:
             if exported_name.startswith("__"):
                 continue
             node = definition(module, exported_name)
-            if isinstance(node, ast.Assign):
-                parts += [f"### {exported_name}", description(meaning_of(module, node))]
-            else:
+            if not isinstance(node, ast.Assign):
                 parts += described(node, exported_name)
+            elif meaning := meaning_of(module, node):
+                parts += [f"### {exported_name}", description(meaning)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

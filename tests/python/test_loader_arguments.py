@@ -287,9 +287,11 @@ IMAGES = {
     "scale": (1.0, 1.0),
     "ratio": (1.0, 1.0),
     "flip": 0.0,
+    "flip_down": 0.0,
     "channels_last": False,
     "exact": False,
     "grey": False,
+    "pixels": "[]",
 }
 
 

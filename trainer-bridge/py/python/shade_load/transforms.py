@@ -68,9 +68,6 @@ __all__ = [
     "Resize",
     "Transform",
     "TrivialAugmentWide",
-    "covering",
-    "image_spec",
-    "views_spec",
 ]
 
 
