@@ -40,7 +40,7 @@ def parse_arguments() -> argparse.Namespace:
     decoding = benches.add_parser(
         "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons, raw pixels"
     )
-    augmenting = benches.add_parser("augment", help="as decode, with jitter, grey, blur and solarize")
+    augmenting = benches.add_parser("augment", help="as decode, with a jitter of colours, and with a contrastive recipe")
     handing = benches.add_parser("hand-over", help="the training loop's time to take a decoded batch")
     training = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
     training.add_argument("--model", choices=train.MODELS, default="resnet50", help="of torchvision (default resnet50)")
@@ -54,7 +54,8 @@ def parse_arguments() -> argparse.Namespace:
     decoding.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
     pixels = KINDS["pixels"].files
     decoding.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
-    decoding.add_argument("--kind", action="append", choices=decode.KIND_NAMES, help="these images only; may be repeated")
+    for of_images, kinds in ((decoding, decode.KIND_NAMES), (augmenting, augment.KIND_NAMES)):
+        of_images.add_argument("--kind", action="append", choices=kinds, help="these images only; may be repeated")
     with_data = {packing: pack, reading: read, decoding: decode, augmenting: augment}
     for with_files, files in ((of_bench, bench.FILES) for of_bench, bench in with_data.items()):
         with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")

@@ -1,7 +1,7 @@
-"""The loaders deliver whole epochs of decoded batches with a contrastive recipe: crop, flip, jitter,
-grey, blur, solarize.
+"""The loaders deliver whole epochs of decoded batches with two recipes after crop and flip: a jitter
+of brightness, contrast and saturation, and a contrastive one with hue, grey, blur and solarize.
 
-All of it is `decode` with images of the kind "augmented", whose rows are those of the systems that
+All of it is `decode` with images of the kinds that augment, whose rows are those of the systems that
 do every step."""
 
 import argparse
@@ -11,14 +11,14 @@ from benches.rivals import decode, report
 from benches.rivals.kinds import KINDS
 from benches.rivals.table import AUGMENT
 
-KIND_NAME = "augmented"
+KIND_NAMES = [name for name, kind in KINDS.items() if kind.augments]
 NAMES = list(AUGMENT)
-FILES = KINDS[KIND_NAME].files
+FILES = KINDS["contrastive"].files
 
 
 def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
     """As in `decode`."""
-    arguments.kind = [KIND_NAME]
+    arguments.kind = arguments.kind or KIND_NAMES
     return decode.compare(arguments, scratch)
 
 

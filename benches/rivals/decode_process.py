@@ -22,7 +22,7 @@ import numpy
 
 from benches.rivals import augment_check, crop_check, pixel_check, process_tree, table
 from benches.rivals.delivered import PAGE_BYTES
-from benches.rivals.kinds import BATCH, KINDS, Kind
+from benches.rivals.kinds import BATCH, GREY_P, KINDS, Kind
 from benches.rivals.systems import ImageEpochs
 
 EPOCHS_CHECKED = 2
@@ -91,7 +91,7 @@ def check(begin: Begin, root: Path, kind: Kind) -> None:
 
 def _epoch(kind: Kind) -> augment_check.Epoch | crop_check.Epoch | pixel_check.Epoch:
     if kind.augments:
-        return augment_check.Epoch()
+        return augment_check.Epoch(GREY_P if kind.augments == "contrastive" else 0.0)
     return crop_check.Epoch() if kind.crops else pixel_check.Epoch()
 
 

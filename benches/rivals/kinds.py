@@ -14,9 +14,11 @@ SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
+# Brightness, contrast and saturation of ColorJitter: what all systems have.
+COLOURS = (0.4, 0.4, 0.4)
 # Parameters of a contrastive recipe, in torchvision's words: ColorJitter, RandomGrayscale,
 # GaussianBlur and RandomSolarize, and the chance of each.
-JITTER, JITTER_P = (0.4, 0.4, 0.4, 0.1), 0.8
+JITTER, JITTER_P = (*COLOURS, 0.1), 0.8
 GREY_P = 0.2
 BLUR_KERNEL, BLUR_SIGMA, BLUR_P = 23, (0.1, 2.0), 0.5
 SOLARIZE_FROM, SOLARIZE_P = 128, 0.2
@@ -28,14 +30,15 @@ class Kind:
 
     `crops`: RandomResizedCrop and RandomHorizontalFlip, or nothing at all. `raw`: a system that
     stores images anew stores their pixels, so that reading and copying alone are measured.
-    `augments`: the contrastive recipe follows the crop."""
+    `augments`: what follows the crop: "" for nothing, "colours" for a jitter of brightness, contrast
+    and saturation, "contrastive" for the recipe."""
 
     name: str
     side: int
     crops: bool
     files: int
     raw: bool = False
-    augments: bool = False
+    augments: str = ""
     # Epochs of a process that has everything in memory. The median one of those after the first is
     # timed.
     epochs: int = 2
@@ -45,7 +48,8 @@ KINDS = {
     "photos": Kind("JPEG 500x375 to 224x224", 224, True, 6_000),
     "icons": Kind("Fashion-MNIST PNG 28x28", 28, False, 20_000),
     "pixels": Kind("raw pixels 32x32", 32, False, 200_000, raw=True, epochs=6),
-    "augmented": Kind("JPEG 500x375 to 224x224, augmented", 224, True, 3_000, augments=True),
+    "jittered": Kind("JPEG 500x375 to 224x224, jittered", 224, True, 3_000, augments="colours"),
+    "contrastive": Kind("JPEG 500x375 to 224x224, contrastive", 224, True, 3_000, augments="contrastive"),
 }
 
 

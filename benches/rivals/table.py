@@ -66,12 +66,12 @@ DECODE = {
     "ffcv": Row("FFCV, its own file", "ffcv.decode", "ffcv.prepare"),
 }
 
-# FFCV has no hue, grey, blur or solarize of its own, so it has no row.
 AUGMENT = {
     "shade": Row("shade Loader", "shade.decode", "shade_pack.prepare_to_decode"),
     "imagefolder": Row("ImageFolder, PIL", "torch_dataloader.decode"),
     "timm": Row("timm's transforms and collate", "timm_loader.augment"),
     "dali": Row("DALI, CPU", "dali.augment"),
+    "ffcv": Row("FFCV, its own file", "ffcv.augment", "ffcv.prepare"),
 }
 
 TRAIN = {

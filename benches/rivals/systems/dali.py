@@ -11,7 +11,7 @@ from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.pipeline import Pipeline
 
 from benches.rivals.kinds import (
-    BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
+    BLUR_KERNEL, BLUR_P, BLUR_SIGMA, COLOURS, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
 )  # fmt: skip
 from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs, shade_pack
 
@@ -82,19 +82,31 @@ def _images(folder: str, kind: Kind) -> tuple[object, object]:
 
 def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
     """As `decode`, with the recipe. The jitter's order is DALI's own, the same for all images."""
-    yield from _epochs(_augmented(str(root / "files"), kind, **_pipeline(workers, size)), size, _arrays)
+    recipe = _jittered if kind.augments == "colours" else _contrastive
+    yield from _epochs(recipe(str(root / "files"), kind, **_pipeline(workers, size)), size, _arrays)
+
+
+@pipeline_def(device_id=None)
+def _jittered(folder: str, kind: Kind) -> tuple[object, object]:
+    images, labels = _cropped(folder, kind)
+    brightness, contrast, saturation = COLOURS
+    return fn.color_twist(images, **_factors(brightness, contrast, saturation)), labels
+
+
+def _factors(brightness: float, contrast: float, saturation: float) -> dict[str, object]:
+    """Random ones, for each image."""
+    by = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
+    return {name: fn.random.uniform(range=[1 - most, 1 + most]) for name, most in by.items()}
 
 
 @pipeline_def(device_id=None, enable_conditionals=True)
-def _augmented(folder: str, kind: Kind) -> tuple[object, object]:
+def _contrastive(folder: str, kind: Kind) -> tuple[object, object]:
     images, labels = _cropped(folder, kind)
     brightness, contrast, saturation, hue = JITTER
     if fn.random.coin_flip(probability=JITTER_P, dtype=types.BOOL):
         images = fn.color_twist(
             images,
-            brightness=fn.random.uniform(range=[1 - brightness, 1 + brightness]),
-            contrast=fn.random.uniform(range=[1 - contrast, 1 + contrast]),
-            saturation=fn.random.uniform(range=[1 - saturation, 1 + saturation]),
+            **_factors(brightness, contrast, saturation),
             # In degrees.
             hue=fn.random.uniform(range=[-360 * hue, 360 * hue]),
         )

@@ -1,17 +1,19 @@
 """FFCV: its own file, decoder, crop and threads."""
 
+import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy
 from ffcv.fields import BytesField, IntField, RGBImageField
 from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder, SimpleRGBImageDecoder
 from ffcv.loader import Loader, OrderOption
-from ffcv.transforms import RandomHorizontalFlip, ToTensor
+from ffcv.transforms import RandomBrightness, RandomContrast, RandomHorizontalFlip, RandomSaturation, ToTensor
 from ffcv.writer import DatasetWriter
 
 from benches.rivals.image_folder import list_samples
-from benches.rivals.kinds import RATIO, SCALE, Kind
+from benches.rivals.kinds import COLOURS, RATIO, SCALE, Kind
 from benches.rivals.systems import ImageEpochs
 
 FOLDER = "ffcv"
@@ -55,10 +57,23 @@ def prepare(root: Path, _programs: Path, kind: Kind) -> str:
 
 
 def decode(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
-    if kind.crops:
-        image = [RandomResizedCropRGBImageDecoder((kind.side, kind.side), SCALE, RATIO), RandomHorizontalFlip()]
-    else:
-        image = [SimpleRGBImageDecoder()]
+    return _epochs(root, workers, size, _cropped(kind) if kind.crops else [SimpleRGBImageDecoder()])
+
+
+def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """The jitter, in one order. FFCV has no hue, grey, blur or solarize of its own."""
+    if kind.augments != "colours":
+        sys.exit("FFCV has no hue, grey, blur and solarize")
+    kinds = (RandomBrightness, RandomContrast, RandomSaturation)
+    colours = [transform(by, p=1.0) for transform, by in zip(kinds, COLOURS, strict=True)]
+    return _epochs(root, workers, size, [*_cropped(kind), *colours])
+
+
+def _cropped(kind: Kind) -> list[Any]:
+    return [RandomResizedCropRGBImageDecoder((kind.side, kind.side), SCALE, RATIO), RandomHorizontalFlip()]
+
+
+def _epochs(root: Path, workers: int, size: int, image: list[Any]) -> ImageEpochs:
     loader = Loader(
         str(root / FOLDER / FILE),
         batch_size=size,

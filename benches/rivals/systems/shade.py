@@ -12,7 +12,7 @@ from shade_load.transforms import (
 )  # fmt: skip
 
 from benches.rivals.kinds import (
-    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
+    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, COLOURS, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
     Kind,
 )  # fmt: skip
 from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs
@@ -65,15 +65,19 @@ def decode_restart_markers(root: Path, workers: int, size: int, kind: Kind) -> I
 
 def _crops(kind: Kind) -> list[Any]:
     crops = [RandomResizedCrop(kind.side, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
-    return [*crops, *_RECIPE] if kind.augments else crops
+    return [*crops, *_RECIPES[kind.augments]]
 
 
-_RECIPE = [
-    RandomApply([ColorJitter(*JITTER)], JITTER_P),
-    RandomGrayscale(GREY_P),
-    RandomApply([GaussianBlur(BLUR_KERNEL, BLUR_SIGMA)], BLUR_P),
-    RandomSolarize(SOLARIZE_FROM, SOLARIZE_P),
-]
+_RECIPES = {
+    "": [],
+    "colours": [ColorJitter(*COLOURS)],
+    "contrastive": [
+        RandomApply([ColorJitter(*JITTER)], JITTER_P),
+        RandomGrayscale(GREY_P),
+        RandomApply([GaussianBlur(BLUR_KERNEL, BLUR_SIGMA)], BLUR_P),
+        RandomSolarize(SOLARIZE_FROM, SOLARIZE_P),
+    ],
+}
 
 
 def _images(loader: shade_load.Loader) -> Iterator[Batch]:

@@ -10,27 +10,36 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import RandomSolarize
 
-from benches.rivals.kinds import BLUR_P, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind
+from benches.rivals.kinds import (
+    BLUR_P, COLOURS, GREY_P, JITTER, JITTER_P, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P, Kind,
+)  # fmt: skip
 from benches.rivals.systems import ImageEpochs
 
 
 def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
     """The recipe by timm's own options. Its blur is Pillow's, and it has no solarize but in policies:
     torchvision's is put in."""
+    recipes = {
+        "colours": {"color_jitter": COLOURS},
+        "contrastive": {
+            "color_jitter": JITTER,
+            "color_jitter_prob": JITTER_P,
+            "grayscale_prob": GREY_P,
+            "gaussian_blur_prob": BLUR_P,
+        },
+    }
     transform = create_transform(
         kind.side,
         is_training=True,
         use_prefetcher=True,
         scale=SCALE,
         ratio=RATIO,
-        color_jitter=JITTER,
-        color_jitter_prob=JITTER_P,
-        grayscale_prob=GREY_P,
-        gaussian_blur_prob=BLUR_P,
         interpolation="bilinear",
+        **recipes[kind.augments],
     )
-    # The last one makes an array of the image.
-    transform.transforms.insert(-1, RandomSolarize(SOLARIZE_FROM, SOLARIZE_P))
+    if kind.augments == "contrastive":
+        # The last one makes an array of the image.
+        transform.transforms.insert(-1, RandomSolarize(SOLARIZE_FROM, SOLARIZE_P))
     loader = DataLoader(
         ImageFolder(str(root / "files"), transform),
         size,

@@ -12,7 +12,7 @@ from torchvision.transforms import v2
 
 from benches.rivals.image_folder import read_file
 from benches.rivals.kinds import (
-    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
+    BATCH, BLUR_KERNEL, BLUR_P, BLUR_SIGMA, COLOURS, GREY_P, JITTER, JITTER_P, KINDS, RATIO, SCALE, SOLARIZE_FROM, SOLARIZE_P,
     Kind,
 )  # fmt: skip
 from benches.rivals.systems import DecodeImage, ImageEpochs, RecordEpochs
@@ -68,15 +68,19 @@ def _on_device(loader: DataLoader) -> Iterator[Iterator[Any]]:
 
 def _transforms(kind: Kind) -> Callable[[Any], torch.Tensor]:
     crops = [v2.RandomResizedCrop(kind.side, SCALE, RATIO), v2.RandomHorizontalFlip()] if kind.crops else []
-    return v2.Compose([*crops, *(_RECIPE if kind.augments else []), v2.PILToTensor()])
+    return v2.Compose([*crops, *_RECIPES[kind.augments], v2.PILToTensor()])
 
 
-_RECIPE = [
-    v2.RandomApply([v2.ColorJitter(*JITTER)], JITTER_P),
-    v2.RandomGrayscale(GREY_P),
-    v2.RandomApply([v2.GaussianBlur(BLUR_KERNEL, BLUR_SIGMA)], BLUR_P),
-    v2.RandomSolarize(SOLARIZE_FROM, SOLARIZE_P),
-]
+_RECIPES = {
+    "": [],
+    "colours": [v2.ColorJitter(*COLOURS)],
+    "contrastive": [
+        v2.RandomApply([v2.ColorJitter(*JITTER)], JITTER_P),
+        v2.RandomGrayscale(GREY_P),
+        v2.RandomApply([v2.GaussianBlur(BLUR_KERNEL, BLUR_SIGMA)], BLUR_P),
+        v2.RandomSolarize(SOLARIZE_FROM, SOLARIZE_P),
+    ],
+}
 
 
 def _loader(
