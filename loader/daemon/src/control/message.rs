@@ -76,7 +76,9 @@ pub(crate) enum Message {
         /// Their number and the bytes, or why there are no such strata.
         answer: Sender<Result<(u32, Vec<u8>), String>>,
     },
-    /// The user ends the daemon, or drains it.
+    /// The user wants no new job to be taken. Answered when none is.
+    Drain(Sender<()>),
+    /// The user, who was told so, ends the daemon: now, or with the last rank of a drained one.
     Stop { drain: bool },
     /// The user gives the cache another size.
     Resize {

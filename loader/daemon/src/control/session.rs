@@ -133,6 +133,13 @@ impl Connection<'_> {
         self.messages.send(message).map_err(|_| SessionError::Stopping)
     }
 
+    /// Sends the daemon a message with a way for its answer, and waits for that.
+    fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Message) -> Result<T, SessionError> {
+        let (answer_in, answer) = crossbeam_channel::bounded(1);
+        self.tell(message(answer_in))?;
+        answer.recv().map_err(|_| SessionError::Stopping)
+    }
+
     /// What to poll: the socket, then the process.
     fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let socket = PollFd::new(self.socket.as_ref(), PollFlags::IN);
@@ -166,10 +173,8 @@ impl Connection<'_> {
     /// Asks the daemon about a rank that said hello, and hands its ring over.
     fn welcome(&self, attach: Box<Attach>, asked: Asked) -> Result<Doorbell, SessionError> {
         let session = self.session;
-        let (verdict, answer) = crossbeam_channel::bounded(1);
         let socket = Arc::clone(&self.socket);
-        self.tell(Message::Hello { attach, asked, socket, verdict })?;
-        let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
+        let answer = self.ask(|verdict| Message::Hello { attach, asked, socket, verdict })?;
         let Welcomed { accepted, terms } = answer.map_err(SessionError::Refused)?;
 
         let segments = RingSegments::create(accepted.payload)
@@ -242,10 +247,9 @@ impl Connection<'_> {
 
     /// Hands the pipe to the daemon and waits until the observer leaves or the daemon hangs up.
     fn observe(&self, job: String, pipe: OwnedFd, permits: &mut Permits) -> Result<(), SessionError> {
-        let (verdict, answer) = crossbeam_channel::bounded(1);
         let (session, socket) = (self.session, Arc::clone(&self.socket));
-        self.tell(Message::Observe { session, job, socket, pipe, verdict })?;
-        answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+        let answer = self.ask(|verdict| Message::Observe { session, job, socket, pipe, verdict })?;
+        answer.map_err(SessionError::Refused)?;
         permits.greeting = None;
         let &ServedDataset { samples, content_id, .. } = self.served;
         let pid = std::process::id();
@@ -255,18 +259,13 @@ impl Connection<'_> {
 
     /// Sends the daemon's status.
     fn status(&self) -> Result<(), SessionError> {
-        let (answer_in, answer) = crossbeam_channel::bounded(1);
-        self.tell(Message::Status(answer_in))?;
-        let json = answer.recv().map_err(|_| SessionError::Stopping)?;
+        let json = self.ask(Message::Status)?;
         Ok(send(&self.socket, &Reply::Status { protocol: PROTOCOL, json }, &[])?)
     }
 
     /// Sends how much of which strata is cached.
     fn held(&self, strata: u32) -> Result<(), SessionError> {
-        let (answer_in, answer) = crossbeam_channel::bounded(1);
-        self.tell(Message::Held { strata, answer: answer_in })?;
-        let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
-        let (strata, held) = match answer {
+        let (strata, held) = match self.ask(|answer| Message::Held { strata, answer })? {
             Ok(held) => held,
             Err(text) => return refuse(REFUSE_SPEC, text),
         };
@@ -278,19 +277,20 @@ impl Connection<'_> {
     /// Ends the daemon, or drains it. The connection lasts until the client leaves or the process
     /// has ended, so that the client sees that end.
     fn stop(&self, drain: bool, permits: &mut Permits) -> Result<(), SessionError> {
-        // First: the process may be gone before a later answer is sent.
-        send(&self.socket, &Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() }, &[])?;
+        if drain {
+            self.ask(Message::Drain)?;
+        }
+        // Before the end is allowed: the process may be gone before a later answer is sent.
+        let sent = send(&self.socket, &Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() }, &[]);
         permits.greeting = None;
         self.tell(Message::Stop { drain })?;
+        sent?;
         self.wait_for_goodbye()
     }
 
     /// Has the cache resized.
     fn resize(&self, cache: String) -> Result<(), SessionError> {
-        let (answer_in, answer) = crossbeam_channel::bounded(1);
-        self.tell(Message::Resize { cache, answer: answer_in })?;
-        let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
-        match answer {
+        match self.ask(|answer| Message::Resize { cache, answer })? {
             Ok(Resized { before_bytes, cache_bytes }) => {
                 let reply = Reply::Resized { protocol: PROTOCOL, before_bytes, cache_bytes };
                 Ok(send(&self.socket, &reply, &[])?)

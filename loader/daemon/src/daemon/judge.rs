@@ -1,5 +1,7 @@
 //! Whether a rank may attach, and on what terms: the dataset's content, the daemon's settings, the
-//! job's name. The core judges the rest.
+//! job's name. The core judges the rest. And whether any rank needs the daemon.
+
+use std::time::Duration;
 
 use shade_core::{Attach, Refusal};
 use shade_formats::control::{REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING};
@@ -7,7 +9,21 @@ use shade_formats::control::{REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING};
 use super::serve::Daemon;
 use crate::control::{Asked, Terms};
 
+/// How long a private daemon waits for its first rank.
+const FIRST_RANK: Duration = Duration::from_secs(30);
+
 impl Daemon {
+    /// Whether no rank needs this daemon any more, and it does not stay for others.
+    pub(super) fn is_unneeded(&self) -> bool {
+        let patience = match (self.linger, self.had_rank) {
+            _ if self.is_drained || self.gives_way.is_some() => Duration::ZERO,
+            (None, _) => return false,
+            (Some(linger), true) => linger,
+            (Some(_), false) => FIRST_RANK,
+        };
+        self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
+    }
+
     /// Whether the daemon has what a rank expects: the present content of its dataset and, where no
     /// rank would lose anything by a new daemon, the settings.
     pub(super) fn judge(&mut self, attach: &Attach, asked: &Asked) -> Result<Terms, Refusal> {

@@ -27,8 +27,6 @@ use crate::panics::caught;
 const BURST: usize = 1024;
 /// Interval of the rings' heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(100);
-/// How long a private daemon waits for its first rank.
-const FIRST_RANK: Duration = Duration::from_secs(30);
 /// How long the daemon's end waits for reads, and for a recorder to take the rest of its trace.
 /// Nothing aborts an NFS read; the kernel keeps its pages.
 const STOP: Duration = Duration::from_secs(2);
@@ -74,13 +72,15 @@ pub(super) struct Daemon {
     /// What a rank asked a private daemon for that has no rank attached and does not have it: this
     /// daemon ends, and the next has it.
     pub(super) gives_way: Option<&'static str>,
-    /// It takes no new job, and ends when the last rank has left.
+    /// It takes no new job.
     pub(super) draining: bool,
+    /// Who drains it has been told, so it ends when the last rank has left.
+    pub(super) is_drained: bool,
     /// The user ends it now.
     told_to_stop: bool,
     started: Instant,
     /// Since when no rank is attached, and whether one ever was.
-    empty_since: Instant,
+    pub(super) empty_since: Instant,
     pub(super) had_rank: bool,
     pub(super) events: Vec<Event>,
     actions: Vec<Action>,
@@ -115,6 +115,7 @@ impl Daemon {
             floods: Floods::new(started),
             gives_way: None,
             draining: false,
+            is_drained: false,
             told_to_stop: false,
             started,
             empty_since: started,
@@ -314,11 +315,16 @@ impl Daemon {
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.core.held(strata).map_err(|error| error.to_string()));
             }
-            Message::Stop { drain } => {
-                let how = if drain { "drained: no new job is taken" } else { "stopped" };
-                tracing::info!("{how}, as its user asked");
-                self.draining |= drain;
-                self.told_to_stop |= !drain;
+            Message::Drain(answer) => {
+                tracing::info!("drained: no new job is taken, as its user asked");
+                self.draining = true;
+                // Fails only when the thread has ended.
+                let _ = answer.send(());
+            }
+            Message::Stop { drain: true } => self.is_drained = true,
+            Message::Stop { drain: false } => {
+                tracing::info!("stopped, as its user asked");
+                self.told_to_stop = true;
             }
             Message::Resize { cache, answer } => {
                 // Fails only when the thread has ended.
@@ -357,17 +363,6 @@ impl Daemon {
             }
             Message::Request { session, request, state } => self.request(session, *request, state),
         }
-    }
-
-    /// Whether no rank needs this daemon any more, and it does not stay for others.
-    fn is_unneeded(&self) -> bool {
-        let patience = match (self.linger, self.had_rank) {
-            _ if self.draining || self.gives_way.is_some() => Duration::ZERO,
-            (None, _) => return false,
-            (Some(linger), true) => linger,
-            (Some(_), false) => FIRST_RANK,
-        };
-        self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
     }
 
     /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.
