@@ -1,16 +1,25 @@
 """Trainings of a group decode each image once for all of them, and get equal crops."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import packed
 import pytest
 import torch
 from shade_load import Daemon, Loader, Plan
-from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+from shade_load.transforms import (
+    ColorJitter,
+    GaussianBlur,
+    RandomApply,
+    RandomErasing,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    TrivialAugmentWide,
+)
 
 BATCH = 8
 EPOCHS = 2
@@ -24,13 +33,15 @@ def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> packed.Packed:
 
 
 @contextmanager
-def together(dataset: packed.Packed, *plans: Plan, decode_once: int | str = "256MiB") -> Iterator[list[Loader]]:
-    """One Loader for each plan, with seeds from 0 on, all on one daemon."""
+def together(
+    dataset: packed.Packed, *plans: Plan, decode_once: int | str = "256MiB", decodes: Sequence[Any] = ()
+) -> Iterator[list[Loader]]:
+    """One Loader for each plan, with seeds from 0 on, all on one daemon; each with CROPS or its own of `decodes`."""
     loaders = [
         Loader(
             dataset.path,
             BATCH,
-            decode=CROPS,
+            decode=decodes[seed] if decodes else CROPS,
             seed=seed,
             plan=plan,
             daemon=Daemon(job=f"job-{seed}", decode_once=decode_once),
@@ -87,6 +98,24 @@ def test_the_window_changes_no_pixel(dataset: packed.Packed) -> None:
             images.append(epoch(loaders))
             assert (copied(loaders) > 0) == (decode_once != 0)
     assert images[0] == images[1]
+
+
+def test_operations_are_shared_by_those_that_have_the_same(dataset: packed.Packed) -> None:
+    def recipe(brightness: float) -> list[Any]:
+        jitter = RandomApply([ColorJitter((brightness, brightness), hue=0.5), GaussianBlur(5)], 0.9)
+        # Black would hide itself in a row that became black.
+        return [*CROPS, jitter, TrivialAugmentWide(), RandomErasing(1.0, value=(9, 80, 7))]
+
+    with together(dataset, *[Plan(group="sweep")] * 3, decodes=[recipe(0.5), recipe(0.5), recipe(0.6)]) as loaders:
+        seen: set[bytes] = set()
+        for _ in range(EPOCHS):
+            first, same, other = epoch(loaders)
+            assert same == first
+            assert [sample for sample, _ in other] == [sample for sample, _ in first]
+            assert sum(mine != its for mine, its in zip(first, other, strict=True)) > len(dataset) / 2
+            assert seen.isdisjoint(image for _, image in first), "each epoch has operations of its own"
+            seen.update(image for _, image in first)
+        assert copied(loaders) == EPOCHS * len(dataset), "of two trainings; the third decodes for itself"
 
 
 def test_draws_by_importance_share_what_both_have(dataset: packed.Packed) -> None:

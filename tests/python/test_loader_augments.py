@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections import Counter
 from typing import Any
@@ -312,14 +313,55 @@ def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed)
         ([WHOLE, ColorJitter(hue=0.6)], "hue is (-0.6, 0.6)"),
         ([WHOLE, ColorJitter(brightness=-1)], "ColorJitter: brightness: got -1"),
         ([WHOLE, RandomErasing(value="random")], "expected a level from 0 to 255"),
+        # Levels of images of floats.
+        ([WHOLE, RandomErasing(value=0.5)], "expected a level from 0 to 255"),
+        ([WHOLE, tv.RandomErasing(value=0.5)], "expected a level from 0 to 255"),
+        ([WHOLE, tv.RandomErasing(value=(0.485, 0.456, 0.406))], "expected a level from 0 to 255"),
+        ([WHOLE, v2.RandomErasing(value=[0.5, 1.0, 2.0])], "expected a level from 0 to 255"),
+        ([WHOLE, tv.RandAugment(fill=[0.5, 1.0, 2.0])], "expected a level from 0 to 255"),
+        ([WHOLE, GaussianBlur(3, 0.0)], "sigma is (0, 0), but must be two numbers above 0 and up to 1024"),
+        ([WHOLE, GaussianBlur(3, 1e300)], "sigma is (inf, inf)"),
+        ([WHOLE, RandAugment(magnitude=31)], "magnitude is 31, but must be 0 to 30"),
+        ([WHOLE, RandAugment(num_magnitude_bins=1)], "num_magnitude_bins is 1, but must be 2 to 255"),
         ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BICUBIC)], "bicubic"),
         ([WHOLE, *[RandomInvert()] * 13], "at most 12"),
-        ([WHOLE, RandomGrayscale(float("nan"))], "not JSON compliant"),
+        ([WHOLE, RandomGrayscale(float("nan"))], "decode: got [RandomGrayscale(p=nan)]: Out of range float"),
     ],
 )
 def test_what_the_daemon_cannot_do_is_named(steps: list[Any], expected: str) -> None:
     with pytest.raises(ValueError) as raised:
         image_spec(steps, False, False)
+    assert expected in str(raised.value)
+
+
+def test_numbers_and_enumerations_of_other_libraries_are_taken() -> None:
+    bilinear = functional.InterpolationMode.BILINEAR
+    for given, plain in [
+        (GaussianBlur(np.int64(5), [np.float32(0.5), 2]), GaussianBlur(5, (0.5, 2.0))),
+        (RandomErasing(torch.tensor(0.25), value=np.array([1, 2, 3]).tolist()), RandomErasing(0.25, value=(1, 2, 3))),
+        (RandomErasing(value=np.uint8(7)), RandomErasing(value=7)),
+        (RandAugment(interpolation=bilinear, fill=None), RandAugment(interpolation="bilinear")),
+        (TrivialAugmentWide(fill=[1.0, 2, 3]), TrivialAugmentWide(fill=(1, 2, 3))),
+        (ColorJitter(None, [0.5, 1.5]), ColorJitter(0, (0.5, 1.5))),
+    ]:
+        for wrapped in (lambda step: step, lambda step: RandomApply([step])):
+            spec, expected = (image_spec([WHOLE, wrapped(step)], False, False) for step in (given, plain))
+            # 2 and 2.0 are the same to the daemon.
+            assert json.loads(spec["pixels"]) == json.loads(expected["pixels"])
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (GaussianBlur(object()), "expected a number"),
+        (RandomApply(RandomInvert()), "expected a list of transforms"),
+        (v2.RandAugment(fill={Image.Image: 3}), "got fill={"),
+        (TrivialAugmentWide(fill={"a": 3}), "got fill={"),
+    ],
+)
+def test_arguments_of_no_use_are_named(step: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match="decode: ") as raised:
+        image_spec([WHOLE, step], False, False)
     assert expected in str(raised.value)
 
 

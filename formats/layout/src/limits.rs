@@ -44,7 +44,7 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 /// Most views of one image in a decoded batch. DINO's recipe has ten.
 pub const VIEWS_MAX: usize = 16;
 
-/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has seven.
+/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has six.
 pub const PIXEL_STEPS_MAX: usize = 12;
 
 /// Bytes of these operations: BYOL's recipe takes 70, with RandAugment and RandomErasing 102. A

@@ -48,7 +48,7 @@ pub(super) struct DecodedRows<R> {
     decoded: VecDeque<(Key, u64)>,
     /// The outputs of the rows in each epoch, with their numbers, the oldest first. A number is
     /// never used again: a worker may still have a row of it.
-    outputs: VecDeque<(u32, (EpochDraws, Output))>,
+    outputs: VecDeque<(u32, EpochDraws, Arc<Output>)>,
     outputs_ever: u32,
     /// Whether jobs have rows in common: else none is kept.
     is_shared: bool,
@@ -79,13 +79,15 @@ impl<R> DecodedRows<R> {
             return None;
         }
         self.is_shared = true;
-        let output = (job.draws(epoch), job.spec.output);
-        if let Some(&(number, _)) = self.outputs.iter().find(|(_, known)| *known == output) {
+        let draws = job.draws(epoch);
+        // Called for each row: an output takes kilobytes, so none is copied.
+        let mut known = self.outputs.iter();
+        if let Some(&(number, ..)) = known.find(|(_, of, output)| *of == draws && *output == job.output) {
             return Some(number);
         }
         let number = self.outputs_ever;
         self.outputs_ever = number.checked_add(1)?;
-        self.outputs.push_back((number, output));
+        self.outputs.push_back((number, draws, Arc::clone(&job.output)));
         if self.outputs.len() > OUTPUTS_MAX {
             self.outputs.pop_front();
         }

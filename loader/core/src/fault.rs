@@ -116,12 +116,12 @@ impl<M: Memory> Core<M> {
     fn substitute(&mut self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let target = self.batch_mut(row.session, row.seq)?.rows.get(row.position as usize)?.clone();
         let job = self.job_of(row.session)?;
-        let output = job.spec.output;
+        let output = &job.spec.output;
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
         same_class(&*self.index, &job.strata, target.sample).find_map(|(candidate, entry)| {
-            let len = row_bytes(&output, &entry).ok()?;
+            let len = row_bytes(output, &entry).ok()?;
             (len <= target.room).then_some((candidate, entry, len))
         })
     }

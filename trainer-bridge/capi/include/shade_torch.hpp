@@ -35,7 +35,7 @@ class Batch {
   at::Tensor images(uint32_t view = 0) const { return of_view("images", view); }
   // Left, top, width and height of the part of its source that each image shows.
   at::Tensor crops(uint32_t view = 0) const { return of_view("crops", view); }
-  // Bit 0: mirrored from left to right, after the crop.
+  // How images are mirrored after the crop. Bit 0: from left to right; bit 1: from top to bottom.
   at::Tensor flipped(uint32_t view = 0) const { return of_view("flipped", view); }
   at::Tensor labels() const { return tensor("labels"); }
   at::Tensor ids() const { return tensor("ids"); }

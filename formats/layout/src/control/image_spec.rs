@@ -180,8 +180,52 @@ fn range(field: &'static str, [least, most]: [f64; 2], limit: f64) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::control::PixelStep;
+
+    /// Bytes that look like a specification: codes are known ones mostly, numbers are anything.
+    fn invented() -> impl Strategy<Value = Vec<u8>> {
+        // The numbers' bytes of each code, CONTROL.md.
+        const FRAMINGS: [usize; 7] = [0, 0, 0, 4, 8, 32, 0];
+        const STEPS: [usize; 15] = [0, 5, 32, 4, 10, 8, 5, 4, 4, 4, 8, 23, 7, 5, 0];
+        let number = |len| {
+            // Bytes of small whole numbers, of 0.5, 1, infinity and NaN among them.
+            let byte = prop_oneof![any::<u8>(), prop::sample::select(&[0, 1, 3, 0x3F, 0x7F, 0x80, 0xFF][..])];
+            prop::collection::vec(byte, len)
+        };
+        let side = prop_oneof![1_u32..300, any::<u32>()];
+        let sides = [side.clone(), side].prop_map(|sides| sides.map(u32::to_le_bytes).concat());
+        let share =
+            prop_oneof![Just(0.5_f64), any::<f64>(), Just(f64::NAN)].prop_map(|p| p.to_le_bytes().to_vec());
+        let coded = move |known: &'static [usize], last: u8| {
+            (0..=last).prop_flat_map(move |code| {
+                number(known[usize::from(code)]).prop_map(move |bytes| [&[code][..], &bytes].concat())
+            })
+        };
+        let steps = prop::collection::vec(coded(&STEPS, 14), 0..14);
+        (sides, share.clone(), 0_u8..9, coded(&FRAMINGS, 6), share, steps).prop_map(
+            |(sides, flip, flags, framing, flip_down, steps)| {
+                let count = u8::try_from(steps.len()).unwrap();
+                [sides, flip, vec![flags], framing, flip_down, vec![count], steps.concat()].concat()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn invented_bytes_are_refused_or_a_specification_of_these_bytes(bytes in invented()) {
+            let mut reader = Reader::of(&bytes);
+            if let Ok(spec) = ImageSpec::read(&mut reader) {
+                let read = &bytes[..usize::try_from(reader.offset()).unwrap()];
+                prop_assert_eq!(Writer::fields(|writer| spec.write(writer)), read);
+                if let Err(error) = spec.validate() {
+                    prop_assert!(!error.field.is_empty() && error.to_string().contains("must be"), "{}", error);
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_bad_field_is_named() {

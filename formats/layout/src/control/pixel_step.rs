@@ -20,7 +20,7 @@ const TRIVIAL_AUGMENT_WIDE: u8 = 13;
 
 /// Largest factor of a colour, sharpness or ratio, and largest sigma.
 const FACTOR_MAX: f32 = 1024.0;
-/// Largest sum of `operations`: a row's list of operations has its room on the stack.
+/// Most operations of one `RandAugment`. torchvision's recipes have two or three.
 const RAND_OPERATIONS_MAX: u8 = 16;
 
 /// The least and the most of a number that is drawn. The numbers have single precision, in which
@@ -94,7 +94,14 @@ impl PixelStep {
                     let got = format_args!("({}, {})", kernel[0], kernel[1]);
                     return Err(SpecError::new("kernel_size", got, "odd numbers of pixels up to 255"));
                 }
-                range("sigma", sigma, f32::MIN_POSITIVE, FACTOR_MAX)
+                match sigma {
+                    [from, _] if from > 0.0 => range("sigma", sigma, 0.0, FACTOR_MAX),
+                    [from, to] => {
+                        let expected =
+                            format_args!("two numbers above 0 and up to {FACTOR_MAX}, the smaller one first");
+                        Err(SpecError::new("sigma", format_args!("({from}, {to})"), expected))
+                    }
+                }
             }
             Self::Solarize { threshold, p } => {
                 number("threshold", threshold, 0.0, 256.0)?;

@@ -176,6 +176,21 @@ mod tests {
     const TRIVIAL: u8 = 13;
 
     #[test]
+    fn limits_are_told_in_short_numbers() {
+        let told = |sigma| {
+            let blur = PixelStep::GaussianBlur { kernel: [3, 3], sigma };
+            PixelSteps::new(&[blur]).unwrap().validate(8, 8).map_err(|error| error.to_string())
+        };
+        let expected = "must be two numbers above 0 and up to 1024, the smaller one first";
+        for sigma in [[0.0, 1.0], [-1.0, 1.0], [f32::NAN, 1.0]] {
+            let text = told(sigma).unwrap_err();
+            assert!(text.ends_with(expected), "{text}");
+        }
+        assert!(told([2.0, 1.0]).is_err() && told([1.0, f32::INFINITY]).is_err());
+        assert_eq!(told([f32::MIN_POSITIVE / 2.0, 1024.0]), Ok(()));
+    }
+
+    #[test]
     fn every_bad_number_is_named() {
         let (p, one) = (0.5, [1.0, 1.0]);
         let jitter =

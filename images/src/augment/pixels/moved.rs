@@ -170,7 +170,64 @@ fn fixed(number: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A level of Pillow's bilinear `transform`, in its words: coordinates and lines are clipped one
+    /// by one.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "inside the image")]
+    fn bilinear_level(plane: &[u8], size: Size, matrix: &Matrix, (x, y): (u32, u32)) -> Option<u8> {
+        let (width, height) = (i64::from(size.width), i64::from(size.height));
+        let (x, y) = (f64::from(x) + 0.5, f64::from(y) + 0.5);
+        let [a, b, c, d, e, f] = *matrix;
+        let (x, y) = (a * x + b * y + c, d * x + e * y + f);
+        if x < 0.0 || x >= width as f64 || y < 0.0 || y >= height as f64 {
+            return None;
+        }
+        let (x, y) = (x - 0.5, y - 0.5);
+        let (left, top) = (x.floor() as i64, y.floor() as i64);
+        let along = |line: i64| {
+            let level = |column: i64| f64::from(plane[(line * width + column.clamp(0, width - 1)) as usize]);
+            level(left) + (level(left + 1) - level(left)) * (x - left as f64)
+        };
+        let above = along(top.clamp(0, height - 1));
+        let below = if (0..height).contains(&(top + 1)) { along(top + 1) } else { above };
+        Some((above + (below - above) * (y - top as f64)) as u8)
+    }
+
+    proptest! {
+        #[test]
+        fn moved_pixels_are_blended_as_pillow_does(
+            [width, height] in [1_u32..7, 1_u32..7],
+            levels: Vec<u8>,
+            motion in prop_oneof![
+                (-1.0..1.0).prop_map(Motion::ShearX),
+                (-1.0..1.0).prop_map(Motion::ShearY),
+                (-8..8).prop_map(Motion::TranslateX),
+                (-400.0..400.0).prop_map(Motion::Rotate),
+            ],
+        ) {
+            let (size, pixels) = (Size { width, height }, (width * height) as usize);
+            let row: Vec<u8> = levels.into_iter().chain([255, 0, 7]).cycle().take(3 * pixels).collect();
+            let fill = [9, 100, 201];
+            let mut found = row.clone();
+            shift(&mut found, size, motion, Moved { bilinear: true, fill }, &mut vec![1; 2]);
+            let matrix = match motion {
+                Motion::ShearX(x) => sheared(x, 0.0),
+                Motion::ShearY(y) => sheared(0.0, y),
+                Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
+                Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
+                Motion::Rotate(degrees) => rotated(degrees, f64::from(width), f64::from(height)).unwrap(),
+            };
+            for (plane, (found, fill)) in row.chunks(pixels).zip(found.chunks(pixels).zip(fill)) {
+                for (at, &found) in (0..).zip(found) {
+                    let expected = bilinear_level(plane, size, &matrix, (at % width, at / width));
+                    prop_assert_eq!(found, expected.unwrap_or(fill), "{:?} of {:?}, pixel {}", motion, size, at);
+                }
+            }
+        }
+    }
 
     const SIZE: Size = Size { width: 3, height: 2 };
     const PLANE: [u8; 6] = [1, 2, 3, 4, 5, 6];

@@ -164,7 +164,35 @@ fn blur_down(plane: &[f32], y: usize, taps: &[f32], sums: &mut [f32], to: &mut [
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn sharpness_blends_with_a_mean_of_nine(
+            [width, height] in [1_u32..20, 1_u32..5], levels: Vec<u8>, factor in 0.0_f32..4.0,
+        ) {
+            let (columns, pixels) = (width as usize, (width * height) as usize);
+            let row: Vec<u8> = levels.into_iter().chain([255, 0, 7]).cycle().take(3 * pixels).collect();
+            let mut found = row.clone();
+            sharpness(&mut found, Size { width, height }, factor, &mut vec![9; 5]);
+            for (at, (&level, &found)) in row.iter().zip(&found).enumerate() {
+                let (x, y) = (at % columns, at % pixels / columns);
+                let is_inner = (1..columns.max(1) - 1).contains(&x) && y > 0 && y + 1 < height as usize;
+                let expected = if is_inner {
+                    let lines = [at - columns, at, at + columns];
+                    let around = lines.iter().flat_map(|&line| &row[line - 1..=line + 1]);
+                    let sum = around.map(|&level| u32::from(level)).sum::<u32>() + 4 * u32::from(level);
+                    let nearest = (2 * sum + 13) / 26;
+                    blend(u8::try_from(nearest).unwrap(), level, factor)
+                } else {
+                    level
+                };
+                prop_assert_eq!(found, expected, "pixel {} of {} x {}", at, height, width);
+            }
+        }
+    }
 
     #[test]
     fn a_line_is_continued_by_its_reflection() {

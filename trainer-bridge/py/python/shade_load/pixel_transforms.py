@@ -7,7 +7,8 @@ PIL image.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -160,8 +161,16 @@ _PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
 
 
 def as_json(steps: Sequence[PixelTransform]) -> str:
-    """The transforms as the native module reads them."""
-    return json.dumps([_named(step) for step in steps], allow_nan=False, default=float)
+    """The transforms as the native module reads them.
+
+    Raises:
+        ValueError: A number is infinite or none.
+        TypeError: An argument is no number.
+    """
+    try:
+        return json.dumps([_named(step) for step in steps], allow_nan=False, default=_number)
+    except ValueError as error:
+        raise ValueError(f"decode: got {list(steps)!r}: {error}") from None
 
 
 def knows_places(step: PixelTransform) -> bool:
@@ -179,6 +188,8 @@ def checked(step: PixelTransform) -> PixelTransform:
     """
     if not isinstance(step, RandomApply):
         return step
+    if not isinstance(step.transforms, Iterable):
+        raise TypeError(f"decode: RandomApply: got {step.transforms!r}, expected a list of transforms")
     return RandomApply(tuple(_inner(transform) for transform in step.transforms), step.p)
 
 
@@ -189,8 +200,7 @@ def from_torchvision(name: str, transform: Any) -> PixelTransform | None:
         return None
     if kind is RandomApply:
         return checked(RandomApply(tuple(transform.transforms), transform.p))
-    options = {field.name: _plain(field.name, getattr(transform, field.name)) for field in fields(kind)}
-    return kind(**options)
+    return kind(**_options(transform, kind))
 
 
 def _inner(transform: Any) -> PixelTransform:
@@ -204,22 +214,45 @@ def _inner(transform: Any) -> PixelTransform:
     return ours
 
 
+def _options(transform: Any, kind: Any) -> dict[str, Any]:
+    """The arguments of a transform, ours or torchvision's, under the names of ours."""
+    return {field.name: _plain(field.name, getattr(transform, field.name)) for field in fields(kind)}
+
+
 def _plain(option: str, value: Any) -> Any:
-    """An option of torchvision's transforms, which also keep lists, enumerations and None."""
+    """An argument of a transform: torchvision's also keep lists, enumerations and None."""
     if option == "interpolation":
         value = getattr(value, "value", value)
         return {0: "nearest", 2: "bilinear"}.get(value, value)
     if value is None:
         # No jitter, or black; RandomErasing of v2 has None for noise.
         return "random" if option == "value" else 0
+    if isinstance(value, dict):
+        raise TypeError(f"decode: got {option}={value!r}, expected a level from 0 to 255, or three: red, green and blue")
     if option in ("fill", "value") and not isinstance(value, str):
-        levels = [int(level) for level in value] if isinstance(value, Sequence) else [int(value)]
+        levels = [_level(level) for level in value] if isinstance(value, Sequence) else [_level(value)]
         return levels[0] if len(levels) == 1 else tuple(levels)
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
+def _level(value: Any) -> Any:
+    """A level that torchvision keeps as a float. One such as 0.5, for images of floats, stays, and is refused."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number(value: Any) -> int | float:
+    """A number of another library, such as NumPy's."""
+    for as_number in (operator.index, float):
+        try:
+            return as_number(value)
+        except (TypeError, ValueError):
+            continue
+    raise TypeError(f"decode: got {value!r}, expected a number")
+
+
 def _named(step: PixelTransform) -> dict[str, Any]:
-    options = {field.name: getattr(step, field.name) for field in fields(step)}
     if isinstance(step, RandomApply):
-        options["transforms"] = [_named(inner) for inner in step.transforms]
+        options: dict[str, Any] = {"transforms": [_named(inner) for inner in step.transforms], "p": step.p}
+    else:
+        options = _options(step, type(step))
     return {type(step).__name__: options}

@@ -1,0 +1,226 @@
+//! Rows with operations on pixels: any valid list on rows of any size, in all orders of bytes.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use proptest::prelude::*;
+use shade_formats::control::{Framing, ImageSpec, Moved, PixelStep, PixelSteps};
+use shade_formats::index::Media;
+use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
+use shade_images::{Draw, ImageFault, RowDecoder};
+
+/// Rows from a pixel to more than a kernel: the filters have their edge cases at 1 to 3.
+const SIDE_MAX: u32 = 9;
+
+fn chance() -> impl Strategy<Value = f32> {
+    prop_oneof![Just(0.0), Just(1.0), 0.0_f32..=1.0]
+}
+
+fn range(least: f32, most: f32) -> impl Strategy<Value = [f32; 2]> {
+    let number = prop_oneof![Just(least), Just(most), least..=most];
+    (number.clone(), number).prop_map(|(a, b)| [a.min(b), a.max(b)])
+}
+
+/// An odd length that is continued by its reflection at most once.
+fn kernel(side: u32) -> impl Strategy<Value = u8> {
+    (0..side).prop_map(|half| u8::try_from(2 * half + 1).unwrap())
+}
+
+/// A valid step for rows of this size. `Apply` is not among them, as it counts those behind it.
+fn step(height: u32, width: u32) -> impl Strategy<Value = PixelStep> {
+    let moved = || any::<(bool, [u8; 3])>().prop_map(|(bilinear, fill)| Moved { bilinear, fill });
+    let factors = || range(0.0, 1024.0);
+    prop_oneof![
+        (factors(), factors(), factors(), range(-0.5, 0.5)).prop_map(
+            |(brightness, contrast, saturation, hue)| PixelStep::ColorJitter {
+                brightness,
+                contrast,
+                saturation,
+                hue
+            }
+        ),
+        chance().prop_map(|p| PixelStep::Grayscale { p }),
+        (kernel(width), kernel(height), range(f32::MIN_POSITIVE, 1024.0))
+            .prop_map(|(across, down, sigma)| PixelStep::GaussianBlur { kernel: [across, down], sigma }),
+        (0.0_f32..=256.0, chance()).prop_map(|(threshold, p)| PixelStep::Solarize { threshold, p }),
+        (1_u8..=8, chance()).prop_map(|(bits, p)| PixelStep::Posterize { bits, p }),
+        chance().prop_map(|p| PixelStep::Invert { p }),
+        chance().prop_map(|p| PixelStep::Autocontrast { p }),
+        chance().prop_map(|p| PixelStep::Equalize { p }),
+        (0.0_f32..=1024.0, chance()).prop_map(|(factor, p)| PixelStep::Sharpness { factor, p }),
+        (chance(), range(0.0, 1.0), range(1.0 / 1024.0, 1024.0), any::<[u8; 3]>())
+            .prop_map(|(p, scale, ratio, value)| PixelStep::Erasing { p, scale, ratio, value }),
+        (0_u8..=16, 2_u8.., any::<u8>(), moved()).prop_map(|(operations, bins, magnitude, moved)| {
+            PixelStep::RandAugment { operations, magnitude: magnitude % bins, bins, moved }
+        }),
+        (2_u8.., moved()).prop_map(|(bins, moved)| PixelStep::TrivialAugmentWide { bins, moved }),
+    ]
+}
+
+/// A valid list, perhaps with a `RandomApply` somewhere.
+fn steps(height: u32, width: u32) -> impl Strategy<Value = PixelSteps> {
+    let apply = prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), chance()));
+    (prop::collection::vec(step(height, width), 0..6), apply).prop_map(move |(mut steps, apply)| {
+        if let Some((place, count, p)) = apply {
+            let place = place.index(steps.len() + 1);
+            let count = u8::try_from(count.index(steps.len() - place + 1)).unwrap();
+            steps.insert(place, PixelStep::Apply { p, count });
+        }
+        // Until they have room, and no `Apply` counts more than are left behind it.
+        loop {
+            if let Ok(list) = PixelSteps::new(&steps)
+                && list.validate(height, width).is_ok()
+            {
+                return list;
+            }
+            steps.pop();
+        }
+    })
+}
+
+fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
+    let framing = prop_oneof![
+        Just(Framing::Cover),
+        Just(Framing::Stretch),
+        (0_u32..12).prop_map(|short| Framing::Center { short }),
+        Just(Framing::Random { short: 0, padding: SIDE_MAX }),
+        Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
+    ];
+    let sides = (1..=SIDE_MAX, 1..=SIDE_MAX);
+    (sides, framing, [chance(), chance()], any::<bool>()).prop_flat_map(
+        move |((height, width), framing, [flip, flip_down], grey)| {
+            steps(height, width).prop_map(move |pixels| ImageSpec {
+                height,
+                width,
+                framing,
+                flip: flip.into(),
+                flip_down: flip_down.into(),
+                channels_last,
+                grey,
+                pixels,
+                ..ImageSpec::default()
+            })
+        },
+    )
+}
+
+fn views() -> impl Strategy<Value = Vec<ImageSpec>> {
+    any::<bool>().prop_flat_map(|channels_last| prop::collection::vec(view(channels_last), 1..4))
+}
+
+/// An image without compression.
+fn image() -> impl Strategy<Value = Vec<u8>> {
+    (1_usize..12, 1_usize..12).prop_flat_map(|(width, height)| {
+        let count = 3 * width * height;
+        // Flat ones and few levels are where histograms have their edge cases.
+        let level = prop_oneof![any::<u8>(), prop::sample::select(&[0, 255][..])];
+        let pixels = prop_oneof![
+            any::<u8>().prop_map(move |level| vec![level; count]),
+            prop::collection::vec(level, count)
+        ];
+        pixels.prop_map(move |pixels| [format!("P6 {width} {height} 255\n").into_bytes(), pixels].concat())
+    })
+}
+
+/// The rows of `views`, no byte of which is left out; one with operations has each written once.
+fn rows(
+    decoder: &mut RowDecoder,
+    bytes: &[u8],
+    views: &[ImageSpec],
+    position: u32,
+) -> Vec<(Vec<u8>, Geometry)> {
+    let mut out: Vec<_> =
+        views.iter().map(|view| vec![None; usize::try_from(view.bytes()).unwrap()]).collect();
+    let mut geometry = vec![Geometry::default(); views.len()];
+    let draw = Draw::at(5, 1, position);
+    decoder
+        .decode_views(Media::Ppm, bytes, views, draw, &mut geometry, |view, at, piece| {
+            let at = usize::try_from(at).unwrap();
+            for (place, &value) in out[view][at..at + piece.len()].iter_mut().zip(piece) {
+                let before = place.replace(value);
+                // Without operations black is written first.
+                assert!(before.is_none() || views[view].pixels.is_empty(), "written twice");
+            }
+            Ok::<(), ImageFault>(())
+        })
+        .unwrap();
+    let whole = out.into_iter().map(|row| row.into_iter().map(Option::unwrap).collect());
+    whole.zip(geometry).collect()
+}
+
+/// The row as planes.
+fn planes(row: &[u8], view: &ImageSpec) -> Vec<u8> {
+    if !view.channels_last || view.grey {
+        return row.to_vec();
+    }
+    (0..3).flat_map(|colour| row.iter().skip(colour).step_by(3).copied()).collect()
+}
+
+fn grey(planes: &[u8]) -> Vec<u8> {
+    let plane = planes.len() / 3;
+    let level = |at: usize| {
+        let [red, green, blue] = [0, 1, 2].map(|colour| u32::from(planes[colour * plane + at]));
+        u8::try_from((red * 19_595 + green * 38_470 + blue * 7_471 + 0x8000) >> 16).unwrap()
+    };
+    (0..plane).map(level).collect()
+}
+
+/// `planes` mirrored from left to right or from top to bottom.
+fn mirrored(planes: &[u8], view: &ImageSpec, down: bool) -> Vec<u8> {
+    let (width, height) = (view.width as usize, view.height as usize);
+    let mut mirrored = Vec::new();
+    for plane in planes.chunks(width * height) {
+        let mut lines: Vec<_> = plane.chunks(width).map(<[u8]>::to_vec).collect();
+        if down {
+            lines.reverse();
+        } else {
+            lines.iter_mut().for_each(|line| line.reverse());
+        }
+        mirrored.extend(lines.concat());
+    }
+    mirrored
+}
+
+proptest! {
+    #[test]
+    fn a_row_is_the_same_in_every_order_of_bytes(
+        views in views(), bytes in image(), position in 0_u32..1000,
+    ) {
+        for view in &views {
+            prop_assert_eq!(view.validate(), Ok(()));
+        }
+        let mut decoder = RowDecoder::default();
+        let found = rows(&mut decoder, &bytes, &views, position);
+        prop_assert_eq!(&found, &rows(&mut decoder, &bytes, &views, position), "equal draws, equal rows");
+        prop_assert_eq!(&found[..1], &rows(&mut RowDecoder::default(), &bytes, &views[..1], position)[..]);
+        let last = !views[0].channels_last;
+        let turned: Vec<_> = views.iter().map(|view| ImageSpec { channels_last: last, ..*view }).collect();
+        let coloured: Vec<_> = views.iter().map(|view| ImageSpec { grey: false, ..*view }).collect();
+        let turned_rows = rows(&mut decoder, &bytes, &turned, position);
+        let coloured_rows = rows(&mut decoder, &bytes, &coloured, position);
+        for (nth, view) in views.iter().enumerate() {
+            let own = planes(&found[nth].0, view);
+            prop_assert_eq!(&own, &planes(&turned_rows[nth].0, &turned[nth]));
+            prop_assert_eq!(found[nth].1, turned_rows[nth].1);
+            let colours = planes(&coloured_rows[nth].0, &coloured[nth]);
+            prop_assert_eq!(own, if view.grey { grey(&colours) } else { colours });
+        }
+    }
+
+    /// So a flip may stand behind the operations that know no places.
+    #[test]
+    fn a_flip_before_operations_is_one_after_them(
+        view in view(false), bytes in image(), position in 0_u32..1000,
+    ) {
+        prop_assume!(!view.pixels.iter().any(|step| step.knows_places()));
+        let mut decoder = RowDecoder::default();
+        let mut row = |flip, flip_down| {
+            let view = ImageSpec { flip, flip_down, ..view };
+            rows(&mut decoder, &bytes, &[view], position).remove(0)
+        };
+        let (plain, plain_geometry) = row(0.0, 0.0);
+        for (flip, flip_down, bit) in [(1.0, 0.0, MIRRORED), (0.0, 1.0, UPSIDE_DOWN)] {
+            let (found, geometry) = row(flip, flip_down);
+            prop_assert_eq!(found, mirrored(&plain, &view, bit == UPSIDE_DOWN));
+            prop_assert_eq!(geometry, Geometry { flipped: bit, ..plain_geometry });
+        }
+    }
+}
