@@ -212,7 +212,8 @@ impl BatchLayout {
         }
     }
 
-    /// How the images of a view are mirrored, `u8`: [`Geometry::flipped`](crate::Geometry::flipped).
+    /// How the images of a view are mirrored, `u8`:
+    /// [`Geometry::flipped`](crate::Geometry::flipped).
     #[must_use]
     pub fn flipped(&self, view: usize) -> Option<u64> {
         match self.extents {
