@@ -154,8 +154,8 @@ fn specified(list: Value) -> Result<ImageSpec, Fault> {
     Ok(ImageSpec { flip, flip_down, grey, pixels: parsed(pixels)?, ..spec })
 }
 
-/// Whether a step is one of [`Transform`], well-formed or not. Grey in three channels is an operation
-/// on pixels.
+/// Whether a step is one of [`Transform`], well-formed or not. Grey in three channels is an
+/// operation on pixels.
 fn is_ours(step: &Value) -> bool {
     const NAMES: [&str; 6] = [
         "Resize",
