@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// A level of Pillow's bilinear `transform`, in its words: coordinates and lines are clipped one
-    /// by one.
+    /// A level of Pillow's bilinear `transform`, in its words: columns and lines are clipped one by
+    /// one.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "inside the image")]
     fn bilinear_level(plane: &[u8], size: Size, matrix: &Matrix, (x, y): (u32, u32)) -> Option<u8> {
         let (width, height) = (i64::from(size.width), i64::from(size.height));
