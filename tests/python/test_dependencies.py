@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sysconfig
 import tomllib
@@ -74,6 +75,14 @@ def test_crates_have_allowed_licences_and_sources() -> None:
         is_excepted = crate["license"] in excepted.get(crate["name"], ())
         assert is_excepted or may_be_used(crate["license"]), f"{crate['name']}: {crate['license']}"
         assert crate["source"] in registries, f"{crate['name']}: {crate['source']}"
+
+
+@pytest.mark.skipif(shutil.which("cargo-deny") is None, reason="cargo-deny, which takes minutes to compile, is not here")
+def test_cargo_deny_agrees() -> None:
+    # Advisories need their list, which is not part of a checkout.
+    command = ["cargo", "deny", "--offline", "check", "licenses", "sources", "bans"]
+    checked = subprocess.run(command, cwd=ROOT, check=False, stderr=subprocess.PIPE, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_hadolint_finds_nothing_in_the_dockerfile(tmp_path: Path) -> None:
