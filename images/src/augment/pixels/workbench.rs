@@ -15,7 +15,9 @@ use crate::{Pixels, Size, scratch, shrink};
 /// Changes rows; keeps its buffers between images.
 #[derive(Default)]
 pub(in crate::augment) struct Workbench {
+    /// The row's three planes.
     row: Vec<u8>,
+    /// A copy of what an operation changes, or the row in grey.
     spare: Vec<u8>,
     blur: neighbours::Blur,
     /// A piece of an interleaved row.
