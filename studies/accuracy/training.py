@@ -135,6 +135,9 @@ class Training:
         if recipe.device == "cpu":
             # Exactly repeatable, and two runs at a time use two cores.
             torch.set_num_threads(1)
+        else:
+            # All batches but the last have one shape: the fastest convolutions for it are found once.
+            torch.backends.cudnn.benchmark = True
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))
         self.network = network.to(recipe.device, memory_format=torch.channels_last)
