@@ -124,9 +124,10 @@ valgrind:
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
-$(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock setup/pages-requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(^:%=--requirement %)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement setup/pages-requirements.lock
 	@touch $@
 
 $(VENV)/.docs: setup/docs-requirements.lock | $(VENV)/bin/python

@@ -31,15 +31,24 @@ class Recipe:
     momentum: float = 0.9
     # Share of the schedule in which the learning rate rises.
     warmup: float = 0.25
+    # Side of the square that is hidden in each image (cutout, DeVries and Taylor, 2017); 0: none.
+    cutout: int = 0
+    # Tells recipes of one network apart.
+    variant: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.dataset}/{self.network.__name__.replace('_', '-')}"
+        return f"{self.dataset}/{self.network_name}{self.variant}"
+
+    @property
+    def network_name(self) -> str:
+        return self.network.__name__.replace("_", "-")
 
     def schedule(self) -> dict[str, float]:
         """The numbers of the recipe, for a run's record."""
         numbers = ("side", "padding", "epochs", "batch_size", "learning_rate", "weight_decay", "momentum", "warmup")
-        return {name: getattr(self, name) for name in numbers}
+        # The first records are older than cutout.
+        return {name: getattr(self, name) for name in (*numbers, *["cutout"] * (self.cutout > 0))}
 
     def rate(self, done: float) -> float:
         """The learning rate when this share of the schedule is done: up, then down to 0."""
@@ -48,13 +57,15 @@ class Recipe:
 
 
 _SMALL: dict[str, Any] = {"network": networks.small_cnn, "device": "cpu", "epochs": 10, "batch_size": 128, "learning_rate": 0.1}
+_RESNET: dict[str, Any] = {"device": "cuda", "side": 32, "batch_size": 512, "learning_rate": 0.4}
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe("cifar10", side=32, **_SMALL),
         Recipe("fashion-mnist", side=28, **_SMALL),
-        Recipe("cifar10", networks.resnet18, "cuda", 32, epochs=24, batch_size=512, learning_rate=0.4),
+        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=24),
+        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=48, cutout=8, variant="-long"),
     )
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from shade_load import Batch, Daemon, Loader, Plan
-from shade_load.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip
+from shade_load.transforms import CenterCrop, RandomCrop, RandomErasing, RandomHorizontalFlip
 from torch import Tensor, nn
 
 from studies.accuracy import data, recording
@@ -28,6 +28,8 @@ from studies.accuracy.settings import CACHE, RECORDED_SEED
 # al., 2024).
 PRUNED_SHARE = 7 / 8
 TEST_BATCH = 1000
+# About the mean grey level of the images.
+MEAN_LEVEL = 125
 
 
 def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
         simulated = recording.played(trace, train_set) if is_recorded else None
     return {
         "dataset": recipe.dataset,
-        "network": recipe.name.split("/")[1],
+        "network": recipe.network_name,
         "cell": cell.name,
         "sampler": cell.plan["sampler"],
         "seed": seed,
@@ -89,7 +91,7 @@ def loader_of(
     return Loader(
         train_set,
         recipe.batch_size,
-        decode=[RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()],
+        decode=_augmentation(recipe),
         channels_last=True,
         device=None if recipe.device == "cpu" else recipe.device,
         cache=CACHE,
@@ -97,6 +99,14 @@ def loader_of(
         plan=_plan_of(cell, epochs),
         daemon=Daemon(socket=socket, linger=0.0, **cell.daemon, **daemon),
     )
+
+
+def _augmentation(recipe: Recipe) -> list[RandomCrop | RandomHorizontalFlip | RandomErasing]:
+    crop_and_flip = [RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()]
+    if not recipe.cutout:
+        return crop_and_flip
+    share = (recipe.cutout / recipe.side) ** 2
+    return [*crop_and_flip, RandomErasing(p=1.0, scale=(share, share), ratio=(1.0, 1.0), value=MEAN_LEVEL)]
 
 
 def _plan_of(cell: Cell, epochs: int) -> Plan:
@@ -136,7 +146,7 @@ class Training:
             # Exactly repeatable, and two runs at a time use two cores.
             torch.set_num_threads(1)
         else:
-            # All batches but the last have one shape: the fastest convolutions for it are found once.
+            # Batches have one shape, so the fastest convolutions are searched once.
             torch.backends.cudnn.benchmark = True
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))
@@ -204,7 +214,7 @@ class Training:
 
     def _logits(self, images: Tensor) -> Tensor:
         # Floats about zero, of about unit size.
-        images = images.float().sub_(125.0).div_(64.0)
+        images = images.float().sub_(MEAN_LEVEL).div_(64.0)
         with torch.autocast(self.recipe.device, torch.bfloat16):
             return self.network(images).float()
 

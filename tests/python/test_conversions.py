@@ -1,6 +1,5 @@
-"""The scripts of docs/from-*.md that convert another library's data: image bytes and labels stay the same.
-
-Each runs where that library is installed: make does not install it.
+"""The code of docs/from-*.md that is another library's: what converts its data keeps image bytes and labels, and what
+reads them today runs.
 """
 
 import re
@@ -8,31 +7,48 @@ import subprocess
 import sys
 from pathlib import Path
 
+import litdata
 import packed
 import pytest
+import streaming
 from shade_load import Daemon, Loader
 
 ROOT = Path(__file__).parents[2]
 BATCH = 4
+# Streaming's shards and LitData's chunks that the pages read.
+REMOTE = {'remote="s3://bucket/train", ': "", '"s3://bucket/train"': '"chunks"'}
 
 
-def conversion(page: str) -> str:
-    """The page's block with the script."""
+def code_with(word: str, page: str) -> str:
+    """The page's block of Python with this word."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    (script,) = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M) if "tarfile" in block]
+    (script,) = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M) if word in block]
     return script
+
+
+def run(script: str, folder: Path) -> None:
+    (folder / "script.py").write_text(script, encoding="utf-8")
+    subprocess.run([sys.executable, "script.py"], cwd=folder, check=True)
 
 
 def converted(page: str, folder: Path) -> list[tuple[bytes, int]]:
     """Record and label of each sample, after the page's script and `shade-pack create`."""
-    (folder / "script.py").write_text(conversion(page), encoding="utf-8")
-    subprocess.run([sys.executable, "script.py"], cwd=folder, check=True)
+    run(code_with("tarfile", page), folder)
     packed.run_pack("create", folder / "tars", folder / "photos.shade")
     found = []
     with Loader(folder / "photos.shade", BATCH, train=False, daemon=Daemon(linger=0)) as loader:
         for batch in loader:
             found += zip(map(bytes, batch.records.memoryviews()), batch.labels.tolist(), strict=True)
     return found
+
+
+def before(page: str, samples: int) -> str:
+    """What the page's reader has today, over local data; and that it delivers all samples."""
+    script = code_with("s3://", page)
+    for remote, local in REMOTE.items():
+        script = script.replace(remote, local)
+    script = script.replace("drop_last=True", "drop_last=False").replace("num_workers=8", "num_workers=0")
+    return f"{script}\nassert sum(len(batch['label']) for batch in loader) == {samples}\n"
 
 
 @pytest.fixture
@@ -45,7 +61,6 @@ def samples(tmp_path: Path) -> list[tuple[bytes, int]]:
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_mds(compression: str | None, samples: list[tuple[bytes, int]], tmp_path: Path) -> None:
-    streaming = pytest.importorskip("streaming")
     columns = {"label": "int", "image": "bytes"}
     with streaming.MDSWriter(
         out=str(tmp_path / "mds"), columns=columns, compression=compression, size_limit=20_000
@@ -53,10 +68,10 @@ def test_mds(compression: str | None, samples: list[tuple[bytes, int]], tmp_path
         for image, label in samples:
             writer.write({"image": image, "label": label})
     assert converted("from-mosaicml.md", tmp_path) == samples
+    run(before("from-mosaicml.md", len(samples)), tmp_path)
 
 
 def test_litdata(samples: list[tuple[bytes, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    litdata = pytest.importorskip("litdata")
     monkeypatch.setenv("DATA_OPTIMIZER_CACHE_FOLDER", str(tmp_path / "cache"))
     monkeypatch.setenv("DATA_OPTIMIZER_DATA_CACHE_FOLDER", str(tmp_path / "data"))
     litdata.optimize(
@@ -64,6 +79,7 @@ def test_litdata(samples: list[tuple[bytes, int]], tmp_path: Path, monkeypatch: 
         start_method="fork", verbose=False,
     )  # fmt: skip
     assert converted("from-litdata.md", tmp_path) == samples
+    run(before("from-litdata.md", len(samples)), tmp_path)
 
 
 def as_sample(sample: tuple[bytes, int]) -> dict[str, object]:

@@ -37,6 +37,7 @@ TAKE_DATASETS = (
     "docs/in-your-script.md",
     "docs/from-mosaicml.md",
     "docs/from-litdata.md",
+    "docs/from-ffcv.md",
     "docs/images.md",
     "docs/augment-on-the-gpu.md",
 )
