@@ -8,16 +8,14 @@
     reason = "a test fails by panicking, and datasets here are small"
 )]
 
-mod replay;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::replay::journal::{Journal, Moment, Step};
+use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::journal::{Journal, Moment, Step};
-use replay::{Replay, index, spec};
 use shade_core::Counts;
 use shade_core::cache::{Admission, Cache};
 use shade_core::importance::{Importance, rank};

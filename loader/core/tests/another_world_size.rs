@@ -3,12 +3,10 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::collections::{BTreeMap, HashSet};
 
+use crate::replay::{Replay, Taken, index, spec, weights};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec, weights};
 use shade_core::Event;
 use shade_core::plan::{Part, Plan, PlanSummary, Slices, Slot};
 use shade_formats::SampleId;

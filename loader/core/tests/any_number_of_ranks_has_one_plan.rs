@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
 

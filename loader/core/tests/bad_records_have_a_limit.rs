@@ -1,9 +1,7 @@
 //! Bad records are left out or replaced up to a share of the epoch: beyond it the epoch ends with
 //! an error that says how many they were. What `stats()` counts is what was delivered.
 
-mod replay;
-
-use replay::{Replay, index, spec};
+use crate::replay::{self, Replay, index, spec};
 use shade_core::{Counts, Event};
 use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_SUBSTITUTED;

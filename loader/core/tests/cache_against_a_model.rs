@@ -1,11 +1,9 @@
 //! Every policy against an obvious model, with pins, removals, new scores, records of any size and
 //! caches that grow and shrink.
 
-mod cache_model;
-
 use std::collections::BTreeSet;
 
-use cache_model::{Model, Resident, Value};
+use crate::cache_model::{Model, Resident, Value};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use shade_core::cache::{Admission, Cache};

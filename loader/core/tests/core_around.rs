@@ -1,11 +1,9 @@
 //! Where the cache has room for the whole dataset, a small record brings along what lies around it,
 //! and each is read once.
 
-mod replay;
-
 use std::collections::HashMap;
 
-use replay::{Replay, index, spec};
+use crate::replay::{Replay, index, spec};
 use shade_core::NEIGHBOURS_MAX;
 use shade_core::{WINDOW_BYTES, window_bytes};
 use shade_formats::control::{OnError, Policy};

@@ -1,9 +1,7 @@
 //! A row that several jobs of a group train on is decoded once.
 
-mod replay;
-
+use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, index, spec};
 use shade_core::DECODED_BYTES;
 use shade_formats::control::{ImageSpec, JobSpec, OnError, Output, PlanSpec, Sampler, group_digest};
 

@@ -1,10 +1,8 @@
 //! Jobs of a group wait for each other at an epoch's start, for a twentieth of an epoch at most.
 
-mod replay;
-
 use std::time::Duration;
 
-use replay::{Replay, index, spec};
+use crate::replay::{Replay, index, spec};
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, group_digest};
 
 const SAMPLES: u32 = 600;

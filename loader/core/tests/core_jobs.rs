@@ -1,11 +1,9 @@
 //! Several jobs share one cache: each is served as if it were alone, and they read less together.
 
-mod replay;
-
 use std::collections::BTreeMap;
 
+use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 use shade_formats::limits::JOBS_MAX;

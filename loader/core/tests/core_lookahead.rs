@@ -1,9 +1,7 @@
 //! The core tells its cache what the plan needs next: hits follow, for any number of ranks and from
 //! the middle of an epoch.
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{Policy, Sampler};
 

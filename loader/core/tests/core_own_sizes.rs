@@ -2,9 +2,7 @@
 //! those that are bad.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod replay;
-
-use replay::{Replay, Taken, index, index_of_images, spec};
+use crate::replay::{Replay, Taken, index, index_of_images, spec};
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::limits::IMAGE_PIXELS_MAX;
 use shade_formats::ring::{BatchLayout, FLAG_SUBSTITUTED, Layout};

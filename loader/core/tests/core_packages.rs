@@ -1,10 +1,8 @@
 //! A miss brings along what lies around its record, as far as the cache would keep it: samples are
 //! delivered as planned, and the store has fewer reads.
 
-mod replay;
-
+use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
 use shade_core::{Counts, Event};
 use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Preset, Sampler};
 use shade_formats::trace::Line;

@@ -1,9 +1,7 @@
 //! The core prefetches what comes after all batches while there is room in the cache. It costs no
 //! hit in sight.
 
-mod replay;
-
-use replay::{Replay, index, spec};
+use crate::replay::{Replay, index, spec};
 use shade_formats::control::{Policy, Sampler};
 
 const SAMPLES: u32 = 4_000;

@@ -1,9 +1,7 @@
 //! The named systems through the core: what each promises about its epochs, its hits and its
 //! batches.
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_formats::control::{JobSpec, Order, Policy, Preset};
 
 const SAMPLES: u32 = 2_000;

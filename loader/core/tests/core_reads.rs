@@ -1,11 +1,9 @@
 //! The core's reads: neighbours together, late reads reported and hedged, every record served once.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::time::Duration;
 
-use replay::{Replay, index, spec};
+use crate::replay::{self, Replay, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, OnError, Policy, Sampler};
 

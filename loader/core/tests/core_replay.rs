@@ -1,12 +1,10 @@
 //! Whole epochs through the core: what is planned is delivered, once, whatever the timing; faults
 //! do what `on_error` says.
 
-mod replay;
-
 use std::collections::HashSet;
 
+use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, OnError, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_PADDING;

@@ -1,11 +1,9 @@
 //! The cache grows and shrinks while jobs train: every row comes, and limit and counts are right.
 
-mod replay;
-
 use std::collections::BTreeMap;
 
+use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 

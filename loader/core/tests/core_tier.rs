@@ -1,13 +1,11 @@
 //! The tier: what leaves the cache is stored in memory of other machines and comes back from there.
 //! Servers that lose it, spoil it or do not answer cost a read of the store, once.
 
-mod replay;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
 use shade_core::{Counts, TIER_OVERHEAD_BYTES, TierEvent, TierStats};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
@@ -19,7 +17,7 @@ const CHARGED: u64 = 1024;
 const CACHE_BYTES: u64 = 30 * CHARGED;
 
 type Event = shade_core::Event<Counted>;
-use replay::counted::Counted;
+use crate::replay::counted::Counted;
 
 /// A core with a cache of 30 records and a tier of `records`, and its only job.
 fn tiered(records: u64, job: &JobSpec, seed: u64) -> Replay {

@@ -1,9 +1,7 @@
 //! An observer is told of every access, batch, release and loss, and changes nothing; without one
 //! nothing is told.
 
-mod replay;
-
-use replay::{Replay, index, spec};
+use crate::replay::{Replay, index, spec};
 use shade_core::Event;
 use shade_formats::control::{OnError, Policy, Sampler, Tail};
 use shade_formats::trace::Line;

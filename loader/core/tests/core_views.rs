@@ -1,9 +1,7 @@
 //! Rows with several views: where each is, what it shows, and how large the ring is.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
-use replay::{Replay, Taken, index, shown_of, spec};
+use crate::replay::{Replay, Taken, index, shown_of, spec};
 use shade_formats::ViewShape;
 use shade_formats::control::{
     ImageSpec, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, Views, group_digest,

@@ -1,11 +1,9 @@
 //! The time that a trainer waits goes to what its next batch waits for, to the nanosecond.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::time::Duration;
 
-use replay::{Replay, index, spec};
+use crate::replay::{Replay, index, spec};
 use shade_core::{Cause, Completion, Event, RankStatus, Waits};
 use shade_formats::SampleId;
 use shade_formats::control::Policy;

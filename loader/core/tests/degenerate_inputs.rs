@@ -1,9 +1,7 @@
 //! Losses that say nothing, datasets of one sample, caches that hold nothing or everything: every
 //! policy and every plan goes on.
 
-mod replay;
-
-use replay::{Replay, index, spec, weights};
+use crate::replay::{Replay, index, spec, weights};
 use shade_core::cache::{Admission, Cache};
 use shade_core::importance::{Importance, SCORE_MAX, SCORE_MIN, rank};
 use shade_core::plan::{Known, Lookahead, Plan, SampleFacts, draw_plan, may_leave_out};

@@ -1,9 +1,7 @@
 //! Importance needs losses: after an epoch in which nobody reported any, the next plan is a
 //! permutation, and one warning says so.
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 

@@ -1,9 +1,7 @@
 //! The memory of these tests keeps the contract that the daemon's keeps.
 
-#[path = "replay/counted.rs"]
-#[allow(dead_code, reason = "the replay uses the rest")]
-mod counted;
-mod memory_contract;
+use crate::memory_contract;
+use crate::replay::counted;
 
 #[test]
 fn the_counting_memory_keeps_the_contract() {

@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::collections::HashSet;
 
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_core::plan::{Strata, mixed};
 use shade_formats::SampleId;

@@ -3,12 +3,10 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::collections::BTreeMap;
 
+use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Scores};

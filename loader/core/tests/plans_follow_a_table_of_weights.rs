@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod replay;
-
-use replay::{Replay, Taken, index, index_of, spec};
+use crate::replay::{Replay, Taken, index, index_of, spec};
 use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Plan, SampleFacts, draw_plan};

@@ -1,9 +1,7 @@
 //! A training stopped in the middle of an epoch delivers the identical rest from a saved state,
 //! under every policy, although the cache is empty then and the plan was drawn from what was in it.
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
 

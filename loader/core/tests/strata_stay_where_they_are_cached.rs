@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod replay;
-
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_core::plan::Strata;
 use shade_formats::SampleId;

@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod replay;
-
 use std::collections::BTreeSet;
 
-use replay::{Replay, Taken, index, spec};
+use crate::replay::{self, Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Plan, SampleFacts, Strata, draw_plan};
