@@ -55,7 +55,7 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-test: lint $(VENV)/.built-for-tests cache-servers slurm browser valgrind nfs-guests ## format, lints, Rust tests, Python tests
+test: lint $(VENV)/.built-for-tests $(VENV)/bin/cargo-deny cache-servers slurm browser valgrind nfs-guests ## format, lints, Rust tests, Python tests
 	cargo test --workspace
 	$(VENV)/bin/python -m pytest tests/python
 	@echo 'make test: all passed'
@@ -129,6 +129,11 @@ $(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock setup/p
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement setup/pages-requirements.lock
 	@touch $@
+
+# Compiled without optimisation: that takes a minute, and a run of it takes one second.
+$(VENV)/bin/cargo-deny: | $(VENV)/bin/python
+	CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR='$(target)/cargo-deny' cargo install --quiet --debug --locked --no-default-features --root '$(VENV)' cargo-deny@0.20.2
+	rm -rf '$(target)/cargo-deny'
 
 $(VENV)/.docs: setup/docs-requirements.lock | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
