@@ -65,7 +65,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("cifar10", side=32, **_SMALL),
         Recipe("fashion-mnist", side=28, **_SMALL),
         Recipe("cifar10", networks.resnet18, **_RESNET, epochs=24),
-        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=48, cutout=8, variant="-long"),
+        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=60, cutout=8, variant="-long"),
     )
 }
 
