@@ -33,12 +33,12 @@ class Recipe:
     warmup: float = 0.25
     # Side of the square that is hidden in each image (cutout, DeVries and Taylor, 2017); 0: none.
     cutout: int = 0
-    # Tells recipes of one network apart.
-    variant: str = ""
+    # Follows the network's name, where it has several recipes.
+    suffix: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.dataset}/{self.network_name}{self.variant}"
+        return f"{self.dataset}/{self.network_name}{self.suffix}"
 
     @property
     def network_name(self) -> str:
@@ -65,7 +65,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("cifar10", side=32, **_SMALL),
         Recipe("fashion-mnist", side=28, **_SMALL),
         Recipe("cifar10", networks.resnet18, **_RESNET, epochs=24),
-        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=60, cutout=8, variant="-long"),
+        Recipe("cifar10", networks.resnet18, **_RESNET, epochs=60, cutout=8, suffix="-long"),
     )
 }
 

@@ -146,7 +146,7 @@ class Training:
             # Exactly repeatable, and two runs at a time use two cores.
             torch.set_num_threads(1)
         else:
-            # Batches have one shape, so the fastest convolutions are searched once.
+            # Nearly all batches have one shape: the fastest convolutions for it are searched once.
             torch.backends.cudnn.benchmark = True
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))

@@ -1,7 +1,7 @@
 //! The world of the core's tests: reads, fills and finalizations end one by one, in a seeded random
 //! order, and trainers take what is published. `simulate` drives its core by the same driver.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "the program that counts allocations uses a part of it")]
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
