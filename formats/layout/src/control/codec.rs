@@ -1,5 +1,6 @@
 //! Reads and writes messages: little-endian fields in order, every length checked before use.
 
+use super::field::{Coded, Field};
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -14,6 +15,20 @@ pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes that every opening message begins with, in every protocol: tag, version, protocol.
 const OPENING_BYTES: usize = 8;
+
+/// The bytes of a message.
+pub(super) fn encode(message: &impl Coded<Code = u16>) -> Vec<u8> {
+    Writer::message(message.code(), |writer| message.write_fields(writer))
+}
+
+/// Reads a message, all of it.
+pub(super) fn decode<T: Coded<Code = u16>>(bytes: &[u8]) -> Result<T, FormatError> {
+    let (tag, mut reader) = Reader::message(bytes)?;
+    let message = T::read_fields(tag, &mut reader)?
+        .ok_or_else(|| FormatError::new("control message", 0, format_args!("tag {tag}"), "a known tag"))?;
+    reader.finish()?;
+    Ok(message)
+}
 
 /// The protocol of a message that has one of the tags `opening`, if it is another than
 /// [`PROTOCOL`]. Only its first eight bytes are read: another protocol may have anything behind
@@ -34,8 +49,8 @@ impl Writer {
     /// The bytes of a message whose fields `write` writes.
     pub(super) fn message(tag: u16, write: impl FnOnce(&mut Self)) -> Vec<u8> {
         let mut writer = Self { bytes: Vec::with_capacity(64) };
-        writer.u16(tag);
-        writer.u16(MESSAGE_VERSION);
+        writer.put(&tag);
+        writer.put(&MESSAGE_VERSION);
         write(&mut writer);
         writer.bytes
     }
@@ -47,55 +62,33 @@ impl Writer {
         writer.bytes
     }
 
-    pub(super) fn u8(&mut self, value: u8) {
-        self.bytes.push(value);
+    pub(super) fn put(&mut self, value: &impl Field) {
+        value.write(self);
     }
 
-    pub(super) fn u16(&mut self, value: u16) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn u32(&mut self, value: u32) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn u64(&mut self, value: u64) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn u128(&mut self, value: u128) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn f32(&mut self, value: f32) {
-        self.u32(value.to_bits());
-    }
-
-    pub(super) fn f64(&mut self, value: f64) {
-        self.u64(value.to_bits());
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     pub(super) fn text(&mut self, text: &str) {
         self.len(text.len());
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes());
     }
 
-    /// Writes a text for people, cut at a character to what always fits.
-    pub(super) fn short_text(&mut self, text: &str) {
-        let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+    /// Writes a text for people, cut at a character.
+    pub(super) fn short_text(&mut self, text: &str, most: usize) {
+        let end = text.floor_char_boundary(most);
         self.text(text.get(..end).unwrap_or_default());
     }
 
     pub(super) fn f32s(&mut self, values: &[f32]) {
         self.len(values.len());
-        for value in values {
-            self.u32(value.to_bits());
-        }
+        values.iter().for_each(|value| self.put(value));
     }
 
     /// Writes a length. One over `u32` makes a message over the limit, which no receiver accepts.
     fn len(&mut self, len: usize) {
-        self.u32(u32::try_from(len).unwrap_or(u32::MAX));
+        self.put(&u32::try_from(len).unwrap_or(u32::MAX));
     }
 }
 
@@ -119,8 +112,8 @@ impl<'a> Reader<'a> {
             return Err(FormatError::new("control message", 0, got, expected));
         }
         let mut reader = Self::of(bytes);
-        let tag = reader.u16()?;
-        let version = reader.u16()?;
+        let tag = reader.get("tag")?;
+        let version: u16 = reader.get("version")?;
         if version != MESSAGE_VERSION {
             let got = format_args!("version {version} of message {tag}");
             let expected = format_args!("version {MESSAGE_VERSION}");
@@ -129,32 +122,9 @@ impl<'a> Reader<'a> {
         Ok((tag, reader))
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, FormatError> {
-        self.array::<1>().map(u8::from_le_bytes)
-    }
-
-    pub(super) fn u16(&mut self) -> Result<u16, FormatError> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, FormatError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, FormatError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(super) fn u128(&mut self) -> Result<u128, FormatError> {
-        self.array().map(u128::from_le_bytes)
-    }
-
-    pub(super) fn f32(&mut self) -> Result<f32, FormatError> {
-        self.u32().map(f32::from_bits)
-    }
-
-    pub(super) fn f64(&mut self) -> Result<f64, FormatError> {
-        self.u64().map(f64::from_bits)
+    /// The next field, which errors call `name`.
+    pub(super) fn get<T: Field>(&mut self, name: &'static str) -> Result<T, FormatError> {
+        T::read(self, name)
     }
 
     /// A text of up to `most` bytes.
@@ -185,7 +155,7 @@ impl<'a> Reader<'a> {
         from_code: impl Fn(u8) -> Option<T>,
     ) -> Result<T, FormatError> {
         let at = self.offset();
-        let code = self.u8()?;
+        let code = self.get(what)?;
         from_code(code).ok_or_else(|| FormatError::new(what, at, code, "a known code"))
     }
 
@@ -200,7 +170,7 @@ impl<'a> Reader<'a> {
 
     fn len(&mut self, most: usize) -> Result<usize, FormatError> {
         let at = self.offset();
-        let len = self.u32()?;
+        let len: u32 = self.get("length")?;
         match usize::try_from(len) {
             Ok(len) if len <= most => Ok(len),
             _ => Err(FormatError::new(
@@ -232,11 +202,6 @@ impl<'a> Reader<'a> {
     pub(super) fn offset(&self) -> u64 {
         (self.whole.len() - self.rest.len()) as u64
     }
-}
-
-/// A tag that no message of this direction has.
-pub(super) fn unknown_tag(tag: u16) -> FormatError {
-    FormatError::new("control message", 0, format_args!("tag {tag}"), "a known tag")
 }
 
 /// Yes or no on the wire.

@@ -1,49 +1,46 @@
 //! How decoded images become rows of one size, in the words of torchvision's transforms.
 
 use super::codec::{Reader, Writer};
+use super::field::{Field, coded};
 use super::pixel_steps::PixelSteps;
 use super::spec_error::SpecError;
 use crate::limits::IMAGE_SIDE_MAX;
 use crate::{FormatError, ViewShape};
 
-const COVER: u8 = 1;
-const STRETCH: u8 = 2;
-const CENTER: u8 = 3;
-const RANDOM: u8 = 4;
-const RANDOM_RESIZED: u8 = 5;
-
 const CHANNELS_LAST: u8 = 1 << 0;
 const EXACT: u8 = 1 << 1;
 const GREY: u8 = 1 << 2;
 
-/// Which part of an image becomes the row.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Framing {
-    /// Resized so that it just covers the row, and the middle of that: `Resize(side)` and
-    /// `CenterCrop(side)` where the row is a square.
-    #[default]
-    Cover,
-    /// All of it, stretched: `Resize((height, width))`.
-    Stretch,
-    /// `Resize(short)`, then `CenterCrop((height, width))`.
-    Center {
-        /// Length of the shorter side after resizing; 0 leaves the image as it is.
-        short: u32,
-    },
-    /// `Resize(short)`, then `RandomCrop((height, width), padding)`.
-    Random {
-        /// As above.
-        short: u32,
-        /// Black pixels added on each side before the crop.
-        padding: u32,
-    },
-    /// `RandomResizedCrop((height, width), scale, ratio)`.
-    RandomResized {
-        /// Smallest and largest share of the image's area.
-        scale: [f64; 2],
-        /// Smallest and largest width / height of the part.
-        ratio: [f64; 2],
-    },
+coded! {
+    /// Which part of an image becomes the row.
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    pub enum Framing: u8 {
+        /// Resized so that it just covers the row, and the middle of that: `Resize(side)` and
+        /// `CenterCrop(side)` where the row is a square.
+        #[default]
+        1 => Cover,
+        /// All of it, stretched: `Resize((height, width))`.
+        2 => Stretch,
+        /// `Resize(short)`, then `CenterCrop((height, width))`.
+        3 => Center {
+            /// Length of the shorter side after resizing; 0 leaves the image as it is.
+            short: u32,
+        },
+        /// `Resize(short)`, then `RandomCrop((height, width), padding)`.
+        4 => Random {
+            /// As above.
+            short: u32,
+            /// Black pixels added on each side before the crop.
+            padding: u32,
+        },
+        /// `RandomResizedCrop((height, width), scale, ratio)`.
+        5 => RandomResized {
+            /// Smallest and largest share of the image's area.
+            scale: [f64; 2],
+            /// Smallest and largest width / height of the part.
+            ratio: [f64; 2],
+        },
+    }
 }
 
 /// How decoded images become rows of one size: `u8`, 3 x `height` x `width`, or 1 x `height` x
@@ -112,53 +109,27 @@ impl ImageSpec {
             }
         }
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
-        writer.u32(self.height);
-        writer.u32(self.width);
-        writer.f64(self.flip);
+impl Field for ImageSpec {
+    fn write(&self, writer: &mut Writer) {
+        writer.put(&self.height);
+        writer.put(&self.width);
+        writer.put(&self.flip);
         let flags = [(self.channels_last, CHANNELS_LAST), (self.exact, EXACT), (self.grey, GREY)];
-        writer.u8(flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
-        match self.framing {
-            Framing::Cover => writer.u8(COVER),
-            Framing::Stretch => writer.u8(STRETCH),
-            Framing::Center { short } => {
-                writer.u8(CENTER);
-                writer.u32(short);
-            }
-            Framing::Random { short, padding } => {
-                writer.u8(RANDOM);
-                writer.u32(short);
-                writer.u32(padding);
-            }
-            Framing::RandomResized { scale, ratio } => {
-                writer.u8(RANDOM_RESIZED);
-                scale.into_iter().chain(ratio).for_each(|number| writer.f64(number));
-            }
-        }
-        writer.f64(self.flip_down);
-        self.pixels.write(writer);
+        writer.put(&flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
+        writer.put(&self.framing);
+        writer.put(&self.flip_down);
+        writer.put(&self.pixels);
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let (height, width) = (reader.u32()?, reader.u32()?);
-        let flip = reader.f64()?;
+    fn read(reader: &mut Reader<'_>, _name: &'static str) -> Result<Self, FormatError> {
+        let (height, width, flip) = (reader.get("height")?, reader.get("width")?, reader.get("flip")?);
         let known = CHANNELS_LAST | EXACT | GREY;
         let flags = reader.choice("image flags", |flags| (flags <= known).then_some(flags))?;
-        let at = reader.offset();
-        let framing = match reader.u8()? {
-            COVER => Framing::Cover,
-            STRETCH => Framing::Stretch,
-            CENTER => Framing::Center { short: reader.u32()? },
-            RANDOM => Framing::Random { short: reader.u32()?, padding: reader.u32()? },
-            RANDOM_RESIZED => Framing::RandomResized {
-                scale: [reader.f64()?, reader.f64()?],
-                ratio: [reader.f64()?, reader.f64()?],
-            },
-            code => return Err(FormatError::new("framing", at, code, "a known code")),
-        };
         let [channels_last, exact, grey] = [CHANNELS_LAST, EXACT, GREY].map(|flag| flags & flag != 0);
-        let (flip_down, pixels) = (reader.f64()?, PixelSteps::read(reader)?);
+        let (framing, flip_down) = (reader.get("framing")?, reader.get("flip_down")?);
+        let pixels = reader.get("pixels")?;
         Ok(Self { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels })
     }
 }
@@ -217,9 +188,9 @@ mod tests {
         #[test]
         fn invented_bytes_are_refused_or_a_specification_of_these_bytes(bytes in invented()) {
             let mut reader = Reader::of(&bytes);
-            if let Ok(spec) = ImageSpec::read(&mut reader) {
+            if let Ok(spec) = reader.get::<ImageSpec>("view") {
                 let read = &bytes[..usize::try_from(reader.offset()).unwrap()];
-                prop_assert_eq!(Writer::fields(|writer| spec.write(writer)), read);
+                prop_assert_eq!(Writer::fields(|writer| writer.put(&spec)), read);
                 if let Err(error) = spec.validate() {
                     prop_assert!(!error.field.is_empty() && error.to_string().contains("must be"), "{}", error);
                 }

@@ -2,6 +2,7 @@
 //! `CONTROL.md` has the byte tables.
 
 mod codec;
+mod field;
 mod image_spec;
 mod nodes;
 mod pixel_step;

@@ -1,10 +1,14 @@
 //! The operations on the pixels of a finished row, in their order.
 
 use super::codec::{Reader, Writer};
+use super::field::Field;
 use super::pixel_step::PixelStep;
 use super::spec_error::SpecError;
 use crate::FormatError;
 use crate::limits::{PIXEL_STEPS_BYTES_MAX, PIXEL_STEPS_MAX};
+
+/// What errors call a step.
+const STEP: &str = "pixel step";
 
 /// Up to [`PIXEL_STEPS_MAX`] operations. They are kept as they are on the wire: a specification is
 /// copied with every order and row, and so it takes a quarter of an array of [`PixelStep`].
@@ -37,7 +41,7 @@ impl PixelSteps {
             let expected = format_args!("at most {PIXEL_STEPS_MAX}, each RandomApply being one more");
             return Err(SpecError::new("number of operations on pixels", steps.len(), expected));
         }
-        let bytes = Writer::fields(|writer| steps.iter().for_each(|step| step.write(writer)));
+        let bytes = Writer::fields(|writer| steps.iter().for_each(|step| writer.put(step)));
         let mut list = Self::default();
         let room = list.bytes.get_mut(..bytes.len());
         let (Some(room), Ok(len), Ok(count)) = (room, u8::try_from(bytes.len()), u8::try_from(steps.len()))
@@ -52,7 +56,7 @@ impl PixelSteps {
     /// The steps in their order.
     pub fn iter(&self) -> impl Iterator<Item = PixelStep> {
         let mut reader = Reader::of(self.encoded());
-        (0..self.count).map_while(move |_| PixelStep::read(&mut reader).ok())
+        (0..self.count).map_while(move |_| reader.get(STEP).ok())
     }
 
     fn encoded(&self) -> &[u8] {
@@ -90,20 +94,22 @@ impl PixelSteps {
         }
         Ok(())
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
-        writer.u8(self.count);
-        self.encoded().iter().for_each(|&byte| writer.u8(byte));
+impl Field for PixelSteps {
+    fn write(&self, writer: &mut Writer) {
+        writer.put(&self.count);
+        writer.bytes(self.encoded());
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, FormatError> {
         let at = reader.offset();
-        let count = reader.u8()?;
+        let count: u8 = reader.get(name)?;
         if usize::from(count) > PIXEL_STEPS_MAX {
             let expected = format_args!("at most {PIXEL_STEPS_MAX}");
             return Err(FormatError::new("pixel steps", at, count, expected));
         }
-        let steps = (0..count).map(|_| PixelStep::read(reader)).collect::<Result<Vec<_>, _>>()?;
+        let steps = (0..count).map(|_| reader.get(STEP)).collect::<Result<Vec<_>, _>>()?;
         Self::new(&steps).map_err(|error| FormatError::new("pixel steps", at, error.got, error.expected))
     }
 }
@@ -151,10 +157,13 @@ mod tests {
             list.validate(8, 8).unwrap();
             let bytes = written(&list);
             let mut reader = Reader::of(&bytes);
-            assert_eq!(PixelSteps::read(&mut reader), Ok(list));
+            assert_eq!(reader.get(STEP), Ok(list));
             reader.finish().unwrap();
             for len in 0..bytes.len() {
-                assert!(PixelSteps::read(&mut Reader::of(&bytes[..len])).is_err(), "{len} bytes of {list:?}");
+                assert!(
+                    Reader::of(&bytes[..len]).get::<PixelSteps>(STEP).is_err(),
+                    "{len} bytes of {list:?}"
+                );
             }
         }
         assert_eq!(PixelSteps::new(&one_of_each()).unwrap_err().field, "number of operations on pixels");
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn strange_codes_and_counts_are_refused() {
-        let refused = |bytes: &[u8]| PixelSteps::read(&mut Reader::of(bytes)).unwrap_err().to_string();
+        let refused = |bytes: &[u8]| Reader::of(bytes).get::<PixelSteps>(STEP).unwrap_err().to_string();
         assert!(refused(&[1, 14]).contains("pixel step"), "{}", refused(&[1, 14]));
         assert!(refused(&[1, 0]).contains("pixel step"));
         assert!(refused(&[13]).contains("pixel steps"));

@@ -1,6 +1,7 @@
 //! Messages from daemon to client: answers, and what is sent unasked.
 
-use super::codec::{Reader, TEXT_BYTES_MAX, Writer, other_protocol, unknown_tag};
+use super::codec::{self, TEXT_BYTES_MAX};
+use super::field::coded;
 use super::settings::Settings;
 use crate::FormatError;
 use crate::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
@@ -26,194 +27,126 @@ pub const REFUSE_ENDING: u16 = 7;
 /// Refused: the daemon is drained, so it takes no new job.
 pub const REFUSE_DRAINING: u16 = 8;
 
-/// A message from daemon to client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The session is open; [`WELCOME_FDS`] descriptors come with it.
-    Welcome {
-        /// The conversation's version.
-        protocol: u32,
-        /// The daemon's process.
-        pid: u32,
-        /// Samples in the dataset.
-        samples: u32,
-        /// Classes in the dataset.
-        classes: u32,
-        /// Which bytes the dataset holds.
-        content_id: u128,
-        /// Batches of every epoch, for each rank.
-        batches_per_epoch: u32,
-        /// Length of the payload segment, bytes.
-        payload_bytes: u64,
-        /// Name of the job: the hello's, or the free one that the daemon has found for it.
-        job: String,
-        /// How the daemon runs. A value that means the same as the hello's is in the hello's words.
-        settings: Settings,
-    },
-    /// The session is not opened.
-    Refuse {
-        /// One of the `REFUSE_` codes.
-        code: u16,
-        /// Why, for people; cut to 16 KiB.
-        text: String,
-    },
-    /// The counters, as JSON.
-    Stats {
-        /// One JSON object.
-        json: String,
-    },
-    /// What a resumed run needs; one memfd with the bytes comes with it.
-    State {
-        /// Length of the memfd's content.
-        bytes: u64,
-    },
-    /// The state was restored.
-    StateLoaded {
-        /// The epoch that goes on.
-        epoch: u32,
-        /// Its first batch that is not delivered.
-        first_batch: u32,
-        /// Its batches, for each rank, with those before.
-        batches: u32,
-    },
-    /// What was handed in is taken.
-    Taken,
-    /// A request failed; or, unasked, the session cannot go on.
-    Failed {
-        /// Why, for people; cut to 16 KiB.
-        text: String,
-    },
-    /// The epoch that the rank asked for does not go on. Never an answer: the session goes on, and
-    /// so do its requests.
-    Interrupted {
-        /// Why, for people; cut to 16 KiB.
-        text: String,
-    },
-    /// Recording has begun.
-    Observing {
-        /// The conversation's version.
-        protocol: u32,
-        /// The daemon's process.
-        pid: u32,
-        /// Samples in the dataset.
-        samples: u32,
-        /// Which bytes the dataset holds.
-        content_id: u128,
-    },
-    /// What the daemon is, and its jobs.
-    Status {
-        /// The conversation's version.
-        protocol: u32,
-        /// One JSON object.
-        json: String,
-    },
-    /// The daemon ends; or, drained, will end with its last rank.
-    Stopping {
-        /// The conversation's version.
-        protocol: u32,
-        /// The daemon's process.
-        pid: u32,
-    },
-    /// How much of which strata is cached; one memfd with the bytes comes with it, as
-    /// [`held_from_bytes`](super::held_from_bytes) reads them.
-    Held {
-        /// The conversation's version.
-        protocol: u32,
-        /// Number of strata: the one asked for, or that of the last job that trains.
-        strata: u32,
-        /// Length of the memfd's content.
-        bytes: u64,
-    },
-    /// The cache has the size that was asked for.
-    Resized {
-        /// The conversation's version.
-        protocol: u32,
-        /// Its capacity before, bytes.
-        before_bytes: u64,
-        /// Its capacity now, bytes.
-        cache_bytes: u64,
-    },
+coded! {
+    /// A message from daemon to client.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Reply: u16 {
+        /// The session is open; [`WELCOME_FDS`] descriptors come with it.
+        1 => Welcome {
+            /// The conversation's version.
+            protocol: u32,
+            /// The daemon's process.
+            pid: u32,
+            /// Samples in the dataset.
+            samples: u32,
+            /// Classes in the dataset.
+            classes: u32,
+            /// Which bytes the dataset holds.
+            content_id: u128,
+            /// Batches of every epoch, for each rank.
+            batches_per_epoch: u32,
+            /// Length of the payload segment, bytes.
+            payload_bytes: u64,
+            /// Name of the job: the hello's, or the free one that the daemon has found for it.
+            job: String [NAME_BYTES_MAX],
+            /// How the daemon runs. A value that means the same as the hello's is in the hello's
+            /// words.
+            settings: Settings,
+        },
+        /// The session is not opened.
+        2 => Refuse {
+            /// One of the `REFUSE_` codes.
+            code: u16,
+            /// Why, for people; cut to 16 KiB.
+            text: String [cut TEXT_BYTES_MAX],
+        },
+        /// The counters, as JSON.
+        3 => Stats {
+            /// One JSON object.
+            json: String [MESSAGE_BYTES_MAX],
+        },
+        /// What a resumed run needs; one memfd with the bytes comes with it.
+        4 => State {
+            /// Length of the memfd's content.
+            bytes: u64,
+        },
+        /// The state was restored.
+        5 => StateLoaded {
+            /// The epoch that goes on.
+            epoch: u32,
+            /// Its first batch that is not delivered.
+            first_batch: u32,
+            /// Its batches, for each rank, with those before.
+            batches: u32,
+        },
+        /// What was handed in is taken.
+        13 => Taken,
+        /// A request failed; or, unasked, the session cannot go on.
+        6 => Failed {
+            /// Why, for people; cut to 16 KiB.
+            text: String [cut TEXT_BYTES_MAX],
+        },
+        /// The epoch that the rank asked for does not go on. Never an answer: the session goes on,
+        /// and so do its requests.
+        8 => Interrupted {
+            /// Why, for people; cut to 16 KiB.
+            text: String [cut TEXT_BYTES_MAX],
+        },
+        /// Recording has begun.
+        7 => Observing {
+            /// The conversation's version.
+            protocol: u32,
+            /// The daemon's process.
+            pid: u32,
+            /// Samples in the dataset.
+            samples: u32,
+            /// Which bytes the dataset holds.
+            content_id: u128,
+        },
+        /// What the daemon is, and its jobs.
+        9 => Status {
+            /// The conversation's version.
+            protocol: u32,
+            /// One JSON object.
+            json: String [MESSAGE_BYTES_MAX],
+        },
+        /// The daemon ends; or, drained, will end with its last rank.
+        10 => Stopping {
+            /// The conversation's version.
+            protocol: u32,
+            /// The daemon's process.
+            pid: u32,
+        },
+        /// How much of which strata is cached; one memfd with the bytes comes with it, as
+        /// [`held_from_bytes`](super::held_from_bytes) reads them.
+        12 => Held {
+            /// The conversation's version.
+            protocol: u32,
+            /// Number of strata: the one asked for, or that of the last job that trains.
+            strata: u32,
+            /// Length of the memfd's content.
+            bytes: u64,
+        },
+        /// The cache has the size that was asked for.
+        11 => Resized {
+            /// The conversation's version.
+            protocol: u32,
+            /// Its capacity before, bytes.
+            before_bytes: u64,
+            /// Its capacity now, bytes.
+            cache_bytes: u64,
+        },
+    }
 }
 
-const WELCOME: u16 = 1;
-const REFUSE: u16 = 2;
-const STATS: u16 = 3;
-const STATE: u16 = 4;
-const STATE_LOADED: u16 = 5;
-const FAILED: u16 = 6;
-const OBSERVING: u16 = 7;
-const INTERRUPTED: u16 = 8;
-const STATUS: u16 = 9;
-const STOPPING: u16 = 10;
-const RESIZED: u16 = 11;
-const HELD: u16 = 12;
-const TAKEN: u16 = 13;
+/// Tags of the messages that answer an opening one, in every protocol.
+const OPENING: &[u16] = &[1, 7, 9, 10, 11, 12];
 
 impl Reply {
     /// The message's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Welcome {
-                protocol,
-                pid,
-                samples,
-                classes,
-                content_id,
-                batches_per_epoch,
-                payload_bytes,
-                job,
-                settings,
-            } => Writer::message(WELCOME, |writer| {
-                writer.u32(*protocol);
-                writer.u32(*pid);
-                writer.u32(*samples);
-                writer.u32(*classes);
-                writer.u128(*content_id);
-                writer.u32(*batches_per_epoch);
-                writer.u64(*payload_bytes);
-                writer.text(job);
-                settings.write(writer);
-            }),
-            Self::Refuse { code, text } => Writer::message(REFUSE, |writer| {
-                writer.u16(*code);
-                writer.short_text(text);
-            }),
-            Self::Stats { json } => Writer::message(STATS, |writer| writer.text(json)),
-            Self::State { bytes } => Writer::message(STATE, |writer| writer.u64(*bytes)),
-            Self::StateLoaded { epoch, first_batch, batches } => Writer::message(STATE_LOADED, |writer| {
-                writer.u32(*epoch);
-                writer.u32(*first_batch);
-                writer.u32(*batches);
-            }),
-            Self::Taken => Writer::message(TAKEN, |_| ()),
-            Self::Failed { text } => Writer::message(FAILED, |writer| writer.short_text(text)),
-            Self::Interrupted { text } => Writer::message(INTERRUPTED, |writer| writer.short_text(text)),
-            Self::Observing { protocol, pid, samples, content_id } => Writer::message(OBSERVING, |writer| {
-                writer.u32(*protocol);
-                writer.u32(*pid);
-                writer.u32(*samples);
-                writer.u128(*content_id);
-            }),
-            Self::Status { protocol, json } => Writer::message(STATUS, |writer| {
-                writer.u32(*protocol);
-                writer.text(json);
-            }),
-            Self::Stopping { protocol, pid } => Writer::message(STOPPING, |writer| {
-                writer.u32(*protocol);
-                writer.u32(*pid);
-            }),
-            Self::Held { protocol, strata, bytes } => Writer::message(HELD, |writer| {
-                writer.u32(*protocol);
-                writer.u32(*strata);
-                writer.u64(*bytes);
-            }),
-            Self::Resized { protocol, before_bytes, cache_bytes } => Writer::message(RESIZED, |writer| {
-                writer.u32(*protocol);
-                writer.u64(*before_bytes);
-                writer.u64(*cache_bytes);
-            }),
-        }
+        codec::encode(self)
     }
 
     /// The protocol of an opening message (`Welcome`, `Observing`, `Status`, `Stopping`,
@@ -221,7 +154,7 @@ impl Reply {
     /// Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING, RESIZED, HELD])
+        codec::other_protocol(bytes, OPENING)
     }
 
     /// Reads a message.
@@ -229,46 +162,7 @@ impl Reply {
     /// # Errors
     /// On an unknown tag or version, a length over its limit, missing or trailing bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let (tag, mut reader) = Reader::message(bytes)?;
-        let reply = match tag {
-            WELCOME => Self::Welcome {
-                protocol: reader.u32()?,
-                pid: reader.u32()?,
-                samples: reader.u32()?,
-                classes: reader.u32()?,
-                content_id: reader.u128()?,
-                batches_per_epoch: reader.u32()?,
-                payload_bytes: reader.u64()?,
-                job: reader.text(NAME_BYTES_MAX)?,
-                settings: Settings::read(&mut reader)?,
-            },
-            REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
-            STATS => Self::Stats { json: reader.text(MESSAGE_BYTES_MAX)? },
-            STATE => Self::State { bytes: reader.u64()? },
-            STATE_LOADED => {
-                Self::StateLoaded { epoch: reader.u32()?, first_batch: reader.u32()?, batches: reader.u32()? }
-            }
-            TAKEN => Self::Taken,
-            FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
-            INTERRUPTED => Self::Interrupted { text: reader.text(TEXT_BYTES_MAX)? },
-            OBSERVING => Self::Observing {
-                protocol: reader.u32()?,
-                pid: reader.u32()?,
-                samples: reader.u32()?,
-                content_id: reader.u128()?,
-            },
-            STATUS => Self::Status { protocol: reader.u32()?, json: reader.text(MESSAGE_BYTES_MAX)? },
-            STOPPING => Self::Stopping { protocol: reader.u32()?, pid: reader.u32()? },
-            HELD => Self::Held { protocol: reader.u32()?, strata: reader.u32()?, bytes: reader.u64()? },
-            RESIZED => Self::Resized {
-                protocol: reader.u32()?,
-                before_bytes: reader.u64()?,
-                cache_bytes: reader.u64()?,
-            },
-            _ => return Err(unknown_tag(tag)),
-        };
-        reader.finish()?;
-        Ok(reply)
+        codec::decode(bytes)
     }
 }
 
@@ -354,7 +248,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_told_whatever_follows_it() {
-        for tag in [WELCOME, OBSERVING, STATUS, STOPPING, RESIZED, HELD] {
+        for &tag in OPENING {
             let welcome = |protocol: u32, rest: &[u8]| {
                 [&tag.to_le_bytes()[..], &9_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
             };

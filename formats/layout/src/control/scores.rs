@@ -83,12 +83,13 @@ impl Scores {
         if reader.array()? != MAGIC {
             return Err(wrong(0, &"no magic", "SHADESD1"));
         }
-        let (content_id, plan_digest) = (reader.u128()?, reader.u64()?);
-        let (epoch, ended, strata, count) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+        let (content_id, plan_digest) = (reader.get("content_id")?, reader.get("plan_digest")?);
+        let (epoch, ended) = (reader.get("epoch")?, reader.get("ended")?);
+        let (strata, count): (u32, u32) = (reader.get("strata")?, reader.get("count")?);
         let mut of: Vec<OfStratum> = Vec::new();
         for _ in 0..count {
             let at = reader.offset();
-            let (stratum, list_crc32c) = (reader.u32()?, reader.u32()?);
+            let (stratum, list_crc32c): (u32, u32) = (reader.get("stratum")?, reader.get("list_crc32c")?);
             let follows = of.last().is_none_or(|last| last.stratum < stratum);
             if !follows || stratum >= strata.min(samples) {
                 return Err(wrong(at, &stratum, "strata of the plan, in their order"));
@@ -117,7 +118,7 @@ fn read_members(reader: &mut Reader<'_>, len: u32) -> Result<Vec<Member>, Format
         return Err(FormatError::new(STRUCTURE, at, "a bit behind the last member", "0"));
     }
     let member = |at| {
-        let score = is_set(scored, at).then(|| reader.u16()).transpose()?;
+        let score = is_set(scored, at).then(|| reader.get("score")).transpose()?;
         Ok(Member { delivered: is_set(delivered, at), score })
     };
     (0..len).map(member).collect()

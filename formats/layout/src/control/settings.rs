@@ -2,6 +2,7 @@
 //! text.
 
 use super::codec::{Reader, Writer};
+use super::field::Field;
 use crate::FormatError;
 use crate::limits::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
@@ -23,18 +24,20 @@ impl Settings {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
-        writer.u32(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+impl Field for Settings {
+    fn write(&self, writer: &mut Writer) {
+        writer.put(&u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         for (name, value) in &self.0 {
             writer.text(name);
             writer.text(value);
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, FormatError> {
         let at = reader.offset();
-        let count = reader.u32()?;
+        let count: u32 = reader.get(name)?;
         if count > SETTINGS_MAX {
             let expected = format_args!("at most {SETTINGS_MAX} settings");
             return Err(FormatError::new("control message", at, count, expected));

@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::codec::{Reader, Writer, flag, from_q16, to_q16};
+use super::codec::{Reader, Writer, from_q16, to_q16};
+use super::field::Field;
 use super::spec_error::SpecError;
 use super::types::{OnError, Order, Output, Sampler, Tail};
 use crate::FormatError;
@@ -273,98 +274,52 @@ impl JobSpec {
     pub fn local_ranks(&self) -> u32 {
         if self.ranks_here == 0 { self.world_size } else { self.ranks_here }
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
-        writer.u8(self.plan.sampler.code());
-        writer.u8(self.plan.order.code());
-        writer.u8(self.tail.code());
-        writer.u8(self.on_error.code());
-        writer.u64(self.plan.seed);
-        writer.f64(self.plan.rep);
-        writer.f64(self.plan.hit_cap);
-        writer.f64(self.plan.explore);
-        writer.f64(self.plan.echo);
-        writer.f64(self.plan.prune);
-        writer.u64(self.plan.weights_digest);
-        writer.u64(self.plan.subset_digest);
-        writer.u64(self.plan.group);
-        writer.u32(self.plan.whole_from);
-        writer.u32(self.plan.cover);
-        writer.u32(self.plan.strata);
-        writer.u8(u8::from(self.plan.replacement));
-        writer.u8(u8::from(self.plan.pace));
-        writer.u8(u8::from(self.plan.draw_ahead));
-        writer.u8(u8::from(self.admit));
-        writer.u32(self.batch_size);
-        writer.u32(self.world_size);
-        writer.u32(self.ranks_here);
-        writer.u64(self.ring_bytes);
-        writer.f64(self.bad_max);
-        writer.u16(to_q16(self.plan.mix));
-        self.output.write(writer);
+/// Writes and reads these fields of a [`JobSpec`], in this order.
+macro_rules! fields_of_job {
+    ($($($field:ident).+),+ $(,)?) => {
+        impl JobSpec {
+            fn write_numbers(&self, writer: &mut Writer) {
+                $(writer.put(&self.$($field).+);)+
+            }
+
+            fn read_numbers(&mut self, reader: &mut Reader<'_>) -> Result<(), FormatError> {
+                $(self.$($field).+ = reader.get(last!($($field).+))?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+/// The last of a path of fields: its name in errors.
+macro_rules! last {
+    ($field:ident) => { stringify!($field) };
+    ($outer:ident.$($field:ident).+) => { last!($($field).+) };
+}
+
+fields_of_job! {
+    plan.sampler, plan.order, tail, on_error, plan.seed,
+    plan.rep, plan.hit_cap, plan.explore, plan.echo, plan.prune,
+    plan.weights_digest, plan.subset_digest, plan.group,
+    plan.whole_from, plan.cover, plan.strata,
+    plan.replacement, plan.pace, plan.draw_ahead, admit,
+    batch_size, world_size, ranks_here, ring_bytes, bad_max,
+}
+
+impl Field for JobSpec {
+    fn write(&self, writer: &mut Writer) {
+        self.write_numbers(writer);
+        writer.put(&to_q16(self.plan.mix));
+        writer.put(&self.output);
     }
 
-    /// Reads the fields in the order of [`write`](Self::write).
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let sampler = reader.choice("sampler", Sampler::from_code)?;
-        let order = reader.choice("order", Order::from_code)?;
-        let tail = reader.choice("tail", Tail::from_code)?;
-        let on_error = reader.choice("on_error", OnError::from_code)?;
-        let seed = reader.u64()?;
-        let rep = reader.f64()?;
-        let hit_cap = reader.f64()?;
-        let explore = reader.f64()?;
-        let echo = reader.f64()?;
-        let prune = reader.f64()?;
-        let weights_digest = reader.u64()?;
-        let subset_digest = reader.u64()?;
-        let group = reader.u64()?;
-        let whole_from = reader.u32()?;
-        let cover = reader.u32()?;
-        let strata = reader.u32()?;
-        let replacement = reader.choice("replacement", flag)?;
-        let pace = reader.choice("pace", flag)?;
-        let draw_ahead = reader.choice("draw_ahead", flag)?;
-        let admit = reader.choice("admit", flag)?;
-        let batch_size = reader.u32()?;
-        let world_size = reader.u32()?;
-        let ranks_here = reader.u32()?;
-        let ring_bytes = reader.u64()?;
-        let bad_max = reader.f64()?;
-        let mix = from_q16(reader.u16()?);
-        let output = Output::read(reader)?;
-        let plan = PlanSpec {
-            sampler,
-            order,
-            seed,
-            rep,
-            hit_cap,
-            cover,
-            explore,
-            echo,
-            prune,
-            whole_from,
-            replacement,
-            pace,
-            draw_ahead,
-            strata,
-            mix,
-            weights_digest,
-            subset_digest,
-            group,
-        };
-        Ok(Self {
-            plan,
-            batch_size,
-            world_size,
-            ranks_here,
-            tail,
-            output,
-            admit,
-            on_error,
-            bad_max,
-            ring_bytes,
-        })
+    fn read(reader: &mut Reader<'_>, _name: &'static str) -> Result<Self, FormatError> {
+        let mut spec = Self::default();
+        spec.read_numbers(reader)?;
+        spec.plan.mix = from_q16(reader.get("mix")?);
+        spec.output = reader.get("output")?;
+        Ok(spec)
     }
 }
 

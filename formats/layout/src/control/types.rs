@@ -1,6 +1,7 @@
 //! The choices of a job, by the names that every front end uses.
 
-use super::codec::{Reader, Writer, flag};
+use super::codec::{Reader, Writer};
+use super::field::Coded;
 use super::image_spec::ImageSpec;
 use super::views::Views;
 use crate::FormatError;
@@ -63,13 +64,17 @@ macro_rules! choice {
      $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),+) => {
         names! { $(#[$meta])* $name, $what, $expected, $($(#[$variant_meta])* $variant = $text),+ }
 
-        impl $name {
-            pub(super) fn code(self) -> u8 {
+        impl Coded for $name {
+            type Code = u8;
+
+            fn code(&self) -> u8 {
                 match self { $(Self::$variant => $code),+ }
             }
 
-            pub(super) fn from_code(code: u8) -> Option<Self> {
-                match code { $($code => Some(Self::$variant),)+ _ => None }
+            fn write_fields(&self, _writer: &mut Writer) {}
+
+            fn read_fields(code: u8, _reader: &mut Reader<'_>) -> Result<Option<Self>, FormatError> {
+                Ok(match code { $($code => Some(Self::$variant),)+ _ => None })
             }
         }
     };
@@ -199,31 +204,34 @@ impl Output {
             Self::Raw | Self::Ragged { .. } => &[],
         }
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
+impl Coded for Output {
+    type Code = u8;
+
+    fn code(&self) -> u8 {
         match self {
-            Self::Raw => writer.u8(OUTPUT_RAW),
-            Self::Decoded(views) => {
-                writer.u8(OUTPUT_DECODED);
-                views.write(writer);
-            }
-            Self::Ragged { channels_last } => {
-                writer.u8(OUTPUT_RAGGED);
-                writer.u8(u8::from(*channels_last));
-            }
+            Self::Raw => OUTPUT_RAW,
+            Self::Decoded(_) => OUTPUT_DECODED,
+            Self::Ragged { .. } => OUTPUT_RAGGED,
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let at = reader.offset();
-        match reader.u8()? {
-            OUTPUT_RAW => Ok(Self::Raw),
-            OUTPUT_DECODED => Views::read(reader).map(Self::Decoded),
-            OUTPUT_RAGGED => {
-                reader.choice("channels_last", flag).map(|channels_last| Self::Ragged { channels_last })
-            }
-            code => Err(FormatError::new("output", at, code, "a known code")),
+    fn write_fields(&self, writer: &mut Writer) {
+        match self {
+            Self::Raw => {}
+            Self::Decoded(views) => writer.put(views),
+            Self::Ragged { channels_last } => writer.put(channels_last),
         }
+    }
+
+    fn read_fields(code: u8, reader: &mut Reader<'_>) -> Result<Option<Self>, FormatError> {
+        Ok(Some(match code {
+            OUTPUT_RAW => Self::Raw,
+            OUTPUT_DECODED => Self::Decoded(reader.get("views")?),
+            OUTPUT_RAGGED => Self::Ragged { channels_last: reader.get("channels_last")? },
+            _ => return Ok(None),
+        }))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::ImageSpec;
 use super::codec::{Reader, Writer};
+use super::field::Field;
 use super::spec_error::SpecError;
 use crate::limits::VIEWS_MAX;
 use crate::{FormatError, ViewShape};
@@ -82,20 +83,22 @@ impl Views {
         }
         Ok(())
     }
+}
 
-    pub(super) fn write(&self, writer: &mut Writer) {
+impl Field for Views {
+    fn write(&self, writer: &mut Writer) {
         // At most 16.
-        writer.u8(u8::try_from(self.count).unwrap_or(u8::MAX));
-        self.specs().iter().for_each(|view| view.write(writer));
+        writer.put(&u8::try_from(self.count).unwrap_or(u8::MAX));
+        self.specs().iter().for_each(|view| writer.put(view));
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let count = reader.choice("views", |count| {
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, FormatError> {
+        let count = reader.choice(name, |count| {
             (1..=VIEWS_MAX).contains(&usize::from(count)).then_some(usize::from(count))
         })?;
         let mut specs = [ImageSpec::default(); VIEWS_MAX];
         for view in specs.iter_mut().take(count) {
-            *view = ImageSpec::read(reader)?;
+            *view = reader.get("view")?;
         }
         Ok(Self { count, specs })
     }
