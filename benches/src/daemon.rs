@@ -46,8 +46,10 @@ impl Rank {
         // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
         args.extend(["--private", "--linger", "0s", "--cache", size, "--socket"].map(Into::into));
-        // Beside the daemon of another rank, whose cache has another size.
-        let socket = std::env::temp_dir().join(format!("shade-benches-{}-{name}", std::process::id()));
+        // Beside the daemons of other ranks: one has a cache of another size, one may still be ending
+        // on another dataset.
+        let of = format!("shade-benches-{}-{name}-{}", std::process::id(), dataset.side);
+        let socket = std::env::temp_dir().join(of);
         args.push(socket.clone().into());
         // Reads from the page cache, as pread beside it, and not from the disk.
         args.extend(["--io", "buffered"].map(Into::into));

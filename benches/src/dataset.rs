@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use shade_formats::index::{INDEX_FILE, Index};
 
-use crate::images::{ICON_SIDE, PHOTO, icon, photos};
+use crate::images::{self, ICON_SIDE, PHOTO, icon};
 use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
-const PHOTOS: u32 = 2_000;
-/// Each occurs eight times among the files, as making one takes as long as decoding ten.
+/// Photos unless another number is asked for.
+pub(crate) const PHOTOS: u32 = 2_000;
+/// Each occurs several times among the files, as making one takes as long as decoding ten.
 const DIFFERENT_PHOTOS: u64 = 250;
 const ICONS: u32 = 20_000;
 
@@ -28,9 +29,9 @@ pub(crate) struct Dataset {
 }
 
 /// Makes and packs both.
-pub(crate) fn datasets(scratch: &Scratch) -> Result<[Dataset; 2]> {
+pub(crate) fn datasets(scratch: &Scratch, photos: u32) -> Result<[Dataset; 2]> {
     let folder = scratch.folder();
-    let photos = Tree::repeat("JPEG 100 KB", folder, PHOTOS, &photos(DIFFERENT_PHOTOS, &PHOTO)?)?;
+    let photos = Tree::repeat("JPEG 100 KB", folder, photos, &images::photos(DIFFERENT_PHOTOS, &PHOTO)?)?;
     let icons = Tree::write("PNG 500 B", folder, ICONS, |number| icon(number.into()))?;
     Ok([
         Dataset::pack(photos, scratch, 224, PHOTO.size)?,

@@ -13,9 +13,9 @@ use crate::scratch::Scratch;
 const RUNS: usize = 3;
 
 /// Samples a second for every kind of image, output and cache.
-pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
+pub(crate) fn run(scratch: &Scratch, photos: u32) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for dataset in &datasets(scratch)? {
+    for dataset in &datasets(scratch, photos)? {
         for output in [Output::Raw, Output::from(ImageSpec::cover(dataset.side, dataset.side))] {
             figures.extend(compare(&scratch.programs, dataset, output)?);
         }

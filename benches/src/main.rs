@@ -60,6 +60,10 @@ struct Args {
     /// How many of them.
     #[arg(long, value_name = "N", default_value_t = packing::PHOTOS, requires = "images")]
     files: u32,
+    /// Photos that `serve` serves. Most of the default are in flight at a time, and so many are read
+    /// with a neighbour.
+    #[arg(long, value_name = "N", default_value_t = dataset::PHOTOS)]
+    photos: u32,
     /// Which benches to run. Default: all but plan-large.
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Name>,
@@ -127,7 +131,7 @@ fn run(args: &Args) -> Result<()> {
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
         eprintln!("{name:?} ...");
-        report.rows.extend(bench(name, scratch.as_ref())?);
+        report.rows.extend(bench(name, scratch.as_ref(), args.photos)?);
     }
     report.finish();
     print!("{}", report.table());
@@ -137,7 +141,7 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
+fn bench(name: Name, scratch: Option<&Scratch>, photos: u32) -> Result<Vec<Figure>> {
     match (name, scratch) {
         (Name::Core, _) => {
             Ok([core_step::run()?, stats::run(drawing::SAMPLES, 10 * drawing::SAMPLES)?].concat())
@@ -156,7 +160,7 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Pack, Some(scratch)) => packing::run(scratch),
         (Name::Far, Some(scratch)) => far_away::run(scratch),
         (Name::Reads, Some(scratch)) => local_reads::run(scratch),
-        (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
+        (Name::Serve, Some(scratch)) => end_to_end::run(scratch, photos),
         (Name::Tier, Some(scratch)) => {
             // What is made for the tests of a tier goes there, too, and is removed on Ctrl-C.
             let _ = tempfile::env::override_temp_dir(scratch.folder());
