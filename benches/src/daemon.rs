@@ -46,8 +46,8 @@ impl Rank {
         // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
         args.extend(["--private", "--linger", "0s", "--cache", size, "--socket"].map(Into::into));
-        // Beside the daemons of other ranks: one has a cache of another size, one may still be ending
-        // on another dataset.
+        // Beside the daemons of other ranks: one has a cache of another size, and one of another
+        // dataset may still be ending.
         let of = format!("shade-benches-{}-{name}-{}", std::process::id(), dataset.side);
         let socket = std::env::temp_dir().join(of);
         args.push(socket.clone().into());

@@ -60,8 +60,8 @@ struct Args {
     /// How many of them.
     #[arg(long, value_name = "N", default_value_t = packing::PHOTOS, requires = "images")]
     files: u32,
-    /// Photos that `serve` serves. Most of the default are in flight at a time, and so many are read
-    /// with a neighbour.
+    /// Photos that `serve` serves. Most of the default are in flight at a time, which makes many of
+    /// them neighbours.
     #[arg(long, value_name = "N", default_value_t = dataset::PHOTOS)]
     photos: u32,
     /// Which benches to run. Default: all but plan-large.

@@ -1,6 +1,5 @@
 //! Reads and writes messages: little-endian fields in order, every length checked before use.
 
-use super::field::{Coded, Field};
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -15,6 +14,23 @@ pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes that every opening message begins with, in every protocol: tag, version, protocol.
 const OPENING_BYTES: usize = 8;
+
+/// A value that a message can have.
+pub(super) trait Field: Sized {
+    fn write(&self, writer: &mut Writer);
+    /// `name` is what an error calls it.
+    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, FormatError>;
+}
+
+/// One of several kinds of value, each with a code and fields of its own.
+pub(super) trait Coded: Sized {
+    type Code;
+
+    fn code(&self) -> Self::Code;
+    fn write_fields(&self, writer: &mut Writer);
+    /// None if no kind has this code.
+    fn read_fields(code: Self::Code, reader: &mut Reader<'_>) -> Result<Option<Self>, FormatError>;
+}
 
 /// The bytes of a message.
 pub(super) fn encode(message: &impl Coded<Code = u16>) -> Vec<u8> {

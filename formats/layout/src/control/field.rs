@@ -1,15 +1,8 @@
 //! The place of a value in a message. Messages, pixel steps and framings are declared once, field
 //! by field ([`coded`]), and are written and read in that order.
 
-use super::codec::{Reader, Writer, flag};
+use super::codec::{Coded, Field, Reader, Writer, flag};
 use crate::FormatError;
-
-/// A value that a message can have.
-pub(super) trait Field: Sized {
-    fn write(&self, writer: &mut Writer);
-    /// `name` is what an error calls it.
-    fn read(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, FormatError>;
-}
 
 macro_rules! numbers {
     ($($number:ty)+) => {
@@ -77,16 +70,6 @@ impl Bounded for Vec<f32> {
     }
 }
 
-/// One of several kinds of value, each with a code and fields of its own.
-pub(super) trait Coded: Sized {
-    type Code;
-
-    fn code(&self) -> Self::Code;
-    fn write_fields(&self, writer: &mut Writer);
-    /// None if no kind has this code.
-    fn read_fields(code: Self::Code, reader: &mut Reader<'_>) -> Result<Option<Self>, FormatError>;
-}
-
 /// In other values they begin with their code.
 impl<T: Coded<Code = u8>> Field for T {
     fn write(&self, writer: &mut Writer) {
@@ -113,7 +96,7 @@ macro_rules! coded {
             $($(#[$kind_meta])* $kind $({ $($(#[$field_meta])* $field: $type),+ })?),+
         }
 
-        impl $crate::control::field::Coded for $name {
+        impl $crate::control::codec::Coded for $name {
             type Code = $code;
 
             fn code(&self) -> $code {
@@ -145,7 +128,7 @@ macro_rules! coded {
 
 macro_rules! write_field {
     ($writer:ident $field:ident) => {
-        $crate::control::field::Field::write($field, $writer)
+        $crate::control::codec::Field::write($field, $writer)
     };
     ($writer:ident $field:ident cut $most:expr) => {
         $writer.short_text($field, $most)
@@ -157,7 +140,7 @@ macro_rules! write_field {
 
 macro_rules! read_field {
     ($reader:ident $field:ident) => {
-        $crate::control::field::Field::read($reader, stringify!($field))?
+        $crate::control::codec::Field::read($reader, stringify!($field))?
     };
     ($reader:ident $field:ident cut $most:expr) => {
         $crate::control::field::Bounded::read($reader, $most)?

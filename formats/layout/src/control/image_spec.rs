@@ -1,7 +1,7 @@
 //! How decoded images become rows of one size, in the words of torchvision's transforms.
 
-use super::codec::{Reader, Writer};
-use super::field::{Field, coded};
+use super::codec::{Field, Reader, Writer};
+use super::field::coded;
 use super::pixel_steps::PixelSteps;
 use super::spec_error::SpecError;
 use crate::limits::IMAGE_SIDE_MAX;

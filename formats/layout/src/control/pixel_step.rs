@@ -1,7 +1,7 @@
 //! One operation on the pixels of a finished row, in the words of torchvision's transforms.
 
-use super::codec::{Reader, Writer};
-use super::field::{Field, coded};
+use super::codec::{Field, Reader, Writer};
+use super::field::coded;
 use super::spec_error::SpecError;
 use crate::FormatError;
 

@@ -1,7 +1,6 @@
 //! The operations on the pixels of a finished row, in their order.
 
-use super::codec::{Reader, Writer};
-use super::field::Field;
+use super::codec::{Field, Reader, Writer};
 use super::pixel_step::PixelStep;
 use super::spec_error::SpecError;
 use crate::FormatError;

@@ -1,8 +1,7 @@
 //! Settings of a daemon: the options of `shade-load serve` without their dashes, with values as
 //! text.
 
-use super::codec::{Reader, Writer};
-use super::field::Field;
+use super::codec::{Field, Reader, Writer};
 use crate::FormatError;
 use crate::limits::{SETTING_BYTES_MAX, SETTINGS_MAX};
 

@@ -8,8 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::codec::{Reader, Writer, from_q16, to_q16};
-use super::field::Field;
+use super::codec::{Field, Reader, Writer, from_q16, to_q16};
 use super::spec_error::SpecError;
 use super::types::{OnError, Order, Output, Sampler, Tail};
 use crate::FormatError;

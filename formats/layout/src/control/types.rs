@@ -1,7 +1,6 @@
 //! The choices of a job, by the names that every front end uses.
 
-use super::codec::{Reader, Writer};
-use super::field::Coded;
+use super::codec::{Coded, Reader, Writer};
 use super::image_spec::ImageSpec;
 use super::views::Views;
 use crate::FormatError;

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::ImageSpec;
-use super::codec::{Reader, Writer};
-use super::field::Field;
+use super::codec::{Field, Reader, Writer};
 use super::spec_error::SpecError;
 use crate::limits::VIEWS_MAX;
 use crate::{FormatError, ViewShape};
