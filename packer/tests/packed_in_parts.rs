@@ -195,6 +195,21 @@ fn one_part_may_run_several_times_at_once() {
     assert_equal(&out, &calm);
 }
 
+fn half_written(folder: &Path) -> Vec<String> {
+    let is_half = |name: &String| name.starts_with("shard-") && name.contains(".part-");
+    names(folder).into_iter().filter(is_half).collect()
+}
+
+/// Begins and halts once a shard in `folder` is half written.
+fn halted(command: &mut Command, folder: &Path) -> Child {
+    let mut child = command.spawn().unwrap();
+    while half_written(folder).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be halted");
+    }
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    child
+}
+
 #[test]
 fn a_part_that_comes_late_harms_nothing() {
     let temp = tempfile::tempdir().unwrap();
@@ -205,11 +220,7 @@ fn a_part_that_comes_late_harms_nothing() {
     let folder = unfinished(&out);
     let mut late = part(&source, &out, "0/1");
     late.args(["--jobs", "1", "--in-flight", "1"]).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut late = late.spawn().unwrap();
-    while !names(&folder).iter().any(|name| name.starts_with("shard-") && name.contains(".part-")) {
-        assert!(late.try_wait().unwrap().is_none(), "the part ended before it could be halted");
-    }
-    kill_process(Pid::from_child(&late), Signal::STOP).unwrap();
+    let late = halted(&mut late, &folder);
     parts(&source, &out, 2);
     assert!(finish(&out, &[]).status.success());
     kill_process(Pid::from_child(&late), Signal::CONT).unwrap();
@@ -253,6 +264,39 @@ fn a_finish_that_was_killed_is_run_again() {
         assert_eq!(names(temp.path()), ["calm", "images", "kept", "out"]);
         fs::remove_dir_all(&out).unwrap();
     }
+}
+
+#[test]
+fn what_is_appended_to_a_dataset_that_is_not_yet_cleaned_stays() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, more, out] = ["images", "more", "out"].map(|name| temp.path().join(name));
+    images(&source, 100);
+    for number in 0..200 {
+        write(&more.join(format!("new/{number:03}.bmp")), &noise(number, 5000));
+    }
+    well(&mut command("plan", &source, &out, &OPTIONS));
+    parts(&source, &out, 2);
+    let kept = temp.path().join("kept");
+    copy(&unfinished(&out), &kept);
+    assert!(finish(&out, &[]).status.success());
+    // As a finish leaves it that is killed behind its rename.
+    for name in names(&kept).into_iter().filter(|name| !name.ends_with(".tar")) {
+        fs::copy(kept.join(&name), out.join(&name)).unwrap();
+    }
+    let mut append = program(&[&"append", &more, &out, &"--jobs", &"1", &"--in-flight", &"1", &"-q"]);
+    append.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let append = halted(&mut append, &out);
+    let before = half_written(&out);
+    let output = finish(&out, &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(half_written(&out), before);
+    kill_process(Pid::from_child(&append), Signal::CONT).unwrap();
+    let output = append.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    run_well(&[&"verify", &out, &"-q"]);
+    let is_left =
+        |name: &String| name.ends_with(".done") || name == "dataset.plan" || name.contains(".part-");
+    assert!(!names(&out).iter().any(is_left), "{:?}", names(&out));
 }
 
 #[test]

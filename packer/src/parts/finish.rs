@@ -13,6 +13,7 @@ use shade_formats::index::INDEX_FILE;
 
 use crate::args::{InFlightArgs, OutputArgs, SyncArgs};
 use crate::catalogue::Bad;
+use crate::claim::Claim;
 use crate::config::{Effort, OnBad};
 use crate::create::{Created, PackJob, Prepared};
 use crate::error::Error;
@@ -208,10 +209,20 @@ fn finished_before(out: &Path) -> Result<Finished, Error> {
 /// Removes what only unfinished datasets have; the plan last.
 fn clean_published(out: &Path, splits: &[String]) -> Result<(), Error> {
     for split in splits {
-        clean(&out.join(split))?;
+        clean_alone(&out.join(split))?;
     }
     remove_lists(out)?;
-    clean(out)
+    clean_alone(out)
+}
+
+/// Cleans a folder, unless another command changes it: that command has unfinished files of its
+/// own there, and cleans at its end.
+fn clean_alone(folder: &Path) -> Result<(), Error> {
+    match Claim::take(folder) {
+        Ok(_claim) => clean(folder),
+        Err(Error::Usage(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 impl Finished {
