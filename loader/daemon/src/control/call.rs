@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Formatter};
 use std::io;
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,7 @@ impl Call {
         let address = self.address.clone();
         // A daemon that hangs up before it reads may have sent a reason.
         match ask(&self.socket, request, fd) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => {}
             other => other?,
         }
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
@@ -189,7 +190,6 @@ impl Call {
         match receive(self.socket.as_fd(), &mut buffer) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -202,7 +202,53 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags};
+
     use super::*;
+
+    /// A daemon that takes the connection, and what comes if `waits`, and ends without having read.
+    fn ends_without_reading(listener: &OwnedFd, waits: bool, last_words: Option<&Reply>) {
+        let taken = rustix::net::accept(listener).unwrap();
+        if waits {
+            let mut ready = [PollFd::new(&taken, PollFlags::IN)];
+            rustix::event::poll(&mut ready, None).unwrap();
+        }
+        if let Some(reply) = last_words {
+            super::super::socket::send(&taken, reply, &[]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_before_it_reads_is_none() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("socket");
+        let listener = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 8).unwrap();
+        let address = Address::File(path);
+        let busy = Reply::Refuse { code: REFUSE_BUSY, text: "later".to_owned() };
+        for waits in [true, false] {
+            for last_words in [None, Some(&busy)] {
+                let call = Call::connect(&address).unwrap();
+                let answer = std::thread::scope(|scope| {
+                    let daemon = scope.spawn(|| ends_without_reading(&listener, waits, last_words));
+                    if !waits {
+                        daemon.join().unwrap();
+                    }
+                    call.status()
+                });
+                let is_expected = match last_words {
+                    None => matches!(answer, Err(CallError::NoDaemon { .. })),
+                    Some(_) => matches!(answer, Err(CallError::Refused { busy: true, .. })),
+                };
+                assert!(is_expected, "{answer:?}");
+            }
+        }
+        // It was never taken.
+        let call = Call::connect(&address).unwrap();
+        drop(listener);
+        assert!(matches!(call.status(), Err(CallError::NoDaemon { .. })));
+    }
 
     #[test]
     fn a_socket_is_a_path_or_a_name() {

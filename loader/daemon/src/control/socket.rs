@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -34,14 +35,17 @@ fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: Se
 }
 
 /// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer
-/// has left.
+/// has left. A peer that leaves without having read all resets the connection; what it sent before
+/// is still there then.
 pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<(&[u8], Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut is_reset = false;
     let received = loop {
         let slices = &mut [IoSliceMut::new(buffer)];
         match rustix::net::recvmsg(&socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) if !is_reset => is_reset = true,
             other => break other?,
         }
     };

@@ -11,6 +11,7 @@ use super::cli::Top;
 use super::error::TopError;
 use super::screen::screen;
 use crate::ask::{Answers, AskError};
+use crate::control::CallError;
 use crate::monitor::{Daemon, daemons, figures};
 
 /// Shows what daemons do, until the user ends it.
@@ -30,15 +31,18 @@ pub fn top(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
     watched
 }
 
-fn look(args: &Top) -> Result<(Vec<Daemon>, usize), TopError> {
+/// The daemons that answer, and why others do not.
+fn look(args: &Top) -> Result<(Vec<Daemon>, Vec<CallError>), TopError> {
     let Answers { answers, errors } = Answers::of(args.socket.as_deref())?;
-    Ok((daemons(&answers)?, errors.len()))
+    Ok((daemons(&answers)?, errors))
 }
 
 fn once(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
     let (before, _) = look(args)?;
     std::thread::sleep(args.interval);
-    let (now, failed) = look(args)?;
+    let (now, errors) = look(args)?;
+    errors.iter().for_each(|error| tracing::error!("{error}"));
+    let failed = errors.len();
     let shown = figures(&before, &now);
     if args.json {
         // Numbers, strings and lists with string keys always have a JSON form.
@@ -64,8 +68,8 @@ fn watch(args: &Top, terminal: &mut DefaultTerminal) -> Result<(), TopError> {
         if is_ended(args.interval.max(INTERVAL_MIN))? {
             return Ok(());
         }
-        let (now, failed) = look(args)?;
-        shown = (figures(&before, &now), failed);
+        let (now, errors) = look(args)?;
+        shown = (figures(&before, &now), errors.len());
         before = now;
     }
 }
