@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use shade_client::{Options, Session};
+use shade_client::{Launch, Options, Session};
 use shade_tests::{Daemon, Packed, program, spec};
 
 /// Daemons started at once, as by the trainers of a machine.
@@ -83,4 +84,47 @@ fn another_daemon_s_file_is_not_removed() {
     assert_eq!(first.wait().code(), Some(0));
     assert!(socket.exists(), "it belongs to somebody else now");
     drop(other);
+}
+
+/// The failure of a daemon that shall listen at `socket`.
+fn failure(dataset: &Path, socket: &Path) -> String {
+    let mut command = Command::new(program("shade-load"));
+    let output = command.arg("serve").arg(dataset).arg("--socket").arg(socket).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn nothing_is_removed_that_no_daemon_has_left() {
+    let packed = Packed::mixed(3);
+    let [file, link, foreign] = ["results.json", "link", "foreign.socket"].map(|name| packed.beside(name));
+    fs::write(&file, "{}").unwrap();
+    symlink(&file, &link).unwrap();
+    let other = UnixListener::bind(&foreign).unwrap();
+    for (socket, reason) in [(&file, "no socket"), (&link, "no socket"), (&foreign, "another program")] {
+        let text = failure(&packed.dataset, socket);
+        assert!(text.contains(reason) && text.contains(&socket.display().to_string()), "{text}");
+        assert!(fs::symlink_metadata(socket).is_ok(), "{} was removed", socket.display());
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"{}");
+    drop(other);
+    // What has the name of its lock.
+    let lock = packed.beside("Cargo.lock");
+    fs::write(&lock, "version = 4").unwrap();
+    let text = failure(&packed.dataset, &packed.beside("Cargo"));
+    assert!(text.contains("Cargo.lock") && text.contains("no lock"), "{text}");
+    assert_eq!(fs::read(&lock).unwrap(), b"version = 4");
+    // A trainer is told as much, and at once.
+    let args = [
+        "serve".as_ref(),
+        packed.dataset.as_os_str(),
+        "--private".as_ref(),
+        "--socket".as_ref(),
+        file.as_os_str(),
+    ];
+    let launch = Launch { binary: program("shade-load"), args: args.map(ToOwned::to_owned).to_vec() };
+    let options = Options { socket: Some(file.clone()), launch: Some(launch), ..Options::default() };
+    let error = Session::connect(&packed.dataset, "default", 0, spec(4, 1), &options).unwrap_err();
+    assert!(error.to_string().contains("no socket"), "{error}");
+    assert_eq!(fs::read(&file).unwrap(), b"{}");
 }

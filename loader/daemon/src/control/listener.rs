@@ -42,9 +42,9 @@ impl Listener {
     /// replaced.
     ///
     /// # Errors
-    /// `AddrInUse` when a living daemon listens there, or is about to.
+    /// `AddrInUse` when a living daemon listens there, or is about to; something else is there.
     pub(crate) fn bind_file(path: &Path) -> io::Result<Self> {
-        let (file, socket) = SocketFile::claim(path, bind, answers)?;
+        let (file, socket) = SocketFile::claim(path, bind, connect)?;
         Ok(Self { socket, _file: Some(file), address: path.display().to_string() })
     }
 
@@ -127,8 +127,9 @@ fn bind(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether a living daemon accepts connections there.
-fn answers(address: &SocketAddrUnix) -> bool {
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-        .is_ok_and(|socket| rustix::net::connect(&socket, address).is_ok())
+/// Succeeds where a living daemon accepts connections.
+fn connect(address: &SocketAddrUnix) -> rustix::io::Result<()> {
+    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None)?;
+    rustix::net::connect(&socket, address)
 }

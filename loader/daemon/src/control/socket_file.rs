@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -26,24 +26,22 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Takes `path` and binds it by `bind`; `answers` tells whether a process listens at an
-    /// address.
+    /// Takes `path` and binds it by `bind`; `connect` tries whether a process listens there.
     ///
     /// # Errors
-    /// `AddrInUse` when another daemon has it.
+    /// `AddrInUse` when another daemon has it; anything else is there than a socket file where
+    /// nobody listens.
     pub(super) fn claim(
         path: &Path,
         bind: impl Fn(&SocketAddrUnix) -> io::Result<OwnedFd>,
-        answers: impl Fn(&SocketAddrUnix) -> bool,
+        connect: impl Fn(&SocketAddrUnix) -> rustix::io::Result<()>,
     ) -> io::Result<(Self, OwnedFd)> {
         let address = SocketAddrUnix::new(path)?;
         let lock_path = lock_path(path);
         let lock = lock(&lock_path)?;
         let socket = match bind(&address) {
-            // Only the lock's holder removes it.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !answers(&address) => {
-                std::fs::remove_file(path)?;
-                bind(&address)
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path, connect(&address)).and_then(|()| bind(&address))
             }
             bound => bound,
         };
@@ -61,6 +59,22 @@ impl Drop for SocketFile {
             let _ = std::fs::remove_file(&self.path);
         }
         let _ = std::fs::remove_file(&self.lock_path);
+    }
+}
+
+/// Removes the socket file that a dead daemon has left, and nothing else that has its name. Only
+/// the lock's holder does it. `connected`: what came of trying to connect.
+fn remove_stale(path: &Path, connected: rustix::io::Result<()>) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there and is no socket: it stays"));
+    }
+    match connected {
+        Ok(()) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(Errno::PROTOTYPE) => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "another program than shade-load listens there"))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -110,6 +124,13 @@ fn try_lock(path: &Path) -> io::Result<File> {
             );
         }
         let locked = file.metadata()?;
+        // A daemon's is empty.
+        if locked.len() > 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it is no lock of a daemon's: it stays",
+            ));
+        }
         if identity(path).is_ok_and(|found| found == (locked.dev(), locked.ino())) {
             return Ok(file);
         }
