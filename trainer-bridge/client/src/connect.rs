@@ -120,7 +120,9 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
             }
             Err(error) => return Err(error),
         };
-        if let Some(launch) = &options.launch {
+        if let Some(launch) = &options.launch
+            && (launched.is_some() || Instant::now() < deadline)
+        {
             launched = keep_launched(launch, launched, &place)?;
         }
         let now = Instant::now();

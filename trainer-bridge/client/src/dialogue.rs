@@ -1,9 +1,10 @@
 //! The conversation on the socket: requests, their answers, and unsolicited messages.
 //!
-//! Answers come in the order of the requests, one at a time. `Failed` may come at any moment and
-//! may answer a request or end the session. So it ends the wait that it meets, and an answer that
-//! it overtook is dropped. `Interrupted` may also come at any moment and is never an answer: it is
-//! kept for `next`.
+//! Answers come in the order of the requests, one at a time. An answer that did not come in time is
+//! waited for before anything else is asked: a later answer would be taken for it. `Failed` may come
+//! at any moment and may answer a request or end the session. So it ends the wait that it meets, and
+//! an answer that it overtook is dropped. `Interrupted` may also come at any moment and is never an
+//! answer: it is kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
@@ -39,8 +40,29 @@ pub(crate) struct Dialogue {
 struct Hearing {
     /// An unsolicited failure, for `next` to report once the ring is empty.
     fault: Option<ClientError>,
-    /// A late answer may still come: its request timed out, or a failure overtook it.
+    /// Answers to come of requests that timed out.
+    owed: u32,
+    /// An answer may still come that a failure overtook.
     stray_allowed: bool,
+}
+
+impl Hearing {
+    /// A message that answers nothing that is asked now. Gives it back if none is expected.
+    fn take_late(&mut self, reply: Reply) -> Option<Reply> {
+        match reply {
+            Reply::Interrupted { text } => self.fault = Some(ClientError::Failed { text }),
+            // A daemon that ends while it welcomes this rank refuses it after all.
+            Reply::Failed { text } | Reply::Refuse { text, .. } => {
+                self.stray_allowed |= self.owed > 0;
+                self.owed = self.owed.saturating_sub(1);
+                self.fault = Some(ClientError::Failed { text });
+            }
+            _ if self.owed > 0 => self.owed -= 1,
+            _ if self.stray_allowed => self.stray_allowed = false,
+            reply => return Some(reply),
+        }
+        None
+    }
 }
 
 impl Dialogue {
@@ -57,13 +79,15 @@ impl Dialogue {
     pub(crate) fn tell(&self, what: &'static str, request: &Request) -> Result<(), ClientError> {
         let started = Instant::now();
         send(&self.socket, request, None, SendFlags::empty()).map_err(|error| {
-            // A daemon that has hung up may have said why.
-            let reason = self.try_hearing().and_then(|mut hearing| {
-                self.hear_all(&mut hearing).err()?;
-                hearing.fault.take()
-            });
+            let reason = self.try_hearing().and_then(|mut hearing| self.last_words(&mut hearing));
             reason.unwrap_or_else(|| self.unanswered(what, started, error))
         })
+    }
+
+    /// Why a daemon has hung up, if it said so.
+    fn last_words(&self, hearing: &mut Hearing) -> Option<ClientError> {
+        self.hear_all(hearing).err()?;
+        hearing.fault.take()
     }
 
     /// Offers this process's standard error for the daemon's log, which is no worse without it.
@@ -95,11 +119,18 @@ impl Dialogue {
         // Earlier messages are not the answer. If the daemon is gone, they may say why.
         self.hear_all(&mut hearing).map_err(|gone| hearing.fault.take().unwrap_or(gone))?;
         let started = Instant::now();
-        send(&self.socket, request, fd.map(AsFd::as_fd), SendFlags::empty())
-            .map_err(|error| self.unanswered(what, started, error))?;
+        while hearing.owed > 0 {
+            let late = receive(&self.socket, started + REPLY_TIMEOUT);
+            let (reply, _) = late.map_err(|error| self.unanswered(what, started, error))?;
+            hearing.take_late(reply);
+        }
+        send(&self.socket, request, fd.map(AsFd::as_fd), SendFlags::empty()).map_err(|error| {
+            self.last_words(&mut hearing).unwrap_or_else(|| self.unanswered(what, started, error))
+        })?;
         loop {
             match receive(&self.socket, started + REPLY_TIMEOUT) {
-                Ok((Reply::Failed { text }, _)) => {
+                // A daemon that ends while it welcomes this rank refuses it after all.
+                Ok((Reply::Failed { text } | Reply::Refuse { text, .. }, _)) => {
                     hearing.stray_allowed = true;
                     return Err(ClientError::Failed { text });
                 }
@@ -117,7 +148,7 @@ impl Dialogue {
                     }
                 },
                 Err(error) => {
-                    hearing.stray_allowed = true;
+                    hearing.owed += 1;
                     return Err(self.unanswered(what, started, error));
                 }
             }
@@ -157,16 +188,10 @@ impl Dialogue {
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
-                // A daemon that ends while it welcomes this rank refuses it after all.
-                Ok((
-                    Reply::Failed { text } | Reply::Interrupted { text } | Reply::Refuse { text, .. },
-                    _,
-                )) => Some(ClientError::Failed { text }),
-                Ok(_) if hearing.stray_allowed => {
-                    hearing.stray_allowed = false;
-                    continue;
-                }
-                Ok((reply, _)) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
+                Ok((reply, _)) => match hearing.take_late(reply) {
+                    Some(reply) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
+                    None => continue,
+                },
                 Err(WireError::TimedOut) => return Ok(()),
                 Err(error @ (WireError::Format(_) | WireError::Protocol(_))) => {
                     Some(self.broken("listening to the daemon", error))
@@ -231,5 +256,78 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Resized { .. } => "Resized",
         Reply::Held { .. } => "Held",
         Reply::Taken => "Taken",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::*;
+
+    const SAVE: Request = Request::SaveState { epoch: 1, batch: 200 };
+
+    fn dialogue() -> (Dialogue, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, daemons) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        // No process has this id: Linux's are below 2^22.
+        (Dialogue::new(ours, 1 << 30), daemons)
+    }
+
+    fn say(daemon: &OwnedFd, reply: &Reply) {
+        rustix::net::send(daemon, &reply.encode(), SendFlags::empty()).unwrap();
+    }
+
+    fn is_asked(daemon: &OwnedFd) -> bool {
+        poll(&mut [PollFd::new(daemon, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+    }
+
+    /// Whether a message waits for the dialogue.
+    fn is_unheard(dialogue: &Dialogue) -> bool {
+        poll(&mut [PollFd::new(dialogue.socket(), PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+    }
+
+    fn state(dialogue: &Dialogue) -> Result<u64, ClientError> {
+        dialogue.ask("save_state", &SAVE, None, |(reply, _)| match reply {
+            Reply::State { bytes } => Ok(bytes),
+            other => Err(other),
+        })
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_is_not_taken_for_the_next() {
+        for late in [Reply::State { bytes: 100 }, Reply::Failed { text: "no such batch".into() }] {
+            let (dialogue, daemon) = dialogue();
+            // Two requests have timed out.
+            lock(&dialogue.hearing).owed = 2;
+            say(&daemon, &late);
+            std::thread::scope(|scope| {
+                let answer = scope.spawn(|| state(&dialogue));
+                // The first late answer is taken, the second has not come.
+                while is_unheard(&dialogue) {
+                    std::thread::yield_now();
+                }
+                assert!(!is_asked(&daemon), "an answer is owed yet");
+                say(&daemon, &late);
+                recv(&daemon, &mut [0; 64][..], RecvFlags::empty()).unwrap();
+                say(&daemon, &Reply::State { bytes: 200 });
+                assert_eq!(answer.join().unwrap().unwrap(), 200);
+            });
+            // What failed late is told by `next`.
+            assert_eq!(dialogue.fault().is_err(), matches!(late, Reply::Failed { .. }));
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_ends_says_why_in_place_of_an_answer() {
+        let (dialogue, daemon) = dialogue();
+        std::thread::scope(|scope| {
+            let answer = scope.spawn(|| state(&dialogue));
+            recv(&daemon, &mut [0; 64][..], RecvFlags::empty()).unwrap();
+            say(&daemon, &Reply::Refuse { code: 0, text: "it was stopped".into() });
+            let error = answer.join().unwrap().unwrap_err();
+            assert!(matches!(&error, ClientError::Failed { text } if text == "it was stopped"), "{error}");
+        });
     }
 }

@@ -99,7 +99,7 @@ impl Life {
         let state = lock(&self.state);
         let waited = self.has_ended.wait_timeout_while(state, END_PATIENCE, |state| state.end.is_none());
         let (state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        let end = state.end.as_deref().unwrap_or("it still runs, and has closed this session");
+        let end = state.end.as_deref().unwrap_or("it has closed this session and has not ended yet");
         format!("{end}{}", last_of(&state))
     }
 }
