@@ -119,8 +119,15 @@ mod tests {
     use super::*;
     use crate::servers::Address;
 
+    /// No test waits as long.
+    const LONG: Duration = Duration::from_secs(60);
+
     /// What a server says that sends these bytes, piece by piece, and then closes or waits.
     fn said(pieces: &[&[u8]], closes: bool) -> std::io::Result<Reply> {
+        said_within(LONG, pieces, closes)
+    }
+
+    fn said_within(patience: Duration, pieces: &[&[u8]], closes: bool) -> std::io::Result<Reply> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
         let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
@@ -136,7 +143,7 @@ mod tests {
                 let _ = done.recv();
             }
         });
-        let mut stream = Stream::open(&address, None, Duration::from_millis(200)).unwrap();
+        let mut stream = Stream::open(&address, None, patience).unwrap();
         let said = reply(&mut stream);
         drop((stream, done_in));
         server.join().unwrap();
@@ -187,7 +194,7 @@ mod tests {
             assert!(said(&[bytes], true).is_err(), "{:?}", String::from_utf8_lossy(bytes));
         }
         assert_eq!(said(&[b"$5\r\nab"], true).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
-        let late = said(&[b"$5\r\nab"], false).unwrap_err().kind();
+        let late = said_within(Duration::from_millis(200), &[b"$5\r\nab"], false).unwrap_err().kind();
         assert!([std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut].contains(&late), "{late}");
         // Numbers without end, each of a few bytes.
         let many = [b"*9999999\r\n".to_vec(), b":1\r\n".repeat(ANSWER_BYTES_MAX / PART_BYTES + 1)].concat();

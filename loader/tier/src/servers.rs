@@ -62,11 +62,16 @@ impl FromStr for Servers {
         }
         let addresses: Result<Vec<Address>, _> = rest.split(',').map(address).collect();
         let addresses = addresses.map_err(fail)?;
-        if addresses.len() > TIER_SERVERS_MAX || text.len() > SETTING_BYTES_MAX {
+        if addresses.len() > TIER_SERVERS_MAX {
             return Err(fail("too many servers"));
         }
         let user = user.filter(|user| !user.is_empty()).map(str::to_owned);
-        Ok(Self { tls, user, addresses })
+        let servers = Self { tls, user, addresses };
+        // As a daemon tells it, with all ports.
+        if servers.to_string().len() > SETTING_BYTES_MAX {
+            return Err(fail("too long"));
+        }
+        Ok(servers)
     }
 }
 
@@ -135,6 +140,10 @@ mod tests {
         assert_eq!(servers.to_string(), "valkey://cache-0:6379,cache-1:7000,[fd00::1]:7001");
         assert_eq!(parsed("rediss://shade@c:1").to_string(), "valkeys://shade@c:1");
         assert_eq!(parsed("redis://c").to_string(), "valkey://c:6379");
+        // It fits as it is typed, and not with its ports.
+        let hosts = vec!["a-host-of-17-bytes"; 100].join(",");
+        let long = format!("valkey://{hosts}");
+        assert!(long.len() < SETTING_BYTES_MAX && long.parse::<Servers>().is_err());
         for text in ["valkey://a:1,b:2", "valkeys://me@[::1]:6379"] {
             assert_eq!(parsed(text).to_string(), text);
             assert_eq!(parsed(&parsed(text).to_string()), parsed(text));

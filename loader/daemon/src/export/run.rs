@@ -39,7 +39,7 @@ pub fn export(args: &Export) -> Result<(), ExportError> {
     if let Some(address) = args.listen.or_else(default) {
         listen(address, args.socket.clone())?;
     }
-    let interval = args.textfile.as_ref().map_or(LONG, |_| args.interval);
+    let interval = args.textfile.as_ref().map_or(LONG, |_| args.interval.max(LOOK_EVERY));
     if let Some(folder) = &args.textfile {
         textfile::write(folder, &metrics(args.socket.as_deref()).unwrap_or_default())?;
         tracing::info!("a file for node_exporter is in {}: Ctrl-C ends it", folder.display());
