@@ -1,10 +1,10 @@
 //! The conversation on the socket: requests, their answers, and unsolicited messages.
 //!
-//! Answers come in the order of the requests, one at a time. An answer that did not come in time is
-//! waited for before anything else is asked: a later answer would be taken for it. `Failed` may come
-//! at any moment and may answer a request or end the session. So it ends the wait that it meets, and
-//! an answer that it overtook is dropped. `Interrupted` may also come at any moment and is never an
-//! answer: it is kept for `next`.
+//! Answers come in the order of the requests, one at a time. An answer that did not come in time
+//! is waited for before anything else is asked: a later answer would be taken for it. `Failed`
+//! may come at any moment and may answer a request or end the session. So it ends the wait that
+//! it meets, and an answer that it overtook is dropped. `Interrupted` may also come at any moment
+//! and is never an answer: it is kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
