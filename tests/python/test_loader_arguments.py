@@ -278,6 +278,12 @@ def test_sizes(given: int | str, expected: int) -> None:
     assert Daemon(ring=given).ring_bytes() == expected
 
 
+@pytest.mark.parametrize("given", ["16iB", "5i", "1 QiB", "GiB", "-1", ""])
+def test_what_is_no_size_is_told_by_its_argument(given: str) -> None:
+    with pytest.raises(ValueError, match="ring: got"):
+        size_bytes("ring", given, 1, 1 << 40)
+
+
 IMAGES = {
     "height": 224,
     "width": 224,

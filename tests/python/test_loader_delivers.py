@@ -231,3 +231,11 @@ def test_later_epochs_follow_the_losses(dataset: packed.Packed) -> None:
             drawn += int((batch.labels == hard).sum()) if batch.epoch > 0 else 0
     share = drawn / (epochs * len(dataset))
     assert 0.2306 < share < 0.2654
+
+
+def test_a_plan_with_strata_is_taken_for_validation_too(dataset: packed.Packed) -> None:
+    plan = Plan(strata=8)
+    with Loader(dataset.path, 8, image_size=packed.SIDE, plan=plan, train=False) as loader:
+        ids = [sample for batch in loader for sample in batch.ids.tolist()]
+        assert ids == list(range(len(dataset.labels)))
+        loader.load_state_dict(loader.state_dict())

@@ -179,14 +179,15 @@ class Loader:
             if image_size is None and decode is None:
                 raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
         # Last of all that may fail in one rank only: the others wait for it.
-        placement = place(path, socket_path, self.rank, self._job, plan.strata, exchange)
+        asked = plan.strata if train else 1
+        placement = place(path, socket_path, self.rank, self._job, asked, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
         # Plans by losses or deliveries are each node's own, and a state needs all of them.
         is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
         shares = is_torch and is_own and len(placement.leaders) > 1
         leaders = Leaders(placement.leaders, self.rank, self._timeout * EXCHANGE_SHARE) if shares else None
         # Those that the user chose, which a state must have, or 0.
-        self._strata = plan.strata or 0
+        self._strata = (plan.strata or 0) if train else 0
         # The current epoch or, between epochs, the next one.
         self._epoch = 0
         # Its next undelivered batch, for a checkpoint.

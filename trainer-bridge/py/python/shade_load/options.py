@@ -23,7 +23,7 @@ _UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGT", start=1)
     for suffix, base in (("iB", 1024), ("i", 1024), ("B", 1000), ("", 1000))
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[KMGT]i?)?B?)", re.IGNORECASE)
 _PERCENT = re.compile(r"\d+(?:\.\d+)?%")
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
