@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from . import _native
 from ._native import LoaderTimeout, ShadeError
@@ -23,8 +24,18 @@ def explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
         return error
     if absent := stats["waiting_for_ranks"]:
         reason = f"the epoch starts when ranks {absent} ask for it too"
+    elif _ring_is_full(stats["rank"]):
+        reason = (
+            f"the ring has no room for the next batch beside {stats['rank']['in_ring']} that this training keeps: let go "
+            "of batches, or give Daemon(ring=...) more memory"
+        )
     elif late := stats["reads_late"]:
         reason = f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
     else:
         reason = f"{stats['reads_submitted']} reads are under way ({stats['engine']})"
     return LoaderTimeout(f"{error}; {reason}")
+
+
+def _ring_is_full(rank: dict[str, Any] | None) -> bool:
+    """Whether a rank that waits has batches in its ring, and no other is on its way."""
+    return rank is not None and rank["in_ring"] > 0 and rank["open"] == 0 and rank["waits_for"] is None
