@@ -96,8 +96,8 @@ pub(super) struct Job {
     pub(super) slices: Slices,
     /// Global batches below have their final samples. Those of later ones may still be exchanged.
     pub(super) settled: u32,
-    /// A state has the rest of the epoch: from then on nothing is exchanged, so that the rest is the
-    /// same wherever it is delivered.
+    /// A state has the rest of the epoch: from then on nothing is exchanged, so that the rest is
+    /// the same wherever it is delivered.
     pub(super) rest_is_saved: bool,
     /// By sample: it comes more than once in the plan. Made when samples are first exchanged; empty
     /// if there is none.
@@ -281,8 +281,8 @@ impl Job {
         is_whole && self.spec.local_ranks() < self.spec.world_size
     }
 
-    /// The ranks that have the plan's places by turns, if each has its own strata; 1 if a sample may
-    /// be at any rank.
+    /// The ranks that have the plan's places by turns, if each has its own strata; 1 if a sample
+    /// may be at any rank.
     pub(super) fn ranks_apart(&self) -> usize {
         let (strata, world_size) = (self.strata.count(), self.spec.world_size);
         if strata == 1 || !strata.is_multiple_of(world_size) {

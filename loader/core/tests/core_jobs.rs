@@ -344,8 +344,8 @@ proptest! {
 }
 
 /// What one job is served does not change because there could be others: the digests were made from
-/// the core that had one job only, and are the same. Those of `icache` and `quiver` are since repeats
-/// change places no more.
+/// the core that had one job only, and are the same. Those of `icache` and `quiver` are since
+/// repeats change places no more.
 #[test]
 fn one_job_is_served_as_before_there_were_several() {
     let digest = |policy| {

@@ -339,7 +339,7 @@ mod tests {
         assert_eq!((job.as_str(), spec.admit), ("default.eval", false));
         let plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
         assert_eq!(spec.plan, plan);
-        // What says how a training draws is not refused, on several nodes neither, and does nothing.
+        // What says how a training draws does nothing.
         for text in [
             r#"{"order": "hits_first", "rep": 3.0, "pace": true, "mix": 0.5, "draw_ahead": true}"#,
             r#"{"strata": 8, "group": "sweep", "cover": 1, "explore": 0.5, "echo": 3.0}"#,

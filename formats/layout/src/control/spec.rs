@@ -169,8 +169,8 @@ impl PlanSpec {
         Ok(())
     }
 
-    /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back. To
-    /// `sequential` no order, pacing or replication applies.
+    /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back.
+    /// No order, pacing or replication applies to `sequential`.
     #[must_use]
     pub fn depends_on_residents(&self) -> bool {
         let asks = self.rep > 1.0 || self.pace || self.order.asks_for_residents();

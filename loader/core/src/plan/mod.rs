@@ -36,15 +36,16 @@
 //! 5. Add a row to `Sampler` in `formats/layout/src/control/types.rs`: name, code and description,
 //!    and below it whether the sampler goes by reported losses. If epochs can be shorter than the
 //!    dataset, or strata would not draw a sample as often as the dataset would, `JobSpec::validate`
-//!    refuses strata (`nodes.rs` there). It stands there because the name travels from Python to the
-//!    daemon. The code belongs into
-//!    `formats/layout/CONTROL.md`, too. The compiler asks for step 4 after step 5.
+//!    refuses strata (`nodes.rs` there). It stands there because the name travels from Python to
+//!    the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler asks for
+//!    step 4 after step 5.
 //! 6. Add the name to the type `Sampler` in `shade_load/plan.py` (a test compares the two), and to
 //!    `BY_LOSS` there if it goes by losses.
 //!
 //! The tests that go through `Sampler::ALL` then include it: degenerate inputs, resuming in the
-//! middle, any number of ranks, the promises of all stages. `tests/plan_draws.rs` is the place for what it promises itself: how
-//! often a sample comes, and that the weights are right.
+//! middle, any number of ranks, the promises of all stages (`every_stage_keeps_its_promises`).
+//! `tests/plan_draws.rs` is the place for what it promises itself: how often a sample comes, and
+//! that the weights are right.
 //!
 //! # How to add an order
 //!

@@ -19,8 +19,8 @@ use super::random::Random;
 /// Batches within which samples move.
 const WINDOW_BATCHES: usize = GAP_BATCHES.0;
 
-/// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch began.
-/// Repeats may have to stay in their batches.
+/// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch
+/// began. Repeats may have to stay in their batches.
 pub(super) fn pace(
     ids: &mut [SampleId],
     resident: &[bool],
@@ -47,8 +47,8 @@ pub(super) fn pace(
     }
 }
 
-/// Gives each batch of the window as many misses as the others, as far as they come out even without
-/// the samples that stay.
+/// Gives each batch of the window as many misses as the others, as far as they come out even
+/// without the samples that stay.
 fn even_out(
     ids: &mut [SampleId],
     misses: &mut [bool],

@@ -1,4 +1,5 @@
-//! How often a sample may come in an epoch, and in one batch of it. A ring is as large as that needs.
+//! How often a sample may come in an epoch, and in one batch of it. A ring is as large as that
+//! needs.
 
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, Sampler, Subset, WeightTable};
