@@ -117,8 +117,8 @@ fn should(sampler: Sampler, samples: u32) -> Vec<f64> {
 }
 
 /// Each sample comes as often as the weight of its loss says, and that is as often as in the
-/// dataset as a whole: exactly, or, where a node knows the scores of its strata only, nearly. What strata
-/// would draw otherwise is refused.
+/// dataset as a whole: exactly, or, where a node knows the scores of its strata only, nearly. What
+/// strata would draw otherwise is refused.
 #[test]
 fn how_often_a_sample_comes_does_not_depend_on_strata() {
     let (samples, echo) = (360, 2.5);
