@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+use shade_formats::printable::{Lines, is_obeyed};
 
 /// The result of a command that ran to its end.
 pub trait Outcome {
@@ -40,12 +43,34 @@ impl<R: Printed> Outcome for R {
 
     fn write(&self, json: bool, out: &mut dyn Write) -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut *out, self)?;
+            write_json(out, self)?;
         } else {
-            write!(out, "{self}")?;
+            write!(out, "{}", Lines(self))?;
         }
         out.write_all(b"\n")?;
         out.flush()
+    }
+}
+
+/// Writes one JSON object that a terminal does not obey either: JSON itself escapes only the first
+/// control characters.
+pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, Escaped)).map_err(io::Error::from)
+}
+
+struct Escaped;
+
+impl Formatter for Escaped {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_obeyed(*c)) {
+            out.write_all(rest.get(..at).unwrap_or_default().as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = rest.get(at + c.len_utf8()..).unwrap_or_default();
+        }
+        out.write_all(rest.as_bytes())
     }
 }
 
@@ -77,7 +102,7 @@ impl Display for Speed {
 }
 
 /// Writes a path as text, so that a report can name a path that is not UTF-8.
-pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn path_as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
