@@ -6,9 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::Serializer;
-use serde_json::ser::Formatter;
-use shade_formats::printable::{Lines, is_obeyed};
+use shade_formats::printable::Lines;
 
 /// The result of a command that ran to its end.
 pub trait Outcome {
@@ -55,23 +53,7 @@ impl<R: Printed> Outcome for R {
 /// Writes one JSON object that a terminal does not obey either: JSON itself escapes only the first
 /// control characters.
 pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(out, Escaped)).map_err(io::Error::from)
-}
-
-struct Escaped;
-
-impl Formatter for Escaped {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_obeyed(*c)) {
-            out.write_all(rest.get(..at).unwrap_or_default().as_bytes())?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(out, "\\u{unit:04x}")?;
-            }
-            rest = rest.get(at + c.len_utf8()..).unwrap_or_default();
-        }
-        out.write_all(rest.as_bytes())
-    }
+    write!(out, "{}", Lines(serde_json::to_string(value)?))
 }
 
 /// How long a command took, and how fast it was.

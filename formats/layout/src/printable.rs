@@ -2,8 +2,8 @@
 //! obeys what is in them.
 //!
 //! An escape sequence can clear the screen, set the title or type an answer. A line break forges a
-//! message, and a mark of direction shows a name backwards. Such characters are spelled out, as in
-//! `\u{1b}`.
+//! message, and a mark of direction shows a name backwards. Such characters are spelled out as JSON
+//! does it, `\u001b`, so that JSON that passes through here means what it meant.
 
 use std::fmt::{self, Display, Write};
 
@@ -12,7 +12,8 @@ use std::fmt::{self, Display, Write};
 pub struct OneLine<T>(pub T);
 
 /// Shows a message of several lines: its line breaks and tabs stay, every other control character
-/// is spelled out. Programs print through it, so that no name is forgotten.
+/// is spelled out. Programs print through it, so that no name is forgotten. What was JSON stays the
+/// same JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines<T>(pub T);
 
@@ -44,14 +45,27 @@ struct Speller<'a, W> {
 
 impl<W: Write> Write for Speller<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_spelled = |c: char| is_obeyed(c) && !(self.keeps_lines && matches!(c, '\n' | '\t'));
+        let keeps_lines = self.keeps_lines;
+        let is_spelled = |c: char| is_obeyed(c) && !(keeps_lines && matches!(c, '\n' | '\t'));
         let mut rest = text;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_spelled(*c)) {
             self.to.write_str(rest.get(..at).unwrap_or_default())?;
-            write!(self.to, "{}", c.escape_default())?;
+            self.spell(c)?;
             rest = rest.get(at + c.len_utf8()..).unwrap_or_default();
         }
         self.to.write_str(rest)
+    }
+}
+
+impl<W: Write> Speller<'_, W> {
+    fn spell(&mut self, c: char) -> fmt::Result {
+        match c {
+            '\n' => self.to.write_str("\\n"),
+            '\r' => self.to.write_str("\\r"),
+            '\t' => self.to.write_str("\\t"),
+            // None of the others is above U+FFFF, so that JSON needs one unit for each.
+            c => write!(self.to, "\\u{:04x}", u32::from(c)),
+        }
     }
 }
 
@@ -65,9 +79,18 @@ mod tests {
     fn a_name_is_one_line_that_no_terminal_obeys() {
         let name = "a\n\u{1b}[2J\u{9b}31m\u{7}\0\u{202e}gpj\u{2028}.\u{e9}\u{1f600}\t";
         let shown = OneLine(name).to_string();
-        assert_eq!(shown, "a\\n\\u{1b}[2J\\u{9b}31m\\u{7}\\u{0}\\u{202e}gpj\\u{2028}.\u{e9}\u{1f600}\\t");
+        assert_eq!(shown, "a\\n\\u001b[2J\\u009b31m\\u0007\\u0000\\u202egpj\\u2028.\u{e9}\u{1f600}\\t");
         assert_eq!(Lines("a\n\tb\r\n").to_string(), "a\n\tb\\r\n");
         assert_eq!(OneLine("plain, caf\u{e9}").to_string(), "plain, caf\u{e9}");
+    }
+
+    #[test]
+    fn json_stays_the_same_json() {
+        let text = "\u{9b}\u{7f}\u{202e}\u{1b}\n\\\"";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = Lines(&json).to_string();
+        assert!(!shown.contains(is_obeyed), "{shown:?}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
     }
 
     proptest! {
