@@ -24,8 +24,8 @@ pub(crate) struct SourceArgs {
     /// WebDataset, and every other folder is an ImageFolder.
     #[arg(long, value_name = "KIND", value_enum)]
     from: Option<SourceKind>,
-    /// 'none', or a JSON file with the class of each label, for lists and WebDataset tars: {"LABEL":
-    /// "CLASS NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
+    /// 'none', or a JSON file with the class of each label, for lists and WebDataset tars:
+    /// {"LABEL": "CLASS NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
     ///
     /// 'none' is for images without labels, of any kind of source: all get label 0, of one class
     /// called 'none'. A folder may then be flat, and a list needs no column 'label'. A file of that

@@ -41,8 +41,8 @@ pub(crate) struct MergeArgs {
     ///
     /// Labels stay what they are if every class table is the beginning of the longest one. If one
     /// is not, merge ends and says which labels would change; with --relabel they change. The
-    /// classes are then those of the table that has all others in its order, else all names, sorted:
-    /// by number if all are whole numbers. Trained models keep the old labels.
+    /// classes are then those of the table that has all others in its order, else all names,
+    /// sorted: by number if all are whole numbers. Trained models keep the old labels.
     #[arg(long)]
     relabel: bool,
     /// Link shards instead of copying them: takes no room, but needs one file system. Shards are
@@ -87,9 +87,9 @@ struct Move {
 /// Merges datasets. Classes are those of all, see [`unite`]; ids follow one another.
 ///
 /// # Errors
-/// Labels would change, and nobody asked for that; one of them cannot be opened; two have the same path; a shard is not as long as its index says
-/// or cannot be copied; the destination exists; or [`Error::Interrupted`]. There is no dataset
-/// then.
+/// Labels would change, and nobody asked for that; one of them cannot be opened; two have the same
+/// path; a shard is not as long as its index says or cannot be copied; the destination exists; or
+/// [`Error::Interrupted`]. There is no dataset then.
 pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
     let datasets: Vec<Dataset> =

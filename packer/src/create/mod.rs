@@ -6,7 +6,8 @@
 //! the source by names, lengths and times.
 //!
 //! `args` is the command line. `run` is the whole way: `planning` lists and plans, `checks` refuses
-//! what nobody expects, `planned` is one dataset on the way, `report` the result. `parts` goes the same way in several runs.
+//! what nobody expects, `planned` is one dataset on the way, `report` the result. `parts` goes the
+//! same way in several runs.
 
 mod args;
 mod checks;

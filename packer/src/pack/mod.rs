@@ -3,8 +3,9 @@
 //!
 //! `packing` says what is packed, `run` does it: `queue` hands out stretches, `read` and `stretch`
 //! turn one into bytes (`recipe`, `transform` and `compress` say how), `shard_file` places them,
-//! `done` remembers complete shards. `not_decodable` counts what trainers cannot decode. `gate` bounds memory and computing threads, `readers` the
-//! threads that read. `again` makes single samples once more.
+//! `done` remembers complete shards. `not_decodable` counts what trainers cannot decode. `gate`
+//! bounds memory and computing threads, `readers` the threads that read. `again` makes single
+//! samples once more.
 
 mod again;
 mod compress;

@@ -1,10 +1,10 @@
 //! Lists a CSV file of paths and labels.
 //!
 //! The file is RFC 4180 CSV in UTF-8. Its first line names the columns: `path` and `label`,
-//! anywhere among others. Without labels `label` is a column like any other. A path is absolute or below the file's folder; ids are the order of the
-//! lines. The other columns become one field, `json`: an object of column names and cells, in their
-//! order and without empty cells. Cells stay strings, or `007` and `1.10` would come back as other
-//! texts.
+//! anywhere among others. Without labels `label` is a column like any other. A path is absolute or
+//! below the file's folder; ids are the order of the lines. The other columns become one field,
+//! `json`: an object of column names and cells, in their order and without empty cells. Cells stay
+//! strings, or `007` and `1.10` would come back as other texts.
 
 use std::fmt::Write as _;
 use std::fs::File;

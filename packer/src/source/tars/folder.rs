@@ -39,9 +39,9 @@ pub(crate) fn is_compressed_tar(path: &Path) -> bool {
 /// A sample's members follow one another and share a key, their name up to the first dot of its
 /// last part. One of them is the image. The label is in `.cls`, in `.json` (`label`, `cls` or
 /// `class`) or in `.txt`, for all samples in the first of these that the first sample has. Other
-/// members become fields, and `.txt` in any case; `.cls` does not. A sample's path is the tar's name
-/// without `.tar`, the key and the image's extension. A pattern of `selection` that matches the path a member would
-/// have leaves out that member, and the sample if it is its image.
+/// members become fields, and `.txt` in any case; `.cls` does not. A sample's path is the tar's
+/// name without `.tar`, the key and the image's extension. A pattern of `selection` that matches
+/// the path a member would have leaves out that member, and the sample if it is its image.
 ///
 /// # Errors
 /// No tar, or none with a sample in it; labels that cannot be classes; the folder or `labels`
