@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 
 use crate::file_system::{FileSystem, Locality};
 use crate::memory::{PAGE_BYTES, ReadMemory};
+use crate::regular;
 use crate::rules::refuses_direct;
 
 /// Records start at multiples of this and are padded to it, so a direct read into a record's memory
@@ -111,7 +112,8 @@ fn alignment(shard: Option<&Path>) -> Align {
 /// Reads the first page of a shard past the page cache: a file system may accept the flag and
 /// refuse the read.
 fn try_direct(shard: &Path) -> Result<(), Errno> {
-    let file = open(shard, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?;
+    let opened = regular::open_at(CWD, shard, OFlags::RDONLY | OFlags::DIRECT);
+    let file = opened.map_err(|fault| Errno::from_io_error(&fault).unwrap_or(Errno::NXIO))?;
     pread(&file, ReadMemory::default().aligned(PAGE_BYTES), 0).map(drop)
 }
 

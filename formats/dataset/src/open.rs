@@ -11,6 +11,7 @@ use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError};
 
 use crate::file_system::{FileSystem, Locality};
+use crate::regular;
 
 /// A dataset on disk.
 #[derive(Clone, Debug)]
@@ -163,7 +164,7 @@ impl Content {
 
 fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {
     let path = folder.join(INDEX_FILE);
-    match File::open(&path) {
+    match regular::open(&path) {
         Ok(file) => Ok((path, file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(DatasetError::NotPacked { folder: folder.to_owned() })
