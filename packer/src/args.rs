@@ -31,7 +31,7 @@ pub(crate) struct SourceArgs {
     /// called 'none'. A folder may then be flat, and a list needs no column 'label'. A file of that
     /// name is './none'.
     #[arg(long, value_name = "FILE")]
-    labels: Option<PathBuf>,
+    pub(crate) labels: Option<PathBuf>,
     /// Leave out files and folders that match; may be given again.
     ///
     /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE. '*' and

@@ -11,6 +11,7 @@
 //! read the index only.
 //!
 //! Public are the command line and what the behaviour tests drive by themselves.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod append;
 mod args;
@@ -29,6 +30,7 @@ mod extract;
 mod files;
 mod info;
 pub mod interrupt;
+mod leftovers;
 mod locks;
 mod ls;
 pub mod memory;

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use shade_dataset::regular;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{FormatError, ShardId};
 
@@ -22,6 +23,7 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
+use crate::leftovers::Content;
 use crate::options::{PackOptions, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
@@ -107,7 +109,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let times: Vec<Times> =
         datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut partial = Partial::create(&args.out)?;
+    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     let moves = moves(&datasets, partial.path());
     let bytes = moves.iter().map(|shard| shard.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
@@ -176,14 +178,16 @@ impl Move {
             return Err(Error::Damaged { path: self.from.clone(), fault });
         }
         if !link {
-            let mut from = File::open(&self.from).map_err(Error::io("open", &self.from))?;
+            let mut from = regular::open(&self.from).map_err(Error::io("open", &self.from))?;
             let mut to = File::create_new(&self.to).map_err(Error::io("create", &self.to))?;
             // The kernel copies, and shares the blocks where the file system can.
             io::copy(&mut from, &mut to).map_err(Error::io("copy", &self.from))?;
             to.sync_all().map_err(Error::io("sync", &self.to))?;
             return files::close(to).map_err(Error::io("close", &self.to));
         }
-        match fs::hard_link(&self.from, &self.to) {
+        // A shard may be a link itself, and this one should not depend on it.
+        let from = fs::canonicalize(&self.from).map_err(Error::io("look at", &self.from))?;
+        match fs::hard_link(&from, &self.to) {
             Err(fault) if fault.kind() == io::ErrorKind::CrossesDevices => {
                 let from = self.from.display();
                 let text = format!("--link: {from} is on another file system: leave --link out to copy");

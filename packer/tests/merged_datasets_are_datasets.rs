@@ -165,3 +165,25 @@ fn labels_that_stand_in_shards_must_stay_right() {
     run_well(&[&"merge", &temp.path().join("out"), &cats, &other, &"-q"]);
     run_well(&[&"verify", &temp.path().join("out"), &"-q"]);
 }
+
+#[test]
+fn shards_that_are_links_are_linked_by_their_files() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let [first, second, _] = three(temp.path());
+    for (how, from) in [("--symlink", &first), ("--link", &first), ("--copy", &second)] {
+        let (some, merged) = (at(&format!("some{how}")), at(&format!("merged{how}")));
+        run_well(&[&"subset", from, &some, &"--fraction", &"1", &how, &"-q"]);
+        run_well(&[&"merge", &merged, &some, &"--link", &"-q"]);
+        let expected = classes(&some);
+        let moved = at("moved");
+        fs::rename(from, &moved).unwrap();
+        for name in names(&merged).iter().filter(|name| name.ends_with(".tar")) {
+            assert!(fs::symlink_metadata(merged.join(name)).unwrap().is_file(), "{how}: {name} is a link");
+        }
+        // A subset's shards may hold more samples than it has.
+        assert_eq!(classes(&merged), expected);
+        assert_eq!(extracted(&merged, &at(&format!("back{how}"))).len(), expected.len());
+        fs::rename(&moved, from).unwrap();
+    }
+}

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use shade_formats::index::Index;
 
-use super::names::{discard, first_key, first_shard, unfinished};
+use super::names::{discard, first_key, first_shard, refuse_taken, unfinished};
 use super::news::News;
 use super::report::Appended;
 use crate::args::PackArgs;
@@ -20,8 +20,9 @@ use crate::create::{refuse_listed, refuse_packed};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::{clean, clean_unfinished, unmark};
 use crate::options::{PackOptions, TOOL, Work};
-use crate::pack::{Packing, choose_recipe, clean, clean_unfinished};
+use crate::pack::{Packing, choose_recipe};
 use crate::part::Part;
 use crate::progress::CommandProgress;
 use crate::publish::sync_dir;
@@ -141,7 +142,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     }
     if news.catalogue.is_empty() {
         // An earlier run may have been killed between its index and the end.
-        clean(dir)?;
+        clean(dir).and_then(|()| unmark(dir))?;
         appended.unchanged = true;
         return job.refuse_listed(appended);
     }
@@ -188,6 +189,7 @@ impl AppendJob<'_> {
         // The same source appended to another state of the dataset is other work.
         let id = format!("{}-{}", work.id, dataset.index.content_id());
         discard(dataset, Some(&id))?;
+        refuse_taken(dataset, first_shard(dataset), plan.shard_count())?;
         clean_unfinished(dir)?;
         let (recipe, _) = choose_recipe(catalogue, &self.layout, readers, self.stop)?;
         let packing = Packing {
@@ -227,13 +229,14 @@ impl AppendJob<'_> {
         if sync {
             sync_dir(dir)?;
         }
-        clean(dir)
+        clean(dir).and_then(|()| unmark(dir))
     }
 
     /// With `--on-bad list` one bad sample is enough to append nothing.
     fn refuse_listed(&self, appended: Appended) -> Result<Appended, Error> {
         if self.args.pack.accept().on_bad == OnBad::List && !appended.bad.is_empty() {
             discard(&self.dataset, None)?;
+            unmark(&self.dataset.dir)?;
             return Err(Error::AllBad { bad: appended.bad });
         }
         Ok(appended)

@@ -1,21 +1,23 @@
 //! Lists a source and plans its datasets; nothing is written.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::args::NewArgs;
 use super::checks::refuse_listed;
 use super::planned::Planned;
 use super::report::Created;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, SampleStore};
 use crate::changes::Changes;
 use crate::classes::told;
 use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::unmark;
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
-use crate::publish::Partial;
+use crate::publish::{NewWork, Partial};
 use crate::source::{Source, splits};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -98,10 +100,15 @@ pub(crate) fn begin(
     sync: bool,
 ) -> Result<Result<Begun, Created>, Error> {
     if let Some(there) = there(&args.out, planned)? {
+        // A run that was killed right after it gave the dataset its name.
+        let _ = unmark(&args.out);
         return Ok(Err(unchanged(args, planned, Some(there))));
     }
     let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
-    match Partial::resume(&args.out, &work.id, args.restart, sync) {
+    let splits = planned.iter().filter_map(|planned| planned.split.clone()).collect();
+    let new = NewWork { out: &args.out, id: &work.id, splits, sync };
+    let needed = args.restart.then(|| needed(args, planned));
+    match Partial::resume(new, needed.as_deref()) {
         Ok(partial) => Ok(Ok(Begun { work, partial })),
         // Another run of this very command may have ended while this one was listing.
         Err(refused) => match self::there(&args.out, planned)? {
@@ -109,6 +116,23 @@ pub(crate) fn begin(
             there => Ok(Err(unchanged(args, planned, there))),
         },
     }
+}
+
+/// Paths of the source that must stay: what was said, and where its samples lie.
+fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
+    let said = [Some(&args.pack.source.path), args.pack.source.labels.as_ref()];
+    let mut needed: BTreeSet<PathBuf> = said.into_iter().flatten().cloned().collect();
+    for catalogue in planned.iter().map(|planned| &planned.catalogue) {
+        for sample in catalogue.samples() {
+            match sample.store {
+                SampleStore::Container(tar) => needed.insert(tar.clone()),
+                SampleStore::Folder(_) => {
+                    needed.insert(sample.file().parent().unwrap_or(Path::new("/")).to_owned())
+                }
+            };
+        }
+    }
+    needed.into_iter().collect()
 }
 
 /// How the source differs from the datasets at `out`, if these are what is planned: a finished

@@ -14,10 +14,10 @@ use crate::assemble::Packed;
 use crate::config::{Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::pack::{clean, clean_unfinished};
+use crate::leftovers::{clean, clean_unfinished};
 use crate::part::Part;
 use crate::progress::CommandProgress;
-use crate::publish::{Partial, sync_dir};
+use crate::publish::{Partial, make_folder, sync_dir};
 use crate::report::Speed;
 use crate::workers::Workers;
 
@@ -73,8 +73,8 @@ fn make(
     job: &PackJob<'_>,
 ) -> Result<(CreatedPart, Packed), Error> {
     let folder = &planned.folder(out);
-    if !folder.is_dir() {
-        fs::create_dir(folder).map_err(Error::io("create", folder))?;
+    if planned.split.is_some() {
+        make_folder(folder)?;
     }
     if let Some(made) = planned.made_before(folder, job)? {
         clean(folder)?;

@@ -1,7 +1,6 @@
 //! `plan`: everything that must be known before the first shard is made, in a file for all parts.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::plan::PLAN_FILE;
 use crate::plan_file::{read_lists, write_plan};
-use crate::publish::sync_dir;
+use crate::publish::{make_folder, sync_dir};
 use crate::report::{Printed, Speed, path_as_text};
 use crate::source::{Labels, Source, SourceKind};
 use crate::workers::Workers;
@@ -74,7 +73,9 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
     let mut datasets = Vec::new();
     for (planned, folder) in planned.into_iter().zip(folders) {
         let prepared = planned.prepare(&layout, &readers, stop)?;
-        make_folder(&prepared.planned.folder(partial.path()))?;
+        if prepared.planned.split.is_some() {
+            make_folder(&prepared.planned.folder(partial.path()))?;
+        }
         datasets.push((folder, prepared));
     }
     for (part, (_, prepared)) in created.parts.iter_mut().zip(&datasets) {
@@ -118,13 +119,6 @@ fn from_lists(out: &Path, sources: Vec<(Option<String>, Source)>) -> Result<Vec<
         all.push(Listed { split, source, catalogue });
     }
     Ok(all)
-}
-
-fn make_folder(folder: &Path) -> Result<(), Error> {
-    match fs::create_dir(folder) {
-        Err(fault) if fault.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        created => created.map_err(Error::io("create", folder)),
-    }
 }
 
 #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]

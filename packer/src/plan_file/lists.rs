@@ -13,7 +13,8 @@ use super::rows::{decode, encode};
 use super::runs::{Kind, RunsFile, RunsWriter};
 use crate::catalogue::{Bad, Catalogue, EmptyClass, SampleStore};
 use crate::error::Error;
-use crate::files::is_partial;
+use crate::files::temporary;
+use crate::leftovers::remove_files;
 use crate::part::Part;
 
 /// What a list's name begins with.
@@ -145,17 +146,14 @@ pub(crate) fn read_lists(
 /// Removes the lists of `out`, which are of no use once the dataset is there.
 pub(crate) fn remove_lists(out: &Path) -> Result<(), Error> {
     let folder = folder_of(out);
-    let entries = match fs::read_dir(&folder) {
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(Error::io("list", &folder))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(Error::io("list", &folder))?;
-        let name = entry.file_name().into_string().unwrap_or_default();
-        if part_of(&name).is_some() || (name.starts_with(LIST) && is_partial(&name)) {
-            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
-        }
+    // Not through a link.
+    if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
     }
+    remove_files(&folder, |name| {
+        let list = temporary(name).map_or(name, |(list, _)| list);
+        part_of(list).is_some()
+    })?;
     // Anything else in it is not ours.
     let _ = fs::remove_dir(&folder);
     Ok(())

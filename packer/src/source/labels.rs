@@ -17,10 +17,10 @@
 //!   names: numbers stay as they are and nothing is sorted.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
+use shade_dataset::regular;
 use shade_formats::limits::{CLASSES_MAX, NAME_BYTES_MAX};
 
 use crate::error::Error;
@@ -176,7 +176,7 @@ impl Classes {
             }
             Labels::File(file) => file,
         };
-        let bytes = fs::read(file).map_err(Error::io("read", file))?;
+        let bytes = regular::read_once(file).map_err(Error::io("read", file))?;
         let parsed = serde_json::from_slice(&bytes).map_err(ClassesFault::from);
         let (names, rule) = parsed.and_then(Self::from_json).map_err(|fault| Error::source(file, fault))?;
         Ok(Some(Self { names, rule, file: Some(file.display().to_string()) }))
@@ -381,6 +381,8 @@ fn check_names(names: &[String]) -> Result<(), ClassesFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn of(texts: &[&str]) -> Result<Classes, ClassesFault> {

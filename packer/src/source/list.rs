@@ -7,12 +7,13 @@
 //! strings, or `007` and `1.10` would come back as other texts.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, StringRecord};
 use rayon::prelude::*;
+use shade_dataset::regular;
 
 use super::Selection;
 use super::image_folder::{FILES_PER_TASK, FileFacts, look, open_folder};
@@ -30,6 +31,8 @@ const FIELD: &str = "json";
 enum ListFault {
     #[error("lists no sample")]
     Empty,
+    #[error("was written to while it was read")]
+    Touched,
     #[error("line 1: the column '{0}' comes twice")]
     ColumnTwice(String),
     #[error(
@@ -157,7 +160,8 @@ struct Columns {
 
 impl Lines {
     fn read(file: &Path, has_labels: bool, selection: &Selection, stop: &Stop) -> Result<Self, Error> {
-        let opened = File::open(file).map_err(Error::io("read", file))?;
+        let opened = regular::open_to_read_once(file).map_err(Error::io("read", file))?;
+        let before = opened.metadata().map_err(Error::io("look at", file))?;
         let mut reader = csv::Reader::from_reader(opened);
         let columns = match reader.headers() {
             Ok(header) => Columns::of(header, has_labels).map_err(|fault| Error::source(file, fault))?,
@@ -177,7 +181,16 @@ impl Lines {
             stop.check()?;
             match reader.read_record(&mut record) {
                 Ok(true) => {}
-                Ok(false) => return Ok(listed),
+                Ok(false) => {
+                    let now = reader.get_ref().metadata().map_err(Error::io("look at", file))?;
+                    let is_same = (before.mtime(), before.mtime_nsec(), before.len())
+                        == (now.mtime(), now.mtime_nsec(), now.len());
+                    return if is_same || !before.is_file() {
+                        Ok(listed)
+                    } else {
+                        Err(Error::source(file, ListFault::Touched))
+                    };
+                }
                 Err(fault) => {
                     listed.bad.push(Bad::new(file, bad_line(file, fault)?));
                     continue;

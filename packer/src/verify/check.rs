@@ -62,6 +62,7 @@ impl SampleFault {
 pub(super) fn read_text(fault: &ReadFault) -> String {
     match fault {
         ReadFault::Open { errno, .. } => format!("cannot be opened: {errno}"),
+        ReadFault::NotAFile { what, .. } => what.clone(),
         other => format!("cannot be read: {other}"),
     }
 }

@@ -215,7 +215,7 @@ impl Verifying<'_> {
                     findings.refused = Some(fault);
                     return Ok(());
                 }
-                Some(fault @ ReadFault::Open { .. }) => {
+                Some(fault @ (ReadFault::Open { .. } | ReadFault::NotAFile { .. })) => {
                     let fault = SampleFault::Read(fault);
                     let damaged = |(id, entry): &(_, _)| fault.in_dataset(self.reader.dataset, *id, entry);
                     findings.damaged = samples.iter().map(damaged).collect();
