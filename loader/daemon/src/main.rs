@@ -1,4 +1,5 @@
 //! `shade-load`: parses arguments, runs the command, prints errors and exits.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use std::fmt::Display;
 use std::io::{Write, stdout};

@@ -17,6 +17,7 @@
 //! | `discovery` | the thread that finds the servers, their room, and what they hold |
 //! | `tier` | the front |
 //! | `examine` | a server's settings and speed, for `doctor` |
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod connection;
 mod discovery;

@@ -4,6 +4,7 @@
 //! Pure Rust, no Python: the bindings are thin layers over this. Threads may share a session, and a
 //! batch may outlive it. After a `fork` the child gets an error. Extra fields and records are read
 //! from the dataset itself, without a daemon.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attach;
 mod batch;
