@@ -706,6 +706,7 @@ fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later(
     let mut holder = holder.spawn().unwrap();
     let mut held = [0; 4];
     if holder.stdout.take().unwrap().read_exact(&mut held).is_err() {
+        holder.wait().unwrap();
         return println!("left out: no lease on a file here");
     }
     let way = ReadsConfig { depth: Depth::Fixed(1), ..config(EngineChoice::Uring, IoMode::Buffered) };
