@@ -701,6 +701,10 @@ sys.stdin.read()";
 #[test]
 fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later() {
     let dataset = Dataset::create();
+    let way = ReadsConfig { depth: Depth::Fixed(1), ..config(EngineChoice::Uring, IoMode::Buffered) };
+    let Ok(mut rig) = Rig::with_room(&dataset, way, 4096, 96 << 20) else {
+        return println!("left out: no io_uring");
+    };
     let mut holder = std::process::Command::new("python3");
     holder.args(["-c", LEASE]).arg(dataset.shard(ShardId(0))).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = holder.spawn().unwrap();
@@ -709,10 +713,6 @@ fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later(
         holder.wait().unwrap();
         return println!("left out: no lease on a file here");
     }
-    let way = ReadsConfig { depth: Depth::Fixed(1), ..config(EngineChoice::Uring, IoMode::Buffered) };
-    let Ok(mut rig) = Rig::with_room(&dataset, way, 4096, 96 << 20) else {
-        return println!("left out: no io_uring");
-    };
     let other = (0..dataset.index.len())
         .map(SampleId)
         .find(|&id| dataset.entry(id).shard == ShardId(1) && dataset.entry(id).stored_len == 4096)
