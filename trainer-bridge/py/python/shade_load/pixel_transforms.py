@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
+
+from .known_transforms import interpolation
 
 # A grey level from 0 to 255 for all colours, or red, green and blue.
 Colour = int | tuple[int, int, int]
@@ -155,7 +157,6 @@ PixelTransform = (
     | RandomApply
 )
 
-_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in PixelTransform.__args__}
 # A mirrored image gets other pixels from these than the image mirrored afterwards.
 _PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
 
@@ -180,40 +181,6 @@ def knows_places(step: PixelTransform) -> bool:
     return isinstance(step, _PLACED)
 
 
-def checked(step: PixelTransform) -> PixelTransform:
-    """The transform, with torchvision's within `RandomApply` replaced by ours.
-
-    Raises:
-        TypeError: One within is no transform of pixels.
-    """
-    if not isinstance(step, RandomApply):
-        return step
-    if not isinstance(step.transforms, Iterable):
-        raise TypeError(f"decode: RandomApply: got {step.transforms!r}, expected a list of transforms")
-    return RandomApply(tuple(_inner(transform) for transform in step.transforms), step.p)
-
-
-def from_torchvision(name: str, transform: Any) -> PixelTransform | None:
-    """Our transform that does what torchvision's does; None if it is not one of pixels."""
-    kind = _BY_NAME.get(name)
-    if kind is None:
-        return None
-    if kind is RandomApply:
-        return checked(RandomApply(tuple(transform.transforms), transform.p))
-    return kind(**_options(transform, kind))
-
-
-def _inner(transform: Any) -> PixelTransform:
-    if isinstance(transform, PixelTransform):
-        return checked(transform)
-    ours = None
-    if type(transform).__module__.startswith("torchvision.transforms"):
-        ours = from_torchvision(type(transform).__name__, transform)
-    if ours is None:
-        raise TypeError(f"decode: RandomApply: got {transform!r}, expected transforms of pixels, such as ColorJitter")
-    return ours
-
-
 def _options(transform: Any, kind: Any) -> dict[str, Any]:
     """The arguments of a transform, ours or torchvision's, under the names of ours."""
     return {field.name: _plain(field.name, getattr(transform, field.name)) for field in fields(kind)}
@@ -222,8 +189,7 @@ def _options(transform: Any, kind: Any) -> dict[str, Any]:
 def _plain(option: str, value: Any) -> Any:
     """An argument of a transform: torchvision's also keep lists, enumerations and None."""
     if option == "interpolation":
-        value = getattr(value, "value", value)
-        return {0: "nearest", 2: "bilinear"}.get(value, value)
+        return interpolation(value)
     if value is None:
         # No jitter, or black; RandomErasing of v2 has None for noise.
         return "random" if option == "value" else 0
