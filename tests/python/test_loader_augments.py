@@ -21,10 +21,12 @@ from shade_load.transforms import (
     Grayscale,
     RandAugment,
     RandomApply,
+    RandomChoice,
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomInvert,
+    RandomOrder,
     RandomResizedCrop,
     RandomSolarize,
     RandomVerticalFlip,
@@ -252,6 +254,7 @@ RECIPE = [
     RandomApply([GaussianBlur(5)]),
     RandomSolarize(128, 0.2),
     RandAugment(),
+    RandomOrder([RandomChoice([Grayscale(3), [RandomInvert(), RandomSolarize(99)]], [1, 3]), ColorJitter(0.2)]),
     RandomErasing(0.25),
 ]
 
@@ -327,7 +330,17 @@ def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed)
         ([WHOLE, RandAugment(magnitude=31)], "magnitude is 31, but must be 0 to 30"),
         ([WHOLE, RandAugment(num_magnitude_bins=1)], "num_magnitude_bins is 1, but must be 2 to 255"),
         ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BICUBIC)], "bicubic"),
-        ([WHOLE, *[RandomInvert()] * 13], "at most 12"),
+        ([WHOLE, *[RandomInvert()] * 49], "at most 48"),
+        ([WHOLE, *[ColorJitter(0.1)] * 8], "at most 240 bytes"),
+        ([WHOLE, RandomChoice([])], "RandomChoice: got no transforms"),
+        ([WHOLE, RandomChoice([RandomInvert()], [0.5, 0.5])], "p: got 2 numbers, expected one for each of 1"),
+        ([WHOLE, RandomChoice([RandomInvert(), Grayscale(3)], [1, -1])], "at least 0"),
+        ([WHOLE, RandomChoice([RandomInvert(), Grayscale(3)], (0, 0.0))], "not all 0"),
+        ([WHOLE, RandomChoice([RandomInvert()], [float("nan")])], "Out of range float"),
+        ([WHOLE, RandomChoice([Grayscale()])], "Grayscale: got 1 channels, expected 3"),
+        ([WHOLE, RandomOrder([[Grayscale(1)]])], "Grayscale: got 1 channels, expected 3"),
+        ([WHOLE, RandomChoice([[RandAugment()], RandomInvert()]), RandomVerticalFlip()], "RandomVerticalFlip before RandomChoice"),
+        ([WHOLE, RandomOrder([RandomErasing()]), RandomHorizontalFlip()], "RandomHorizontalFlip before RandomOrder"),
         ([WHOLE, RandomGrayscale(float("nan"))], "decode: got [RandomGrayscale(p=nan)]: Out of range float"),
     ],
 )
@@ -367,9 +380,14 @@ def test_arguments_of_no_use_are_named(step: Any, expected: str) -> None:
     assert expected in str(raised.value)
 
 
-def test_random_apply_takes_operations_on_pixels_only() -> None:
-    for inner in (RandomHorizontalFlip(), tv.RandomHorizontalFlip(), v2.CenterCrop(8)):
-        with pytest.raises(TypeError, match="RandomApply: got .*, expected transforms of pixels"):
-            image_spec([WHOLE, RandomApply([inner])], False, False)
-    with pytest.raises(TypeError, match="RandomApply: got .*<lambda>, expected transforms of shade_load.transforms"):
-        image_spec([WHOLE, RandomApply([lambda image: image])], False, False)
+@pytest.mark.parametrize("kind", [RandomApply, RandomChoice, RandomOrder])
+def test_parts_are_operations_on_pixels_only(kind: Any) -> None:
+    name = kind.__name__
+    for inner in (RandomHorizontalFlip(), tv.RandomHorizontalFlip(), v2.CenterCrop(8), [Grayscale(3), Resize((8, 8))]):
+        for step in (kind([inner]), getattr(v2, name)([inner]), RandomApply([kind([RandomInvert(), inner])])):
+            with pytest.raises(TypeError, match=f"{name}: got .*, expected transforms of pixels, .* crops and flips"):
+                image_spec([WHOLE, step], False, False)
+    with pytest.raises(TypeError, match=f"{name}: got .*<lambda>, expected transforms of shade_load.transforms"):
+        image_spec([WHOLE, kind([lambda image: image])], False, False)
+    with pytest.raises(TypeError, match=f"{name}: got .*RandomInvert, expected a list of transforms"):
+        image_spec([WHOLE, kind(RandomInvert())], False, False)

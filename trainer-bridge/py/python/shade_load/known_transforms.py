@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from enum import Enum
 from typing import Any
 
 _TORCHVISION = ("torchvision.transforms", "torchvision.transforms.v2")
@@ -16,7 +17,7 @@ _TORCHVISION = ("torchvision.transforms", "torchvision.transforms.v2")
 # torchvision's attributes that are no arguments of ours, and their values with which the daemon
 # does the same. `interpolation` and `fill` have many spellings: see `_is_same`.
 _SAME: dict[str, tuple[object, ...]] = {
-    # Of tensors only, a PIL image is always antialiased. The last two were defaults once.
+    # Acts on tensors only: a PIL image is always antialiased. The last two were defaults once.
     "antialias": (True, None, "warn"),
     "inplace": (False, True),
     "max_size": (None,),
@@ -106,7 +107,7 @@ def attributes(transform: object, names: Collection[str]) -> dict[str, Any]:
 
 def interpolation(value: Any) -> Any:
     """The name of an interpolation: torchvision also takes an enumeration and Pillow's numbers."""
-    value = getattr(value, "value", value)
+    value = value.value if isinstance(value, Enum) else value
     return _INTERPOLATIONS.get(value, value) if isinstance(value, int) else value
 
 

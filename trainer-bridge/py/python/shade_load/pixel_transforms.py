@@ -140,6 +140,25 @@ class RandomApply:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class RandomChoice:
+    """Applies one of these transforms of pixels, drawn by the weights `p`, or each as often as the others.
+
+    A list or a Compose among them is one.
+    """
+
+    transforms: Sequence[Any]
+    p: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Applies all of these transforms of pixels in random order. A list or a Compose among them is one."""
+
+    transforms: Sequence[Any]
+
+
+Holder = RandomApply | RandomChoice | RandomOrder
 PixelTransform = (
     ColorJitter
     | Grayscale
@@ -154,8 +173,10 @@ PixelTransform = (
     | RandomErasing
     | RandAugment
     | TrivialAugmentWide
-    | RandomApply
+    | Holder
 )
+# A transform of pixels, or some that are applied in turn as one.
+Part = PixelTransform | tuple[PixelTransform, ...]
 
 # A mirrored image gets other pixels from these than the image mirrored afterwards.
 _PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
@@ -174,10 +195,12 @@ def as_json(steps: Sequence[PixelTransform]) -> str:
         raise ValueError(f"decode: got {list(steps)!r}: {error}") from None
 
 
-def knows_places(step: PixelTransform) -> bool:
+def knows_places(step: Part) -> bool:
     """Whether a flip before this transform is another than one after it."""
-    if isinstance(step, RandomApply):
-        return any(knows_places(inner) for inner in step.transforms)
+    if isinstance(step, tuple):
+        return any(map(knows_places, step))
+    if isinstance(step, Holder):
+        return any(map(knows_places, step.transforms))
     return isinstance(step, _PLACED)
 
 
@@ -216,9 +239,11 @@ def _number(value: Any) -> int | float:
     raise TypeError(f"decode: got {value!r}, expected a number")
 
 
-def _named(step: PixelTransform) -> dict[str, Any]:
-    if isinstance(step, RandomApply):
-        options: dict[str, Any] = {"transforms": [_named(inner) for inner in step.transforms], "p": step.p}
+def _named(step: Part) -> dict[str, Any] | list[Any]:
+    if isinstance(step, tuple):
+        return [_named(inner) for inner in step]
+    if isinstance(step, Holder):
+        options = vars(step) | {"transforms": [_named(inner) for inner in step.transforms]}
     else:
         options = _options(step, type(step))
     return {type(step).__name__: options}

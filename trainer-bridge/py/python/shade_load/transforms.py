@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from . import _native
@@ -27,15 +27,18 @@ from .pixel_transforms import (
     ColorJitter,
     GaussianBlur,
     Grayscale,
+    Holder,
     PixelTransform,
     RandAugment,
     RandomAdjustSharpness,
     RandomApply,
     RandomAutocontrast,
+    RandomChoice,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomInvert,
+    RandomOrder,
     RandomPosterize,
     RandomSolarize,
     TrivialAugmentWide,
@@ -54,12 +57,14 @@ __all__ = [
     "RandomAdjustSharpness",
     "RandomApply",
     "RandomAutocontrast",
+    "RandomChoice",
     "RandomCrop",
     "RandomEqualize",
     "RandomErasing",
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
+    "RandomOrder",
     "RandomPosterize",
     "RandomResizedCrop",
     "RandomSolarize",
@@ -274,20 +279,23 @@ def _steps(given: object, place: str = "decode") -> list[Transform]:
             raise refusal(given, place)
         options = attributes(given, [field.name for field in fields(kind)])
         step = kind(**{name: _PLAIN.get(name, _as_it_is)(value) for name, value in options.items()})
-    return [_with_known_parts(step) if isinstance(step, RandomApply) else step]
+    return [_with_known_parts(step) if isinstance(step, Holder) else step]
 
 
-def _with_known_parts(step: RandomApply) -> RandomApply:
+def _with_known_parts(step: Holder) -> Holder:
     """The step with ours in place of torchvision's transforms within it."""
     place = f"decode: {type(step).__name__}"
-    parts = [inner for part in held(step.transforms, place) for inner in _steps(part, place)]
-    for inner in parts:
-        if not isinstance(inner, PixelTransform):
-            raise TypeError(
-                f"{place}: got {inner!r}, expected transforms of pixels, such as ColorJitter: the daemon crops and "
-                "flips each image before all of these"
-            )
-    return RandomApply(tuple(parts), step.p)
+    parts: list[object] = []
+    for part in held(step.transforms, place):
+        inner = tuple(_steps(part, place))
+        for transform in inner:
+            if not isinstance(transform, PixelTransform):
+                raise TypeError(
+                    f"{place}: got {transform!r}, expected transforms of pixels, such as ColorJitter: the daemon "
+                    "crops and flips each image before all of these"
+                )
+        parts.append(inner[0] if len(inner) == 1 else inner)
+    return replace(step, transforms=tuple(parts))
 
 
 def _size(size: Any) -> Any:
