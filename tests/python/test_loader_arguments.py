@@ -350,8 +350,8 @@ def test_none_leaves_images_as_they_are() -> None:
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),
         (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
-        (lambda image: image, r"use Loader\(transform="),
-        ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, or \"none\""),
+        (lambda image: image, r"shade_load.ImageFolder with your DataLoader.* or Loader\(transform="),
+        ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, torchvision's .*, or \"none\""),
         (["none"], r"decode: got 'none'"),
     ],
 )
