@@ -96,6 +96,9 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A panic of this program.
+    #[error("a defect of shade-pack, please report it: {0}")]
+    Defect(String),
     /// Parts that others make are not there yet.
     #[error("{0}")]
     MissingParts(String),
@@ -147,6 +150,7 @@ impl Error {
             | Self::AllBad { .. }
             | Self::Index { .. }
             | Self::Threads { .. }
+            | Self::Defect(_)
             | Self::Zstd { .. } => 1,
             Self::Usage(_) => 2,
             Self::Damaged { .. } => 3,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use shade_images::caught;
 use shade_pack::cli::Cli;
 use shade_pack::error::Error;
 use shade_pack::interrupt::Stop;
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
     if let Err(fault) = handler {
         complain(&format_args!("warning: cannot catch Ctrl-C: {fault}"));
     }
-    let (json, outcome) = match cli.run(&stop) {
+    let run = || cli.run(&stop);
+    let (json, outcome) = match caught(run).unwrap_or_else(|text| Err(Error::Defect(text))) {
         Ok(done) => done,
         Err(fault) => {
             complain(&fault);
