@@ -119,6 +119,9 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A panic of this program.
+    #[error("a defect of shade-pack, please report it: {0}")]
+    Defect(String),
     /// Parts that others make are not there yet.
     #[error("{0}")]
     MissingParts(String),
@@ -172,6 +175,7 @@ impl Error {
             | Self::NothingLeft { .. }
             | Self::Index { .. }
             | Self::Threads { .. }
+            | Self::Defect(_)
             | Self::Zstd { .. } => 1,
             Self::Usage(_) => 2,
             Self::Damaged { .. } => 3,

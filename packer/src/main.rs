@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use shade_formats::printable::Lines;
+use shade_images::caught;
 use shade_pack::cli::Cli;
 use shade_pack::error::Error;
 use shade_pack::interrupt::{Stop, wait_for_standstill};
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     if let Err(fault) = handler {
         complain(&format_args!("warning: cannot catch Ctrl-C: {fault}"));
     }
-    let (json, outcome) = match cli.run(&stop) {
+    let run = || cli.run(&stop);
+    let (json, outcome) = match caught(run).unwrap_or_else(|text| Err(Error::Defect(text))) {
         Ok(done) => done,
         Err(fault) => {
             complain(&fault);

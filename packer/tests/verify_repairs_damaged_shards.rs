@@ -227,6 +227,15 @@ fn a_source_that_has_changed_repairs_nothing_it_does_not_hold() {
     assert!(text.contains(&format!("({changed})")) && text.contains("not repaired"), "{text}");
 }
 
+/// A grey pixel, without the IEND chunk behind it.
+fn png_without_end() -> Vec<u8> {
+    let chunks = "0000000d49484452000000010000000108000000003a7e9b55\
+                  0000000a49444154789c636800000082008177cd72b6";
+    let digits: Vec<u8> = chunks.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    [&b"\x89PNG\r\n\x1a\n"[..], &digits.chunks(2).map(byte).collect::<Vec<_>>()].concat()
+}
+
 #[test]
 fn decode_names_what_is_no_image() {
     let temp = tempfile::tempdir().unwrap();
@@ -235,6 +244,9 @@ fn decode_names_what_is_no_image() {
     write(&source.join("a/zeros.jpg"), &[0; 500]);
     write(&source.join("a/cut.ppm"), &picture(1, 30, 20)[..100]);
     write(&source.join("a/really gif.png"), b"GIF89a\x01\0\x01\0\0\0\0;");
+    let avif = [&b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf"[..], &[7; 90]].concat();
+    write(&source.join("a/scraped.jpg"), &avif);
+    write(&source.join("a/unfinished.png"), &png_without_end());
     run_well(&[&"create", &source, &out, &"-q"]);
     run_well(&[&"verify", &out, &"-q"]);
     let (code, found) = report(&[&"verify", &out, &"--decode", &"--json", &"-q"]);
@@ -244,7 +256,9 @@ fn decode_names_what_is_no_image() {
     let mut damaged = paths(&found["damaged"]);
     damaged.sort();
     assert_eq!((code, damaged), (Some(3), vec!["a/cut.ppm".to_owned(), "a/zeros.jpg".to_owned()]));
-    assert_eq!(paths(&found["not_decodable"]), ["a/really gif.png"]);
+    assert_eq!(paths(&found["not_decodable"]), ["a/really gif.png", "a/scraped.jpg"]);
+    assert_eq!(found["not_decodable"][1]["fault"], "AVIF");
+    assert_eq!(paths(&found["noted"]), ["a/unfinished.png"]);
     assert!(found["damaged_shards"].as_array().unwrap().is_empty());
     // The source is damaged in the same way.
     let (code, found) = report(&[&"verify", &out, &"--decode", &"--repair", &source, &"--json", &"-q"]);
@@ -255,4 +269,5 @@ fn decode_names_what_is_no_image() {
     run_well(&[&"create", &source, &fine, &"-q"]);
     let text = run_well(&[&"verify", &fine, &"--decode", &"-q"]);
     assert!(text.contains("not decodable: sample 0 (a/really gif.png)"), "{text}");
+    assert!(text.contains("note: all pixels are there, but sample 2 (a/unfinished.png)"), "{text}");
 }

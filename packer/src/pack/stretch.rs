@@ -14,11 +14,13 @@ use shade_formats::shard::{
     END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len, record_extension,
 };
 use shade_formats::{FormatError, SampleId, ShardId};
+use shade_images::caught;
 
 use super::not_decodable::NotDecodable;
 use super::read::{SourceFault, SourceReader};
 use super::readers::ReadPace;
-use super::recipe::{Kit, Kits, Recipe, RecordFacts};
+use super::recipe::{Kit, Kits, Recipe, RecordFacts, StoredRecord};
+use super::transform::RecipeFault;
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -67,6 +69,8 @@ enum StretchFault {
     FieldName(String),
     #[error("{0} bytes of fields; a sample has at most {FIELDS_BYTES_MAX}")]
     FieldsSize(usize),
+    #[error("shade-pack panicked, a defect of it: {0}")]
+    Panicked(String),
 }
 
 /// Makes stretches on one thread, reusing its memory.
@@ -124,7 +128,10 @@ impl<'a> StretchBuilder<'a> {
         for &id in samples {
             let Some(sample) = self.catalogue.sample(id) else { continue };
             let start = built.bytes.len();
-            let read = self.read_one(id, &sample, &mut built.bytes);
+            let read = caught(|| self.read_one(id, &sample, &mut built.bytes)).unwrap_or_else(|text| {
+                self.reader = SourceReader::default();
+                Err(StretchFault::Panicked(text))
+            });
             let now = Instant::now();
             pace.file(now.duration_since(before), sample.bytes);
             before = now;
@@ -216,34 +223,44 @@ impl<'a> StretchBuilder<'a> {
             stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = self.read.get(one.image.clone()).unwrap_or_default();
-            let record = match kit.record(image) {
-                Ok(record) => record,
-                Err(fault) => {
-                    built.bad.push((self.catalogue.whole_id(one.sample), sample.bad(fault)));
-                    continue;
+            let bad = match caught(|| kit.record(image)) {
+                Ok(Ok(record)) => {
+                    self.add(one, &sample, (&record, image), built).err().map(|fault| sample.bad(fault))
+                }
+                Ok(Err(fault)) => Some(sample.bad(fault)),
+                Err(text) => {
+                    *kit = Kit::new(kit.recipe)?;
+                    Some(sample.bad(RecipeFault::Panicked(text)))
                 }
             };
-            let stored = record.stored;
-            let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
-            let entry = record.facts.entry(stored, sample.label, offset);
-            let is_transformed = self.recipe.transform.is_some();
-            let header = match image_header(self.key(one.sample), &sample, &entry, is_transformed) {
-                Ok(header) => header,
-                Err(fault) => {
-                    built.bad.push((self.catalogue.whole_id(one.sample), sample.bad(fault)));
-                    continue;
-                }
-            };
-            built.not_decodable.note_record(record.facts.media, image, sample.path);
-            built.bytes.extend_from_slice(&header);
-            built.bytes.extend_from_slice(stored);
-            pad(&mut built.bytes);
-            let tail = self.read.get(one.tail.clone()).unwrap_or_default();
-            built.bytes.extend_from_slice(tail);
-            let fields = fields_row(one.has_fields, tail);
-            let sample = self.catalogue.whole_id(one.sample);
-            built.records.push(PlacedRecord { sample, entry, fields });
+            if let Some(bad) = bad {
+                built.bad.push((self.catalogue.whole_id(one.sample), bad));
+            }
         }
+        Ok(())
+    }
+
+    /// Appends a sample's members to `built`.
+    fn add(
+        &self,
+        one: &SampleRead,
+        sample: &Sample<'_>,
+        (record, image): (&StoredRecord<'_>, &[u8]),
+        built: &mut Built,
+    ) -> Result<(), StretchFault> {
+        let stored = record.stored;
+        let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
+        let entry = record.facts.entry(stored, sample.label, offset);
+        let header = image_header(self.key(one.sample), sample, &entry, self.recipe.transform.is_some())?;
+        built.not_decodable.note_record(record.facts.media, image, sample.path);
+        built.bytes.extend_from_slice(&header);
+        built.bytes.extend_from_slice(stored);
+        pad(&mut built.bytes);
+        let tail = self.read.get(one.tail.clone()).unwrap_or_default();
+        built.bytes.extend_from_slice(tail);
+        let fields = fields_row(one.has_fields, tail);
+        let sample = self.catalogue.whole_id(one.sample);
+        built.records.push(PlacedRecord { sample, entry, fields });
         Ok(())
     }
 }

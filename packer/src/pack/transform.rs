@@ -65,6 +65,8 @@ pub(crate) enum RecipeFault {
     Size(usize),
     #[error("cannot be compressed: {0}")]
     Zstd(io::Error),
+    #[error("shade-pack panicked, a defect of it: {0}")]
+    Panicked(String),
 }
 
 /// Transforms images one after the other, reusing its memory.

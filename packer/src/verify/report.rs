@@ -39,6 +39,9 @@ pub(crate) struct Verified {
     /// Samples of a kind without a decoder. They are whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) not_decodable: Vec<DamagedSample>,
+    /// Samples whose file is not quite right, and whose pixels are all there, as in Pillow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) noted: Vec<DamagedSample>,
     /// What was repaired, if that was asked for and something was damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repaired: Option<Repaired>,
@@ -153,6 +156,7 @@ impl fmt::Display for Verified {
         lines(f, "damaged", &self.damaged_shards)?;
         lines(f, "damaged", &self.damaged)?;
         lines(f, "not decodable:", &self.not_decodable)?;
+        lines(f, "note: all pixels are there, but", &self.noted)?;
         if let Some(repaired) = &self.repaired {
             repaired.fmt(f)?;
         }

@@ -15,6 +15,7 @@ use shade_formats::control::{
     REFUSE_SPEC, Reply, Request, Sampler, SpecError, Tables,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
+use shade_images::caught;
 use shade_shm::{Doorbell, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
@@ -22,7 +23,6 @@ use super::message::{Asked, Message, Resized, Welcomed};
 use super::peer;
 use super::served_dataset::ServedDataset;
 use super::socket::{receive, send};
-use crate::panics::caught;
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, select};
 use shade_core::{FinalizeOrder, Resumed};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
+use shade_images::caught;
 use shade_reads::{Completion, Reads};
 use shade_tier::Tier;
 
@@ -21,7 +22,6 @@ use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
 use crate::log;
-use crate::panics::caught;
 
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
