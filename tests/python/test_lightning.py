@@ -28,9 +28,11 @@ def lightning(request: pytest.FixtureRequest) -> ModuleType:
     return pytest.importorskip(request.param)
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-    root = tmp_path_factory.mktemp("lightning")
+@pytest.fixture
+def dataset(tmp_path: Path) -> packed.Packed:
+    """One for each test: a daemon that lingers would have its records."""
+    root = tmp_path / "dataset"
+    root.mkdir()
     packed.image_folder(root / "folder", "png")
     return packed.pack(root / "folder", root / "data.shade")
 

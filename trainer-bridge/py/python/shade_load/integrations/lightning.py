@@ -94,7 +94,7 @@ class LoaderData(*(package.LightningDataModule for package in _PACKAGES)):  # ty
 class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ignore[misc]
     """Keeps a Loader in step with the Trainer that trains from it.
 
-    - It sets the epoch. Without that an epoch that `limit_train_batches` ends early starts again.
+    - It sets the epoch, so that one that `limit_train_batches` ends early is followed by the next.
     - It restores the Loader's state. Lightning saves it in each checkpoint, but does not restore it
       from one that was saved at an epoch's end before validation.
     - It reports losses if `training_step` returns them as "losses", one for each sample:
