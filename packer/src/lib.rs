@@ -18,6 +18,7 @@ mod assemble;
 pub mod catalogue;
 mod changes;
 mod claim;
+mod classes;
 pub mod cli;
 pub mod config;
 mod create;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use shade_formats::printable::Lines;
 use shade_pack::cli::Cli;
 use shade_pack::error::Error;
 use shade_pack::interrupt::Stop;
@@ -44,5 +45,5 @@ fn main() -> ExitCode {
 }
 
 fn complain(what: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "shade-pack: {what}");
+    let _ = writeln!(std::io::stderr(), "shade-pack: {}", Lines(what));
 }

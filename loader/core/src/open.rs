@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::plan::{Plan, Slot};
 use crate::rows::row_bytes;
 use crate::samples::Samples;
+use crate::session::EpochRequest;
 use crate::sizes::{batch_layout, room_bytes};
 use crate::trace::{open_line, trace};
 
@@ -89,12 +90,13 @@ impl<M: Memory> Core<M> {
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = batch_layout(&job.spec.output, capacity.max(1), data_len);
-        // With repeated samples a batch can be larger than the ring allows.
-        let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
-        {
-            Ok(layout) => layout,
-            Err(error) => {
-                actions.push(Action::Close(session.id, error.to_string()));
+        let ring_bytes = session.payload.bytes();
+        let layout = match layout {
+            Ok(layout) if layout.total <= ring_bytes => layout,
+            // Only where a sample was drawn far more often than chance would have it.
+            _ => {
+                let text = too_long(request, data_len, ring_bytes);
+                actions.push(Action::Close(session.id, text));
                 return false;
             }
         };
@@ -189,6 +191,16 @@ impl<M: Memory> Core<M> {
         }
         self.count(job, |counts| counts.add(accesses));
     }
+}
+
+/// Why a batch cannot be delivered: it is longer than its ring.
+fn too_long(request: &EpochRequest, data_len: u64, ring_bytes: u64) -> String {
+    let EpochRequest { epoch, next_batch, .. } = request;
+    format!(
+        "batch {next_batch} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
+         some long record comes in it many times: give Daemon(ring={}), or lower batch_size",
+        data_len.saturating_mul(3)
+    )
 }
 
 /// Touches the memory that accesses to `rows` need. One after the other, each access would wait for

@@ -20,5 +20,6 @@ mod proc;
 pub mod report;
 pub mod service;
 mod spinner;
+pub mod terminal;
 pub mod top;
 pub mod trace;

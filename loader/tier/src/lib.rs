@@ -30,7 +30,7 @@ mod servers;
 mod stream;
 mod tier;
 
-pub use connection::{Connection, Login, PASSWORD_VARIABLE, ServerFault};
+pub use connection::{Connection, DEADLINE, Login, PASSWORD_VARIABLE, ServerFault};
 pub use examine::{Examined, ServerFacts, examine};
 pub use orders::{Event, Order, TierConfig};
 pub use reply::Reply;

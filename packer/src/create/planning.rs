@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use super::args::NewArgs;
+use super::checks::refuse_listed;
 use super::planned::Planned;
 use super::report::Created;
-use crate::catalogue::{Bad, Catalogue};
+use crate::catalogue::Catalogue;
 use crate::changes::Changes;
-use crate::config::{Layout, OnBad};
+use crate::classes::told;
+use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -61,28 +63,31 @@ pub(crate) fn list_all(
 pub(crate) fn plan_all(
     mut listed: Vec<Listed>,
     layout: &Layout,
-    on_bad: OnBad,
+    accept: Accept,
 ) -> Result<Vec<Planned>, Error> {
     // A class that one split lacks would shift all labels behind it: splits are labelled alike.
     if listed.len() > 1 {
-        splits::unify(listed.iter_mut().map(|listed| &mut listed.catalogue));
+        let name = |split: &'_ Option<String>| split.clone().unwrap_or_default();
+        let names: Vec<String> = listed.iter().map(|listed| name(&listed.split)).collect();
+        let mut all: Vec<_> = names
+            .iter()
+            .map(String::as_str)
+            .zip(listed.iter_mut().map(|listed| &mut listed.catalogue))
+            .collect();
+        splits::unify(&mut all).map_err(|relabelled| {
+            let remedy =
+                "labels of one split are numbers, those of another are not: name the classes with --labels";
+            Error::Relabels { relabelled: told(&relabelled), remedy }
+        })?;
     }
+    let all: Vec<_> = listed.iter().map(|listed| (listed.source.path.as_path(), &listed.catalogue)).collect();
+    refuse_listed(&all, accept)?;
     let plan = |Listed { split, source, catalogue }| {
-        refuse_bad(&catalogue.bad, on_bad)?;
         let options = PackOptions::new(&source, layout)?;
         let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
         Ok(Planned { split, catalogue, plan, plan_id, options })
     };
     listed.into_iter().map(plan).collect()
-}
-
-/// Ends a run at the first bad file that listing found, unless such files are skipped. `list` still
-/// reads everything.
-pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
-    match (on_bad, bad.first()) {
-        (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
-        _ => Ok(()),
-    }
 }
 
 /// Goes on with the unfinished work of this plan, or begins it. `Err` is the report if the datasets
@@ -118,10 +123,21 @@ pub(super) fn there(out: &Path, planned: &[Planned]) -> Result<Option<Vec<Change
     Ok(Some(all))
 }
 
+/// What people should know of the sources.
+pub(crate) fn notes_of(planned: &[Planned]) -> Vec<String> {
+    let of_split = |planned: &'_ Planned| {
+        let split = planned.split.as_ref().map_or_else(String::new, |split| format!("{split}: "));
+        planned.catalogue.notes.iter().map(|note| format!("{split}{note}")).collect::<Vec<_>>()
+    };
+    planned.iter().flat_map(of_split).collect()
+}
+
 /// What is known before anything is made.
 pub(super) fn report(args: &NewArgs, planned: &[Planned]) -> Created {
     let bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
-    Created { dataset: args.out.clone(), source: args.pack.source.path.clone(), bad, ..Created::default() }
+    let notes = notes_of(planned);
+    let (dataset, source) = (args.out.clone(), args.pack.source.path.clone());
+    Created { dataset, source, bad, notes, ..Created::default() }
 }
 
 /// The report when nothing was written. `there` is how the source differs from each part, if the

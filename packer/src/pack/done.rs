@@ -15,6 +15,7 @@ use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Sh
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{FormatError, SampleId, ShardId};
 
+use super::not_decodable::NotDecodable;
 use super::shard_file::PackedShard;
 use super::stretch::PlacedRecord;
 use crate::catalogue::Bad;
@@ -35,6 +36,8 @@ struct DoneOptions {
     pack: String,
     /// What was left out: sample, path, fault.
     bad: Vec<(u32, String, String)>,
+    #[serde(skip_serializing_if = "NotDecodable::is_empty", default)]
+    not_decodable: NotDecodable,
     /// The part that made it, of several.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     part: Option<Part>,
@@ -56,6 +59,7 @@ pub struct DoneShard {
     index: Arc<Index>,
     /// What was left out of it.
     pub bad: Vec<Bad>,
+    pub(crate) not_decodable: NotDecodable,
     /// The part that made it, of several.
     pub(crate) part: Option<Part>,
 }
@@ -99,8 +103,8 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
     index.set_fields(shard.records.iter().map(|record| record.fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
-    let outcome =
-        DoneOptions { pack: pack.id.to_owned(), bad, part: (pack.part != Part::WHOLE).then_some(pack.part) };
+    let (not_decodable, part) = (shard.not_decodable, (pack.part != Part::WHOLE).then_some(pack.part));
+    let outcome = DoneOptions { pack: pack.id.to_owned(), bad, not_decodable, part };
     // Plain fields always serialise.
     index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
     index.finish()
@@ -128,8 +132,9 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     if outcome.pack != pack || written.ok() != Some(row.bytes) {
         return Ok(None);
     }
-    let bad = outcome.bad.into_iter().map(|(_, path, fault)| Bad { path, fault }).collect();
-    Ok(Some(DoneShard { index: Arc::new(index), bad, part: outcome.part }))
+    let bad = outcome.bad.iter().cloned().map(|(_, path, fault)| Bad { path, fault }).collect();
+    let DoneOptions { not_decodable, part, .. } = outcome;
+    Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part }))
 }
 
 /// Whether the file of shard number `id` is what was written there: a file of the length and

@@ -109,13 +109,18 @@ impl Recipe {
 
 impl RecordFacts {
     pub(super) fn entry(&self, stored: &[u8], label: u32, offset: u64) -> Entry {
+        Entry { crc32c: crc32c(stored), ..self.unchecked(stored, label, offset) }
+    }
+
+    /// The entry without its checksum, which takes a look at all bytes.
+    pub(super) fn unchecked(&self, stored: &[u8], label: u32, offset: u64) -> Entry {
         let Self { raw_len, codec, media, width, height } = *self;
         Entry {
             shard: ShardId(0),
             offset,
             stored_len: length(stored),
             raw_len,
-            crc32c: crc32c(stored),
+            crc32c: 0,
             label,
             width,
             height,

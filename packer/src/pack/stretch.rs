@@ -15,9 +15,10 @@ use shade_formats::shard::{
 };
 use shade_formats::{FormatError, SampleId, ShardId};
 
+use super::not_decodable::NotDecodable;
 use super::read::{SourceFault, SourceReader};
 use super::readers::ReadPace;
-use super::recipe::{Kit, Kits, Recipe};
+use super::recipe::{Kit, Kits, Recipe, RecordFacts};
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -30,6 +31,7 @@ pub(super) struct Built {
     pub records: Vec<PlacedRecord>,
     /// What had to be left out, by its id in the whole catalogue.
     pub bad: Vec<(SampleId, Bad)>,
+    pub not_decodable: NotDecodable,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,8 @@ pub(super) struct PlacedRecord {
 struct SampleRead {
     sample: SampleId,
     image: Range<usize>,
+    /// What the image is, if it is stored as it is. Its header is there then.
+    plain: Option<RecordFacts>,
     /// The members behind the image, headers and padding included.
     tail: Range<usize>,
     has_fields: bool,
@@ -57,6 +61,8 @@ enum StretchFault {
     Source(#[from] SourceFault),
     #[error(transparent)]
     Header(#[from] FormatError),
+    #[error("its extension of {0} bytes does not fit a tar's member: give it a shorter one")]
+    Extension(usize),
     #[error("has a field named {0}, like its image")]
     FieldName(String),
     #[error("{0} bytes of fields; a sample has at most {FIELDS_BYTES_MAX}")]
@@ -100,7 +106,7 @@ impl<'a> StretchBuilder<'a> {
         built.bytes.clear();
         if self.recipe.is_plain() {
             let read = self.read_all(samples, &mut built, pace);
-            self.finish_plain(&read, &mut built)?;
+            self.finish_plain(&read, &mut built);
         } else {
             std::mem::swap(&mut built.bytes, &mut self.read);
             built.bytes.clear();
@@ -111,7 +117,7 @@ impl<'a> StretchBuilder<'a> {
         Ok(built)
     }
 
-    /// Reads images and fields into `built.bytes`; images' headers stay gaps.
+    /// Reads images and fields into `built.bytes`; headers of images that are made anew stay gaps.
     fn read_all(&mut self, samples: &[SampleId], built: &mut Built, pace: &mut ReadPace) -> Vec<SampleRead> {
         let mut all = Vec::with_capacity(samples.len());
         let mut before = Instant::now();
@@ -144,6 +150,15 @@ impl<'a> StretchBuilder<'a> {
         bytes.resize(image, 0);
         self.reader.image(sample, bytes)?;
         let image = image..bytes.len();
+        let plain = if self.recipe.is_plain() {
+            let stored = bytes.get(image.clone()).unwrap_or_default();
+            let facts = Recipe::as_it_is(stored);
+            let header = image_header(key, sample, &facts.unchecked(stored, sample.label, 0), false)?;
+            copy_into(bytes, image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
+            Some(facts)
+        } else {
+            None
+        };
         pad(bytes);
         let start = bytes.len();
         let mut has_fields = false;
@@ -170,27 +185,23 @@ impl<'a> StretchBuilder<'a> {
         if has_fields && tail.len() as u64 > FIELDS_BYTES_MAX {
             return Err(StretchFault::FieldsSize(tail.len()));
         }
-        Ok(SampleRead { sample: id, image, tail, has_fields })
+        Ok(SampleRead { sample: id, image, plain, tail, has_fields })
     }
 
-    /// Fills in the headers of images that are stored as they are.
-    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) -> Result<(), Error> {
+    /// Makes records of images that are stored as they are.
+    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) {
         for one in read {
-            let Some(sample) = self.catalogue.sample(one.sample) else { continue };
+            let (Some(sample), Some(facts)) = (self.catalogue.sample(one.sample), one.plain) else {
+                continue;
+            };
             let image = built.bytes.get(one.image.clone()).unwrap_or_default();
-            let record = Recipe::as_it_is(image);
-            let entry = record.entry(image, sample.label, one.image.start as u64);
-            let extension = record_extension(sample.path, &entry, false);
-            let key = self.key(one.sample);
-            let header = header_of(key, &extension, image.len())
-                .map_err(|fault| Error::source(&sample.file(), fault))?;
+            let entry = facts.entry(image, sample.label, one.image.start as u64);
+            built.not_decodable.note_record(facts.media, image, sample.path);
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
             let fields = fields_row(one.has_fields, tail);
-            copy_into(&mut built.bytes, one.image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
             let sample = self.catalogue.whole_id(one.sample);
             built.records.push(PlacedRecord { sample, entry, fields });
         }
-        Ok(())
     }
 
     /// Transforms and compresses images from the first buffer into `built.bytes`.
@@ -215,10 +226,15 @@ impl<'a> StretchBuilder<'a> {
             let stored = record.stored;
             let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
             let entry = record.facts.entry(stored, sample.label, offset);
-            let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
-            let key = self.key(one.sample);
-            let header = header_of(key, &extension, stored.len())
-                .map_err(|fault| Error::source(&sample.file(), fault))?;
+            let is_transformed = self.recipe.transform.is_some();
+            let header = match image_header(self.key(one.sample), &sample, &entry, is_transformed) {
+                Ok(header) => header,
+                Err(fault) => {
+                    built.bad.push((self.catalogue.whole_id(one.sample), sample.bad(fault)));
+                    continue;
+                }
+            };
+            built.not_decodable.note_record(record.facts.media, image, sample.path);
             built.bytes.extend_from_slice(&header);
             built.bytes.extend_from_slice(stored);
             pad(&mut built.bytes);
@@ -237,6 +253,18 @@ fn is_named_like_image(field: &str, sample: &Sample<'_>, recipe: &Recipe) -> boo
     let kept =
         sample.path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case(field));
     kept || (recipe.transform.is_some() && matches!(field, "jpg" | "ppm"))
+}
+
+/// The header of an image's member.
+fn image_header(
+    key: u32,
+    sample: &Sample<'_>,
+    entry: &Entry,
+    is_transformed: bool,
+) -> Result<[u8; MEMBER_HEADER_BYTES], StretchFault> {
+    let extension = record_extension(sample.path, entry, is_transformed);
+    let header = member_header(&member_name(key, &extension), entry.stored_len.into());
+    header.map_err(|_| StretchFault::Extension(extension.len()))
 }
 
 fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER_BYTES], FormatError> {

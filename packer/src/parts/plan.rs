@@ -8,14 +8,14 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use crate::create::{Begun, Created, Listed, NewArgs, begin, list_all, plan_all, sources_of};
+use crate::create::{Begun, Created, Listed, NewArgs, begin, list_all, notes_of, plan_all, sources_of};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::plan::PLAN_FILE;
 use crate::plan_file::{read_lists, write_plan};
 use crate::publish::sync_dir;
 use crate::report::{Printed, Speed, path_as_text};
-use crate::source::{Source, SourceKind};
+use crate::source::{Labels, Source, SourceKind};
 use crate::workers::Workers;
 
 #[derive(Debug, Args)]
@@ -57,12 +57,13 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
         true => from_lists(&new.out, sources)?,
         false => list_all(sources, &readers, new.pack.output.shown(), stop)?,
     };
-    let planned = plan_all(listed, &layout, new.pack.on_bad)?;
+    let planned = plan_all(listed, &layout, new.pack.accept())?;
     let mut created = Created {
         dataset: new.out.clone(),
         source: new.pack.source.path.clone(),
         parts: planned.iter().map(|planned| planned.outline()).collect(),
         bad: planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect(),
+        notes: notes_of(&planned),
         ..Created::default()
     };
     let shards = planned.iter().map(|planned| planned.plan.shard_count()).sum();
@@ -80,7 +81,7 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
         part.zstd_would_save_percent = prepared.forgone_percent;
     }
     stop.check()?;
-    write_plan(partial.path(), (&work, new.pack.on_bad), &datasets, effort.sync)?;
+    write_plan(partial.path(), (&work, new.pack.accept()), &datasets, effort.sync)?;
     partial.keep();
     if effort.sync {
         sync_dir(partial.path())?;
@@ -108,7 +109,7 @@ fn from_lists(out: &Path, sources: Vec<(Option<String>, Source)>) -> Result<Vec<
     }
     let mut all = Vec::new();
     for ((split, source), catalogue) in sources.into_iter().zip(catalogues) {
-        if source.kind()? != SourceKind::ImageFolder || source.labels.is_some() {
+        if source.kind()? != SourceKind::ImageFolder || source.labels != Labels::Own {
             return differs("--from");
         }
         if source.selection.patterns() != lists.exclude {

@@ -11,7 +11,7 @@ use shade_formats::SampleId;
 
 use super::rows::{decode, encode};
 use super::runs::{Kind, RunsFile, RunsWriter};
-use crate::catalogue::{Bad, Catalogue, SampleStore};
+use crate::catalogue::{Bad, Catalogue, EmptyClass, SampleStore};
 use crate::error::Error;
 use crate::files::is_partial;
 use crate::part::Part;
@@ -39,6 +39,15 @@ pub(crate) struct ListedSplit {
     pub(crate) classes: Vec<String>,
     /// What this part has found and cannot be packed.
     pub(crate) bad: Vec<Bad>,
+    /// Labels of this part's classes of which all is bad.
+    #[serde(default)]
+    pub(crate) lost: Vec<u32>,
+    /// This part's classes without an image.
+    #[serde(default)]
+    pub(crate) empty: Vec<EmptyClass>,
+    /// What people should know of the source, each in one line.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
 }
 
 /// Writes what a part has listed, a catalogue for each split.
@@ -115,7 +124,15 @@ pub(crate) fn read_lists(
             *run += 1;
         }
         for (listed, _) in &lists {
-            catalogue.bad.extend(listed.splits.get(number).into_iter().flat_map(|split| split.bad.clone()));
+            let Some(split) = listed.splits.get(number) else { continue };
+            catalogue.bad.extend_from_slice(&split.bad);
+            catalogue.lost.extend_from_slice(&split.lost);
+            catalogue.empty.extend_from_slice(&split.empty);
+            for note in &split.notes {
+                if !catalogue.notes.contains(note) {
+                    catalogue.notes.push(note.clone());
+                }
+            }
         }
         catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
         catalogue.become_whole();

@@ -2,7 +2,7 @@
 
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Entry, Media, sniff};
+use shade_formats::index::{Entry, KIND_BYTES, Kind, sniff};
 use shade_formats::shard::{
     MEMBER_HEADER_BYTES, is_record_name, padded_len, parse_fields, parse_member_header,
 };
@@ -33,20 +33,28 @@ pub(super) enum SampleFault {
     #[error(transparent)]
     Record(#[from] RecordFault),
     /// Its bytes are what was packed, but no image.
-    #[error("no image: its first bytes are of no known kind")]
-    NoImage,
+    #[error("no image: {0}")]
+    NoImage(&'static str),
     /// Its bytes are what was packed, but no image of its kind.
     #[error("cannot be decoded: {0}")]
     Undecodable(ImageFault),
+    /// Its bytes are what was packed, an image of a kind without a decoder.
+    #[error("{0}")]
+    NoDecoder(&'static str),
     /// Its bytes are what was packed, and may be an image.
-    #[error(transparent)]
-    NoDecoder(ImageFault),
+    #[error("{0}")]
+    NotSupported(ImageFault),
 }
 
 impl SampleFault {
     pub(super) fn in_dataset(&self, dataset: &Dataset, sample: SampleId, entry: &Entry) -> DamagedSample {
-        let is_whole = matches!(self, Self::NoImage | Self::Undecodable(_) | Self::NoDecoder(_));
+        let is_whole = matches!(self, Self::NoImage(_) | Self::Undecodable(_)) || self.is_not_decodable();
         DamagedSample::new(dataset, (sample, entry), self.to_string(), is_whole)
+    }
+
+    /// Whether it is no damage, but an image that shade cannot decode.
+    pub(super) fn is_not_decodable(&self) -> bool {
+        matches!(self, Self::NoDecoder(_) | Self::NotSupported(_))
     }
 }
 
@@ -103,10 +111,11 @@ impl<'a> Checker<'a> {
 fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), SampleFault> {
     let decoded = decoder.decode_part(sniff(image).0, image, Part::whole).map(|_| ());
     decoder.shrink();
-    decoded.map_err(|fault| match fault {
+    decoded.map_err(|fault| match (Kind::of(image.get(..KIND_BYTES).unwrap_or(image)), fault) {
+        (Kind::OtherImage(name), _) => SampleFault::NoDecoder(name),
         // No decoder will ever know it: that is what files of zeros look like.
-        ImageFault::Unsupported { media: Media::Other, .. } => SampleFault::NoImage,
-        ImageFault::Unsupported { .. } => SampleFault::NoDecoder(fault),
-        _ => SampleFault::Undecodable(fault),
+        (Kind::NoImage(name), _) => SampleFault::NoImage(name),
+        (Kind::Image(_), fault @ ImageFault::Unsupported { .. }) => SampleFault::NotSupported(fault),
+        (Kind::Image(_), fault) => SampleFault::Undecodable(fault),
     })
 }

@@ -22,7 +22,7 @@ use crate::options::PackOptions;
 use crate::pack::Gate;
 use crate::progress::CommandProgress;
 use crate::report::Speed;
-use crate::source::{Selection, Source, SourceKind};
+use crate::source::{Labels, Selection, Source, SourceKind};
 use crate::spans::{Span, SpanReader};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -42,7 +42,7 @@ pub(crate) struct VerifyArgs {
     /// is. Exit code 0 if all is whole then.
     #[arg(long, value_name = "SRC")]
     repair: Option<PathBuf>,
-    /// With --repair: the file of labels that create was given.
+    /// With --repair: the labels that create was given, a file or 'none'.
     #[arg(long, value_name = "FILE", requires = "repair")]
     labels: Option<PathBuf>,
     /// Threads.
@@ -112,7 +112,8 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     if let Some(path) = &args.repair
         && (is_damaged || !verified.damaged_shards.is_empty())
     {
-        let (path, labels) = (path.clone(), args.labels.clone());
+        let path = path.clone();
+        let labels = args.labels.clone().map_or(Labels::Own, Labels::from);
         let source = Source { path, kind: None, labels, selection: Selection::default() };
         verified.repaired = Some(repair(&dataset, &shards, &verified, source, jobs, shown, stop)?);
     }
@@ -257,8 +258,11 @@ impl Verifying<'_> {
                 }
             };
             if let Err(fault) = checked {
-                let no_decoder = matches!(fault, SampleFault::NoDecoder(_));
-                let list = if no_decoder { &mut findings.not_decodable } else { &mut findings.damaged };
+                let list = if fault.is_not_decodable() {
+                    &mut findings.not_decodable
+                } else {
+                    &mut findings.damaged
+                };
                 list.push(fault.in_dataset(self.reader.dataset, *sample, entry));
             }
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
+use shade_formats::printable::OneLine;
 
 use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
@@ -119,14 +120,15 @@ impl Printed for Verified {
 
 impl fmt::Display for DamagedShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shard {}: {}", self.shard.display(), self.fault)
+        write!(f, "shard {}: {}", OneLine(self.shard.display()), OneLine(&self.fault))
     }
 }
 
 impl fmt::Display for DamagedSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sample, shard, offset, path, fault, .. } = self;
-        write!(f, "sample {sample} ({path}) at byte {offset} of {}: {fault}", shard.display())
+        let (path, shard, fault) = (OneLine(path), OneLine(shard.display()), OneLine(fault));
+        write!(f, "sample {sample} ({path}) at byte {offset} of {shard}: {fault}")
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use shade_dataset::{Content, Dataset, Mismatch, ReadMemory};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{FieldsSpan, Index};
+use shade_formats::printable::OneLine;
 use shade_formats::shard::parse_fields;
 use shade_formats::{SampleId, ShardId};
 
@@ -142,7 +143,7 @@ impl Source {
         let name = self.index.shard(shard).map_or("", |shard| shard.name);
         let fault = |text: &dyn Display| ClientError::Fields {
             sample: sample.0,
-            path: String::from_utf8_lossy(self.index.path(sample).unwrap_or_default()).into_owned(),
+            path: OneLine(String::from_utf8_lossy(self.index.path(sample).unwrap_or_default())).to_string(),
             shard: name.to_owned(),
             offset: span.offset,
             text: text.to_string(),

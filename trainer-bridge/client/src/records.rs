@@ -10,6 +10,7 @@ use std::sync::Arc;
 use shade_dataset::{Content, Dataset, Decompressor, Dictionaries, IsStopped, ReadMemory, RecordFault};
 use shade_formats::SampleId;
 use shade_formats::index::{Entry, Index};
+use shade_formats::printable::OneLine;
 
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
@@ -105,9 +106,9 @@ impl RecordReader {
     /// The error of a sample's record, with all that is needed to find it.
     #[must_use]
     pub fn fault(&self, sample: u32, text: &dyn Display) -> ClientError {
-        let path = String::from_utf8_lossy(self.path(sample).unwrap_or_default());
+        let path = OneLine(String::from_utf8_lossy(self.path(sample).unwrap_or_default()));
         let place = self.entry(sample).map(|entry| {
-            let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
+            let shard = OneLine(self.index.shard(entry.shard).map_or("?", |shard| shard.name));
             format!(" in shard {shard} at byte {}", entry.offset)
         });
         let place = place.unwrap_or_default();

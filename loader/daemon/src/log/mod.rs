@@ -13,7 +13,9 @@ pub use throttle::{LeftOut, Throttle};
 
 use std::io::{self, IsTerminal};
 
+use shade_formats::printable::OneLine;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 use writer::Lines;
 
@@ -36,6 +38,11 @@ pub fn start(colours: bool) -> io::Result<Log> {
         .with_writer(lines.clone().and(|| LastWords))
         .with_ansi(colours && io::stderr().is_terminal())
         .with_target(false)
+        // Names of files and peers are in lines: none may end one, or command a terminal.
+        .fmt_fields(debug_fn(|out, field, value| match field.name() {
+            "message" => write!(out, "{}", OneLine(format_args!("{value:?}"))),
+            name => write!(out, "{name}={}", OneLine(format_args!("{value:?}"))),
+        }))
         // Otherwise a line that fails is told with `eprintln!`, which panics if standard error is
         // closed.
         .log_internal_errors(false)

@@ -37,7 +37,7 @@ from .options import (
     shown,
     sides,
 )
-from .plan import BY_LOSS, Plan, Preset, system
+from .plan import BY_LOSS, Plan, Preset, of_validation, system
 from .ranks import default_job, may_be_one_of_several, ranks
 from .rest_of_epoch import RestOfEpoch
 from .scores import Leaders, ScoreExchange
@@ -94,7 +94,8 @@ class Loader(AsDataLoader):
             CPU, without a copy.
         train: False for validation: sampler "sequential", as a job of its own (NAME.eval) of the
             same daemon. It uses what the cache has and leaves it, and training's scores, as they
-            are. Every sample comes once, with any number of ranks.
+            are. Every sample comes once and in order, with any number of ranks and every policy. Of
+            `plan` it uses `indices`, `tail`, `on_error` and `bad_max`.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         seed: Seed of all random draws. The same seed and losses give the same epochs.
         rank, world_size: This process and how many there are, on all nodes. Default:
@@ -152,7 +153,7 @@ class Loader(AsDataLoader):
                 raise ValueError(
                     f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
                 )
-            sampler = "sequential"
+            plan, sampler, order, is_group = of_validation(plan), "sequential", "shuffled", False
         seed = integer("seed", seed, 0, UINT64_MAX)
         batch_size = integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX)
         self._job: dict[str, Any] = {
@@ -167,10 +168,7 @@ class Loader(AsDataLoader):
             "ring_bytes": daemon.ring_bytes(),
             "admit": train,
         }
-        if not train:
-            self._job["group"] = 0
-            self._job["strata"] = 1
-        elif is_group and plan.group is None:
+        if is_group and plan.group is None:
             self._job["group"] = _native.group_digest(preset)
         suffix = "" if train else VALIDATION_SUFFIX
         if daemon.job is not None:

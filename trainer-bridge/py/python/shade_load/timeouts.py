@@ -76,14 +76,15 @@ def _reason(stats: dict[str, Any], job: str) -> str:
         return f"the epoch starts when {named} ask for it too, which are not attached: they did not come, or have ended"
     if waiting:
         return f"the epoch starts when ranks {waiting} ask for it too, but they wait for another epoch: give all ranks the same"
-    if late := stats["reads_late"]:
-        return f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
     rank = stats["rank"] or {"waits_for": "storage"}
+    # It has batches in its ring, and no other is on its way.
     if rank["waits_for"] is None and rank["in_ring"] > 0 and rank["open"] == 0:
         return (
-            f"the ring has no room for it beside the {rank['in_ring']} batches that this process holds: drop them, or raise "
-            f"Daemon(ring=...)"
+            f"the ring has no room for the next batch beside {rank['in_ring']} that this training keeps: let go "
+            "of batches, or give Daemon(ring=...) more memory"
         )
+    if late := stats["reads_late"]:
+        return f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
     if rank["waits_for"] == "workers":
         return "its records are there, and the daemon's workers have not filled it yet: they are busy, or have no processor"
     if rank["waits_for"] == "plan":
