@@ -113,7 +113,7 @@ fn fields_come_after_faults_that_pass() {
         vec![("txt".to_owned(), format!("of sample {sample}").into_bytes())]
     });
     let Some(store) = FaultyStore::mount(&folder) else { return };
-    let content = RecordReader::open(&folder, None, true).unwrap().content_id();
+    let content = RecordReader::open(&folder, None, true).unwrap().content();
     for buffered in [false, true] {
         let reader = FieldsReader::new(store.path(), content, buffered);
         reader.read(&[0]).unwrap();

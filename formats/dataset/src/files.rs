@@ -344,12 +344,13 @@ impl Files {
         self.check_dataset(path)
     }
 
-    /// Checks that the dataset is still the one that was opened, after the shard at `path` went
-    /// stale.
+    /// Checks that the dataset is still the one that was opened, perhaps with more added to it, after
+    /// the shard at `path` went stale.
     fn check_dataset(&self, path: &Path) -> Result<(), Unopened> {
         let index = self.folder.join(INDEX_FILE);
-        let got = match Content::now(&self.folder) {
-            Ok(content) => content.id,
+        let got = match Content::check(&self.folder, Content::of(&self.index)) {
+            Ok(()) => return Ok(()),
+            Err(DatasetError::Replaced { got, .. }) => got,
             Err(DatasetError::Io { source, .. }) => {
                 return Err(trouble(&index, Errno::from_io_error(&source).unwrap_or(Errno::IO)));
             }
@@ -358,11 +359,7 @@ impl Files {
             Err(_) => ContentId(0),
         };
         let (path, expected) = (path.to_owned(), self.index.content_id());
-        if got == expected {
-            Ok(())
-        } else {
-            Err(Unopened::Fault(ReadFault::Changed { path, got, expected }))
-        }
+        Err(Unopened::Fault(ReadFault::Changed { path, got, expected }))
     }
 }
 

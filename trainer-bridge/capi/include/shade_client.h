@@ -117,7 +117,8 @@ int shade_batch_record(const struct shade_batch *batch,
 // Gives a batch back. Its tensors stay valid. Null does nothing.
 void shade_batch_release(struct shade_batch *batch);
 
-// Reports the losses of a batch's first n rows, in their order, for drawing later epochs.
+// Reports the losses of a batch's first n rows, in their order, for drawing later epochs. The
+// batch must be of this session, and not of before shade_load.
 int shade_report(const struct shade_session *session,
                  const struct shade_batch *batch,
                  const float *losses,

@@ -114,7 +114,7 @@ pub extern "C" fn shade_info(
 ) -> c_int {
     answer(|| {
         let shade_session { session, dataset, buffered, .. } = given(session, "session")?;
-        let reader = RecordReader::open(dataset, Some(session.content_id()), *buffered)?;
+        let reader = RecordReader::open(dataset, Some(session.content()), *buffered)?;
         let classes: Vec<_> = reader.class_names().map(String::from_utf8_lossy).collect();
         let facts = json!({
             "samples": session.samples(),
@@ -276,7 +276,8 @@ pub extern "C" fn shade_batch_release(batch: *mut shade_batch) {
     drop_box(batch);
 }
 
-/// Reports the losses of a batch's first n rows, in their order, for drawing later epochs.
+/// Reports the losses of a batch's first n rows, in their order, for drawing later epochs. The
+/// batch must be of this session, and not of before shade_load.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_report(
     session: Option<&shade_session>,
@@ -285,16 +286,17 @@ pub extern "C" fn shade_report(
     n: usize,
 ) -> c_int {
     answer(|| {
-        let (session, facts) = (given(session, "session")?, given(batch, "batch")?.batch.descriptor());
-        if n > facts.records as usize {
-            return Err(Fault::usage(format!("n: got {n} losses for a batch of {}", facts.records)));
+        let (session, batch) = (given(session, "session")?, &given(batch, "batch")?.batch);
+        let rows = batch.records();
+        if n > rows {
+            return Err(Fault::usage(format!("n: got {n} losses for a batch of {rows}")));
         }
         if losses.is_null() && n > 0 {
             return Err(null("losses"));
         }
         // SAFETY: not null, hence by the header's contract the address of `n` floats.
         let losses = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(losses, n) } };
-        session.session.report(facts.epoch, facts.batch, losses)?;
+        session.session.report(batch.id(), losses)?;
         Ok(SHADE_OK)
     })
 }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use rustix::fs::{OFlags, fcntl_getfl};
+use shade_dataset::Content;
 use shade_formats::control::{Reply, Settings, WELCOME_FDS};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
@@ -11,6 +12,7 @@ use shade_shm::{Access, Consumer, SegmentError, map_segment};
 
 use crate::ClientError;
 use crate::batch::Slots;
+use crate::batch_id::SessionNumber;
 use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
@@ -20,8 +22,10 @@ use crate::held::Held;
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) pid: u32,
-    pub(crate) samples: u32,
-    pub(crate) content_id: ContentId,
+    /// What it serves.
+    pub(crate) content: Content,
+    /// What the dataset has now: more, if it was added to since the daemon opened it.
+    pub(crate) present: Content,
     pub(crate) batches_per_epoch: u32,
     /// Name of the job, as the daemon has it.
     pub(crate) job: String,
@@ -40,20 +44,30 @@ pub(crate) struct Attached {
 
 /// Maps the segments that came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
-    let Connected { socket, welcome: (reply, fds), name, content } = connected;
-    let Reply::Welcome { pid, samples, content_id, batches_per_epoch, payload_bytes, job, settings, .. } =
-        reply
+    let Connected { socket, welcome: (reply, fds), name, content: present } = connected;
+    let Reply::Welcome {
+        pid,
+        samples,
+        classes,
+        content_id,
+        batches_per_epoch,
+        payload_bytes,
+        job,
+        settings,
+        ..
+    } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
-    let content_id = ContentId(content_id);
-    if content_id != content.id {
-        let got = format_args!("content id {content_id} from {name}");
-        return Err(unexpected(got, format_args!("content id {}, as the index says", content.id)));
+    let content = Content { samples, classes, id: ContentId(content_id) };
+    // A daemon welcomes who knows more samples only if it has compared those before.
+    if content.id != present.id && (samples, classes) >= (present.samples, present.classes) {
+        let got = format_args!("content id {} from {name}", content.id);
+        return Err(unexpected(got, format_args!("content id {}, as the index says", present.id)));
     }
     let dialogue = Dialogue::new(socket, pid);
     let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
-    let welcome = Welcome { pid, samples, content_id, batches_per_epoch, job, settings };
+    let welcome = Welcome { pid, content, present, batches_per_epoch, job, settings };
     Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
 }
 
@@ -83,6 +97,7 @@ fn map(
         check_doorbell(doorbell)?;
     }
     let slots = Slots {
+        session: SessionNumber::next(),
         owner,
         releaser: consumer.releaser(),
         doorbell: daemon_doorbell,

@@ -10,6 +10,7 @@ use shade_formats::{FormatError, ViewShape};
 use shade_shm::{Region, Releaser};
 
 use crate::ClientError;
+use crate::batch_id::{BatchId, SessionNumber};
 use crate::fork::Owner;
 use crate::held::Held;
 use crate::lock::lock;
@@ -18,6 +19,8 @@ use crate::lock::lock;
 /// as the last batch.
 #[derive(Debug)]
 pub(crate) struct Slots {
+    /// The session that they are of.
+    pub(crate) session: SessionNumber,
     pub(crate) owner: Owner,
     pub(crate) releaser: Releaser,
     /// The daemon's doorbell, non-blocking.
@@ -73,6 +76,7 @@ impl Slots {
 /// it is a copy, whose slot is free already. Both are read in the same way.
 #[derive(Debug)]
 pub struct Batch {
+    session: SessionNumber,
     /// Releases the slot; none for a copy.
     slots: Option<Arc<Slots>>,
     /// The ring's payload, or the copy.
@@ -104,20 +108,28 @@ impl Batch {
         slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
         let layout = Box::new(descriptor.batch_layout(&table)?);
         let descriptor = Box::new(descriptor);
+        let session = slots.session;
         if lock(&slots.held).hold(&descriptor) {
             let (memory, start) = (slots.payload.clone(), descriptor.offset);
-            return Ok(Self { slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
+            return Ok(Self { session, slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
         }
         let copy = slots.payload.copy_out(descriptor.offset, descriptor.len);
         slots.release(&descriptor);
         let memory = copy?.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
-        Ok(Self { slots: None, memory, start: 0, descriptor, layout })
+        Ok(Self { session, slots: None, memory, start: 0, descriptor, layout })
     }
 
     /// Whether it is a copy, without a slot.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.slots.is_none()
+    }
+
+    /// Which batch it is, for [`Session::report`](crate::Session::report). It may outlive the batch.
+    #[must_use]
+    pub fn id(&self) -> BatchId {
+        let Descriptor { generation, epoch, batch, records, .. } = *self.descriptor;
+        BatchId { session: self.session, generation, epoch, batch, rows: records }
     }
 
     /// The daemon's description of the batch: epoch, number, counts, image size and times.

@@ -8,6 +8,7 @@
 
 mod attach;
 mod batch;
+mod batch_id;
 mod connect;
 mod dataset;
 mod dialogue;
@@ -30,6 +31,7 @@ mod state;
 mod wire;
 
 pub use batch::{Batch, Column};
+pub use batch_id::BatchId;
 pub use connect::Options;
 pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
@@ -41,6 +43,7 @@ pub use pixel_steps::pixel_steps;
 pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
+pub use shade_dataset::Content;
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelSteps, PlanSpec, Sampler, Settings, SpecError,
     Subset, Tables, Tail, Views, WeightTable,

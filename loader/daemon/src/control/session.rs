@@ -335,17 +335,20 @@ impl Connection<'_> {
                 // Tables for another content may have another length, and the daemon refuses them
                 // for that content.
                 let has_tables = spec.plan.sampler == Sampler::Weighted || spec.plan.subset_digest != 0;
-                let tables = match fd.filter(|_| has_tables && content_id == served.content_id) {
+                let is_served = served.goes_on_in(content_id);
+                let tables = match fd.filter(|_| has_tables && is_served) {
                     Some(fd) => read_tables(fd, &spec.plan, served.samples)?,
                     None => Tables::default(),
                 };
                 let attach = Attach { session: *session, job, rank, spec, tables };
-                let asked = Asked { samples, content_id, settings, or_free_name };
+                let asked = Asked { samples, content_id, is_served, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
-            Request::Observe { samples, content_id, .. } | Request::Held { samples, content_id, .. }
-                if content_id != served.content_id =>
-            {
+            // A recorder writes down the sizes of all samples that its index has.
+            Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
+                refuse(REFUSE_DATASET, served.other_content(samples, content_id))
+            }
+            Request::Held { samples, content_id, .. } if !served.goes_on_in(content_id) => {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))
             }
             Request::Observe { job, .. } => match fd.filter(is_pipe) {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .options import shown
 
 _EXPECTED = "a sample id for each sample, or a mask with a bool for each sample of the dataset"
 
@@ -38,7 +39,7 @@ def sample_indices(indices: Any) -> Indices:
         return indices
     values = indices.tolist() if hasattr(indices, "tolist") else indices
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-        raise TypeError(f"indices: got {indices!r}, expected {_EXPECTED}")
+        raise TypeError(f"indices: got {shown(indices)}, expected {_EXPECTED}")
     values = list(values)
     samples = None
     if any(isinstance(value, bool) for value in values):
@@ -52,5 +53,5 @@ def sample_indices(indices: Any) -> Indices:
         raise TypeError(f"indices: expected {_EXPECTED}, in one dimension: {error}") from None
     except OverflowError:
         wrong = next(value for value in values if not 0 <= value < 2**32)
-        raise ValueError(f"indices: got {wrong}, expected sample ids, which count from 0") from None
+        raise ValueError(f"indices: got {shown(wrong)}, expected sample ids, which count from 0") from None
     return Indices(data, digest, samples)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from . import _native
 from .indices import sample_indices
-from .options import Options, choice, job_name
+from .options import UINT32_MAX, Options, choice, flag, integer, job_name, real, shown
 from .weights import weight_table
 
 Sampler = Literal[
@@ -151,6 +151,9 @@ class Plan(Options):
             object.__setattr__(self, "weights", weight_table(self.weights))
         if self.group is not None:
             job_name(self.group, "group")
+        for field in fields(self):
+            if field.name not in (*_TABLES, "group"):
+                object.__setattr__(self, field.name, _of_its_type(field.name, getattr(self, field.name), field.default))
         for name, value in self.parameters().items():
             if value is not None or name not in ("sampler", "order"):
                 _native.check_field(name, value)
@@ -168,6 +171,21 @@ class Plan(Options):
         group = 0 if self.group is None else _native.group_digest(self.group)
         strata = 1 if self.strata is None else self.strata
         return {**parameters, "strata": strata, **digests, "group": group}
+
+
+def _of_its_type(name: str, value: Any, default: Any) -> Any:
+    """A field's value in the type of its default. The daemon's own check says which values there are."""
+    if value is None and default is None:
+        return None
+    if isinstance(default, bool):
+        return flag(name, value)
+    if isinstance(default, int) or name == "strata":
+        return integer(name, value, 0, UINT32_MAX)
+    if isinstance(default, float):
+        return real(name, value)
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: got {shown(value)}, expected a text")
+    return str(value)
 
 
 def system(preset: str) -> tuple[str, str, str, bool]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .options import shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +31,7 @@ def weight_table(weights: Any) -> Weights:
     values = weights.tolist() if hasattr(weights, "tolist") else weights
     # What these iterate over has another order or meaning.
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__iter__"):
-        raise TypeError(f"weights: got {weights!r}, expected a number for each sample")
+        raise TypeError(f"weights: got {shown(weights)}, expected a number for each sample")
     values = list(values)
     try:
         data, digest = _native.weight_table(values)
