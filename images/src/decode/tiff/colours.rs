@@ -1,8 +1,8 @@
 //! A TIFF's samples to RGB, by Pillow's table of what it opens.
 
 use super::directory::{Directory, tag};
+use super::faults::unsupported;
 use super::layout::Layout;
-use super::unsupported;
 use crate::ImageFault;
 use crate::decode::colour::{each, from_inks, grey, saturate, undo_alpha};
 

@@ -6,7 +6,7 @@
 //!   tag u16, type u16, count u32, values or their offset    u64, 8 bytes
 //! ```
 
-use super::{corrupt, unsupported};
+use super::faults::{corrupt, unsupported};
 use crate::ImageFault;
 
 /// The tags that are read.

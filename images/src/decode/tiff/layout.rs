@@ -1,8 +1,8 @@
 //! Where a TIFF's samples lie: in strips or tiles, pixel by pixel or plane by plane.
 
 use super::directory::{Directory, tag};
+use super::faults::{corrupt, unsupported};
 use super::unpack::{Compression, EXPANSION_MAX, high_byte_first, undo_differences};
-use super::{corrupt, unsupported};
 use crate::limits::{RGBA_BYTES_MAX, check_size, scratch};
 use crate::{Area, ImageFault, Size};
 
@@ -105,8 +105,8 @@ impl Layout {
         if !matches!(bytes, Some(1..=BYTES_MAX)) {
             return Err(corrupt("a strip or tile has no pixels or too many"));
         }
-        let is_cut_in_bytes = self.chunk.width * self.bits % 8 != 0 && self.chunk.width < self.size.width;
-        if is_cut_in_bytes {
+        let row_bits = u64::from(self.chunk.width) * u64::from(self.bits);
+        if !row_bits.is_multiple_of(8) && self.chunk.width < self.size.width {
             return Err(unsupported("tiles that end within a byte"));
         }
         let planes = if self.has_planes { self.samples_per_pixel as u64 } else { 1 };

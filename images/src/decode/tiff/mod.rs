@@ -6,12 +6,9 @@
 
 mod colours;
 mod directory;
+mod faults;
 mod layout;
 mod unpack;
-
-use std::fmt::Display;
-
-use shade_formats::index::Media;
 
 use crate::limits::scratch;
 use crate::{ImageFault, Orientation, Size};
@@ -38,12 +35,4 @@ pub(crate) fn decode(bytes: &[u8], samples: &mut Vec<u8>, rgb: &mut Vec<u8>) -> 
     }
     *rgb = orientation.turn(room, size);
     Ok(orientation.turned(size))
-}
-
-fn corrupt(text: impl Display) -> ImageFault {
-    ImageFault::corrupt(Media::Tiff, text)
-}
-
-fn unsupported(detail: impl Display) -> ImageFault {
-    ImageFault::unsupported(Media::Tiff, detail)
 }
