@@ -19,6 +19,7 @@ mod panics;
 mod proc;
 pub mod report;
 pub mod service;
+mod signals;
 mod spinner;
 pub mod top;
 pub mod trace;

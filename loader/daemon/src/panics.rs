@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::log::Throttle;
+use crate::log::{Rate, Throttle};
 
 type Receiver = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -40,7 +40,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 /// From now on logs this process's panics, and tells `receiver` of those that are not caught.
 /// Caught ones, which may come with every record, are logged as a [`Throttle`] admits.
 pub(crate) fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
-    let caught = Mutex::new(Throttle::new(Instant::now()));
+    let caught = Mutex::new(Throttle::new(Rate::FAULTS, Instant::now()));
     let receiver: Receiver = Arc::new(receiver);
     *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));
     set_hook(Box::new(move |panic| {

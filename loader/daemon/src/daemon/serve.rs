@@ -20,8 +20,8 @@ use super::settings::Running;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
-use crate::log;
 use crate::panics::caught;
+use crate::signals;
 
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
@@ -132,6 +132,7 @@ impl Daemon {
     /// The text of a panic, of this thread or another. All sessions were told.
     pub(super) fn run(mut self, inbox: &Inbox) -> Result<(), String> {
         let ended = caught(|| self.serve(inbox));
+        signals::main_ends();
         let (why, ended) = match ended {
             Ok(Stop::Asked) => (None, Ok(())),
             Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
@@ -330,12 +331,6 @@ impl Daemon {
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.resize(&cache).map_err(|error| error.to_string()));
             }
-            Message::Log { session, stderr } => {
-                // That of a daemon by hand belongs to the user who started it.
-                if self.linger.is_some() {
-                    log::outputs::offer(session, stderr);
-                }
-            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -354,7 +349,6 @@ impl Daemon {
                 self.events.push(Event::Observe { session, job: None });
             }
             Message::Gone(session) => {
-                log::outputs::withdraw(session);
                 // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
                     self.empty_since = Instant::now();
