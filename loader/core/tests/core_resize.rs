@@ -108,7 +108,6 @@ fn from_a_smaller_cache_some_thousand_leave_at_a_time_and_nothing_comes_meanwhil
         replay.attach_job(0, "a", &JobSpec { batch_size: 500, ..job(Sampler::Uniform, 1) });
         replay.start(0, 0, 0);
         replay.run();
-        replay.start(0, 1, 0);
         let core = replay.core_mut();
         let (mut actions, mut slices) = (Vec::new(), 0);
         let mut resident = core.stats(0).resident;
