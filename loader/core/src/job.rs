@@ -43,6 +43,8 @@ pub(super) struct Job {
     pub(super) id: JobId,
     /// The name that its ranks give.
     pub(super) name: String,
+    /// All its ranks were given the epoch, and no line has told of it.
+    pub(super) is_line_due: bool,
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
     /// When the observer gets the next look at the counters, at the earliest.
@@ -171,6 +173,7 @@ impl Job {
         let mut job = Self {
             id,
             name,
+            is_line_due: false,
             observer: None,
             next_look_ns: 0,
             pace: Pace::new(spec.batch_size, spec.world_size),
@@ -346,6 +349,12 @@ impl Job {
     /// there may be.
     pub(super) fn slices_of(&self, epoch: u32) -> Slices {
         if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.strata.samples()) }
+    }
+
+    /// Whether losses may come for any delivered batch: it draws by them, or its trainer reports
+    /// them. A trainer that never does has only its last batches to begin with.
+    pub(super) fn awaits_losses(&self) -> bool {
+        self.spec.plan.sampler.is_by_importance() || self.total.reported > 0
     }
 
     /// The current epoch's number.

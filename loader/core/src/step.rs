@@ -16,7 +16,7 @@ impl<M: Memory> Core<M> {
                     session.ready = true;
                 }
             }
-            Event::Detach(session) => self.detach(session),
+            Event::Detach(session) => self.detach(now_ns, session, actions),
             Event::StartEpoch { session, generation, epoch, first_batch, has_taken } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
                 self.start_epoch(now_ns, session, (request, has_taken), actions);
@@ -48,7 +48,7 @@ impl<M: Memory> Core<M> {
                 }
             }
             Event::Importance(session, table) => self.replace_importance(session, *table),
-            Event::Resize { cache_bytes, window_bytes } => self.resize(now_ns, cache_bytes, window_bytes),
+            Event::Resize { cache_bytes, window_bytes } => self.resize(cache_bytes, window_bytes),
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
     }
@@ -58,9 +58,7 @@ impl<M: Memory> Core<M> {
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        if self.cache.has_surplus() {
-            self.evict_surplus();
-        }
+        self.shrink(now_ns);
         if self.draw_due_plans(now_ns, actions) {
             // That took its time, which the next call counts.
             self.note_waits(now_ns);

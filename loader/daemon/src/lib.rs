@@ -20,6 +20,7 @@ mod panics;
 mod proc;
 pub mod report;
 pub mod service;
+mod signals;
 mod spinner;
 pub mod terminal;
 pub mod top;

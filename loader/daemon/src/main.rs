@@ -104,7 +104,13 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
             error.exit_code()
         }
     };
-    let _ = tell(serde_json::json!({ "ended": code }));
+    let ended = serde_json::json!({ "ended": code });
+    if LastWords::has_begun() {
+        // Nobody may read it any more, and this thread must not wait.
+        log::copy(&format!("{ended}\n"));
+    } else {
+        let _ = tell(ended);
+    }
     ExitCode::from(code)
 }
 

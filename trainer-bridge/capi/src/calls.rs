@@ -139,8 +139,18 @@ pub extern "C" fn shade_start_epoch(session: Option<&shade_session>, epoch: u32,
     })
 }
 
+/// A time to wait, in seconds.
+fn wait_of(timeout_s: f64) -> Result<Duration, Fault> {
+    if timeout_s == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(timeout_s).map_err(|error| {
+        Fault::usage(format!("timeout_s: got {timeout_s}, expected seconds or INFINITY: {error}"))
+    })
+}
+
 /// The epoch's next batch, for shade_batch_release; SHADE_END after the last. Waits up to timeout_s
-/// seconds.
+/// seconds; INFINITY is no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_next(
     session: Option<&shade_session>,
@@ -150,8 +160,7 @@ pub extern "C" fn shade_next(
     answer(|| {
         let session = given(session, "session")?;
         let out = out.ok_or_else(|| null("out"))?;
-        let most = Duration::try_from_secs_f64(timeout_s)
-            .map_err(|error| Fault::usage(format!("timeout_s: {timeout_s}: {error}")))?;
+        let most = wait_of(timeout_s)?;
         let begun = Instant::now();
         loop {
             match session.session.next(most.saturating_sub(begun.elapsed()))? {
@@ -301,11 +310,15 @@ pub extern "C" fn shade_report(
     })
 }
 
-/// Reports a validation score, higher is better.
+/// Reports a validation score, a number; higher is better.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_report_validation(session: Option<&shade_session>, score: f64) -> c_int {
     answer(|| {
-        given(session, "session")?.session.report_validation(score)?;
+        let session = given(session, "session")?;
+        if !score.is_finite() {
+            return Err(Fault::usage(format!("score: got {score}, expected a finite number")));
+        }
+        session.session.report_validation(score)?;
         Ok(SHADE_OK)
     })
 }

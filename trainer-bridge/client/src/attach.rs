@@ -3,12 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
-use rustix::fs::{OFlags, fcntl_getfl};
 use shade_dataset::Content;
 use shade_formats::control::{Reply, Settings, WELCOME_FDS};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
-use shade_shm::{Access, Consumer, SegmentError, map_segment};
+use shade_shm::{Access, Consumer, Doorbell, map_segment};
 
 use crate::ClientError;
 use crate::batch::Slots;
@@ -37,8 +36,6 @@ pub(crate) struct Attached {
     pub(crate) welcome: Welcome,
     pub(crate) slots: Slots,
     pub(crate) consumer: Consumer,
-    /// The client's doorbell.
-    pub(crate) doorbell: OwnedFd,
     pub(crate) dialogue: Dialogue,
 }
 
@@ -66,22 +63,18 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         return Err(unexpected(got, format_args!("content id {}, as the index says", present.id)));
     }
     let dialogue = Dialogue::new(socket, pid);
-    let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
+    let (slots, consumer) = map(owner, fds, payload_bytes)?;
     let welcome = Welcome { pid, content, present, batches_per_epoch, job, settings };
-    Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
+    Ok(Attached { welcome, slots, consumer, dialogue })
 }
 
-/// Maps a session's segments; also returns the client's doorbell.
-fn map(
-    owner: Owner,
-    fds: Vec<OwnedFd>,
-    payload_bytes: u64,
-) -> Result<(Slots, Consumer, OwnedFd), ClientError> {
+/// Maps a session's segments.
+fn map(owner: Owner, fds: Vec<OwnedFd>, payload_bytes: u64) -> Result<(Slots, Consumer), ClientError> {
     let sent = fds.len();
     let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|_| {
         unexpected(format_args!("{sent} descriptors"), format_args!("{WELCOME_FDS} descriptors"))
     })?;
-    let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
+    let [daemon, client, payload, doorbell] = fds;
     let daemon = map_segment("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
     let client = map_segment("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
     let consumer = Consumer::attach(daemon, client)?;
@@ -93,28 +86,13 @@ fn map(
         ));
     }
     let payload = map_segment("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
-    for doorbell in [&doorbell, &daemon_doorbell] {
-        check_doorbell(doorbell)?;
-    }
     let slots = Slots {
         session: SessionNumber::next(),
         owner,
         releaser: consumer.releaser(),
-        doorbell: daemon_doorbell,
+        doorbell: Doorbell::received(doorbell)?,
         payload,
         held: Mutex::new(Held::new(size)?),
     };
-    Ok((slots, consumer, doorbell))
-}
-
-/// With a blocking doorbell the daemon could stop a training loop inside `drop`.
-fn check_doorbell(doorbell: &OwnedFd) -> Result<(), ClientError> {
-    let flags = fcntl_getfl(doorbell).map_err(ClientError::system("looking at a doorbell"))?;
-    if !flags.contains(OFlags::NONBLOCK) {
-        let got = "a descriptor that blocks".to_owned();
-        return Err(
-            SegmentError::Unfit { segment: "a doorbell", got, expected: "O_NONBLOCK".to_owned() }.into()
-        );
-    }
-    Ok(())
+    Ok((slots, consumer))
 }

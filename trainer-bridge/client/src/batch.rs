@@ -1,13 +1,12 @@
 //! A batch: a view of shared memory that is released when dropped, or a copy.
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use shade_formats::ring::{BatchLayout, Descriptor};
 use shade_formats::{FormatError, ViewShape};
-use shade_shm::{Region, Releaser};
+use shade_shm::{Doorbell, Region, Releaser};
 
 use crate::ClientError;
 use crate::batch_id::{BatchId, SessionNumber};
@@ -23,18 +22,11 @@ pub(crate) struct Slots {
     pub(crate) session: SessionNumber,
     pub(crate) owner: Owner,
     pub(crate) releaser: Releaser,
-    /// The daemon's doorbell, non-blocking.
-    pub(crate) doorbell: OwnedFd,
+    /// This end of the doorbells.
+    pub(crate) doorbell: Doorbell,
     pub(crate) payload: Region,
     pub(crate) held: Mutex<Held>,
 }
-
-/// Rings an eventfd once.
-#[expect(
-    clippy::host_endian_bytes,
-    reason = "the kernel reads an eventfd's number in the machine's own order"
-)]
-const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 impl Slots {
     /// Releases a descriptor and tells the daemon. Does nothing in a forked child: the slot is the
@@ -43,15 +35,15 @@ impl Slots {
         if !self.owner.is_here() {
             return;
         }
-        // The release mark is in a mapped segment, so this cannot fail. Ringing fails only if the
-        // daemon is gone or the counter is at its maximum, which wakes the daemon as well.
+        // The release mark is in a mapped segment, so this cannot fail.
         let _ = self.releaser.release(descriptor);
         self.ring_daemon();
     }
 
     /// Wakes the daemon: something was released, or is waited for.
     pub(crate) fn ring_daemon(&self) {
-        let _ = rustix::io::write(&self.doorbell, &ONE_RING);
+        // Fails only where the kernel has no memory; the next release rings again.
+        let _ = self.doorbell.ring();
     }
 
     /// The ring's payload.

@@ -16,7 +16,7 @@ use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{Descriptor, Kind};
-use shade_shm::Consumer;
+use shade_shm::{Consumer, Heard};
 
 use crate::attach::{Attached, Welcome};
 use crate::batch::{Column, Slots};
@@ -51,8 +51,6 @@ pub struct Session {
     welcome: Welcome,
     slots: Arc<Slots>,
     ring: Mutex<Ring>,
-    /// The client's doorbell, non-blocking.
-    doorbell: OwnedFd,
     dialogue: Dialogue,
 }
 
@@ -64,6 +62,8 @@ struct Ring {
     first_generation: u32,
     /// A batch of this generation was taken.
     has_taken: bool,
+    /// The daemon has not closed its end of the doorbells.
+    has_doorbell: bool,
     delivery: Delivery,
 }
 
@@ -88,11 +88,17 @@ struct Woken {
 impl Session {
     /// The session of a rank that is attached to the daemon of the dataset in this folder.
     pub(crate) fn new(owner: Owner, dataset: PathBuf, attached: Attached) -> Self {
-        let Attached { welcome, slots, consumer, doorbell, dialogue } = attached;
-        let delivery = Delivery::NotStarted;
-        let ring = Ring { consumer, generation: 0, first_generation: 0, has_taken: false, delivery };
+        let Attached { welcome, slots, consumer, dialogue } = attached;
+        let ring = Ring {
+            consumer,
+            generation: 0,
+            first_generation: 0,
+            has_taken: false,
+            has_doorbell: true,
+            delivery: Delivery::NotStarted,
+        };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, dataset, welcome, slots, ring, doorbell, dialogue }
+        Self { owner, dataset, welcome, slots, ring, dialogue }
     }
 
     /// The memory of the batches, to register it with a device. It lasts until the session and its
@@ -354,16 +360,18 @@ impl Session {
                 self.slots.ring_daemon();
             }
             let mut fds = [
-                PollFd::new(&self.doorbell, PollFlags::IN),
                 PollFd::new(self.dialogue.socket(), PollFlags::IN),
+                PollFd::new(&self.slots.doorbell, PollFlags::IN),
             ];
-            woken.interrupted = matches!(wait(&mut fds, most), Err(WireError::Interrupted));
-            let [_, socket] = fds;
+            // A daemon that has closed its end of the doorbells can only hang up.
+            let sources = if ring.has_doorbell { &mut fds[..] } else { &mut fds[..1] };
+            woken.interrupted = matches!(wait(sources, most), Err(WireError::Interrupted));
+            let [socket, _] = fds;
             woken.spoken_to = !socket.revents().is_empty();
         }
         ring.consumer.wait_end()?;
         // Silenced before the ring is checked again: a publication in between rings anew.
-        let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
+        ring.has_doorbell = matches!(self.slots.doorbell.answer(), Ok(Heard::Peer));
         woken.found = found?;
         Ok(woken)
     }

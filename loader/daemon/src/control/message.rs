@@ -99,8 +99,6 @@ pub(crate) enum Message {
         /// [`Request::TakeScores`].
         state: Vec<u8>,
     },
-    /// A rank's standard error, for the log.
-    Log { session: SessionId, stderr: OwnedFd },
     /// The client rang: it has released descriptors, or waits for one.
     Rung(SessionId),
     /// The connection has ended.

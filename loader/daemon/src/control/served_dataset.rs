@@ -16,6 +16,8 @@ pub(crate) struct ServedDataset {
     pub(crate) samples: u32,
     pub(crate) classes: u32,
     pub(crate) content_id: u128,
+    /// The log goes to the ranks' standard errors, as no user started the daemon by hand.
+    pub(crate) is_private: bool,
 }
 
 impl ServedDataset {

@@ -1,5 +1,7 @@
 //! The requests of ranks.
 
+use std::time::Instant;
+
 use shade_formats::control::{Reply, Request};
 
 use super::Event;
@@ -32,7 +34,8 @@ impl Daemon {
             Request::Stats => {
                 // The figures include everything that this rank sent before.
                 self.turn();
-                let json = report(&self.core.stats(session), &self.reads);
+                let silence = self.silence.tell(Instant::now());
+                let json = report(&self.core.stats(session), &self.reads, silence);
                 self.sessions.reply(session, &Reply::Stats { json });
             }
             Request::Resize { cache, .. } => {

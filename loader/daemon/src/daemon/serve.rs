@@ -18,10 +18,12 @@ use super::memory::RingRoom;
 use super::observers::Observers;
 use super::sessions::Sessions;
 use super::settings::Running;
+use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
 use crate::log;
+use crate::signals;
 
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
@@ -69,6 +71,7 @@ pub(super) struct Daemon {
     pub(super) cache_memory: CacheMemory,
     ring_room: RingRoom,
     floods: Floods,
+    pub(super) silence: Silence,
     /// What a rank asked a private daemon for that has no rank attached and does not have it: this
     /// daemon ends, and the next has it.
     pub(super) gives_way: Option<&'static str>,
@@ -113,6 +116,7 @@ impl Daemon {
             ring_room: RingRoom::new(Arc::clone(&cache_memory.arena)),
             cache_memory,
             floods: Floods::new(started),
+            silence: Silence::new(started),
             gives_way: None,
             draining: false,
             is_drained: false,
@@ -132,6 +136,7 @@ impl Daemon {
     /// The text of a panic, of this thread or another. All sessions were told.
     pub(super) fn run(mut self, inbox: &Inbox) -> Result<(), String> {
         let ended = caught(|| self.serve(inbox));
+        signals::main_ends();
         let (why, ended) = match ended {
             Ok(Stop::Asked) => (None, Ok(())),
             Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
@@ -151,15 +156,19 @@ impl Daemon {
         loop {
             let wait =
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            let wait = if self.core.has_slices_left() { Duration::ZERO } else { wait };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
+            let mut first = None;
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
-                recv(messages) -> message => if let Ok(message) = message { self.take(message) },
+                recv(messages) -> message => first = message.ok(),
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
             }
+            self.silence.begin(Instant::now());
+            first.into_iter().for_each(|message| self.take(message));
             for _ in 0..BURST {
                 let completion = completions.try_recv().map(read);
                 let rows = done.try_recv().map(filled);
@@ -187,6 +196,7 @@ impl Daemon {
                 self.cache_memory.beat();
                 self.floods.settle(beaten);
             }
+            self.silence.end(Instant::now());
             if self.told_to_stop {
                 return Stop::Told;
             }
@@ -308,7 +318,8 @@ impl Daemon {
             Message::Status(answer) => {
                 self.turn();
                 // Fails only when the thread has ended.
-                let _ = answer.send(self.status());
+                let status = self.status();
+                let _ = answer.send(status);
             }
             Message::Held { strata, answer } => {
                 self.turn();
@@ -330,12 +341,6 @@ impl Daemon {
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.resize(&cache).map_err(|error| error.to_string()));
             }
-            Message::Log { session, stderr } => {
-                // That of a daemon by hand belongs to the user who started it.
-                if self.linger.is_some() {
-                    log::outputs::offer(session, stderr);
-                }
-            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -354,7 +359,6 @@ impl Daemon {
                 self.events.push(Event::Observe { session, job: None });
             }
             Message::Gone(session) => {
-                log::outputs::withdraw(session);
                 // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
                     self.empty_since = Instant::now();

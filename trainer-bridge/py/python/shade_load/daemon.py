@@ -109,7 +109,7 @@ class Daemon(Options):
             else "threads". "sim" simulates a store. Change it to compare, or to avoid a kernel's
             defect.
         io: "direct" reads past the page cache, "buffered" through it. Default: "auto", which is
-            "direct" where the file system allows. Choose "buffered" if other programs read the same
+            "direct" where a trial read works. Choose "buffered" if other programs read the same
             files.
         store: Delay each read like a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see
             `shade-load serve --help`. Default: none. For experiments.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .buffers import numbers
 from .options import shown
 
 _EXPECTED = "a sample id for each sample, or a mask with a bool for each sample of the dataset"
@@ -37,12 +39,15 @@ def sample_indices(indices: Any) -> Indices:
     """The samples of a range, a set, a sequence, an array or a tensor of ids, or of a mask."""
     if isinstance(indices, Indices):
         return indices
-    values = indices.tolist() if hasattr(indices, "tolist") else indices
+    values = numbers(indices)
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         raise TypeError(f"indices: got {shown(indices)}, expected {_EXPECTED}")
-    values = list(values)
     samples = None
-    if any(isinstance(value, bool) for value in values):
+    if isinstance(values, memoryview):
+        if values.format == "?":
+            samples = len(values)
+            values = memoryview(array("I", (sample for sample, is_wanted in enumerate(values) if is_wanted)))
+    elif any(isinstance(value, bool) for value in (values := list(values))):
         if not all(isinstance(value, bool) for value in values):
             raise TypeError(f"indices: got bools among numbers, expected {_EXPECTED}")
         samples = len(values)
