@@ -38,6 +38,7 @@ use shade_formats::{FormatError, SampleId};
 
 use crate::action::{Action, Resumed};
 use crate::brain::Core;
+use crate::drawing::DrawnPlan;
 use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
@@ -139,8 +140,10 @@ impl<M: Memory> Core<M> {
         );
         let everyone: Vec<SessionId> = self.sessions.iter().filter(|s| s.job == id).map(|s| s.id).collect();
         for other in everyone {
-            self.abandon_open(other);
+            self.abandon(other, |_| true);
             let Some(state) = self.session_mut(other) else { continue };
+            // Nor does the end come of what it was given before.
+            state.end.iter_mut().for_each(|end| end.generation = 0);
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.request.take().is_some_and(|request| !request.ended) && other != session {
@@ -219,7 +222,7 @@ fn restore(
 
     (job.strata, job.seats) = (strata, seats);
     job.forget_lists();
-    job.begin(plan);
+    job.begin(plan.map(|plan| DrawnPlan::of(plan, samples, job.spec.plan.group != 0)));
     // The next epoch may have other strata.
     job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;
@@ -322,7 +325,8 @@ fn read_strata(
         Some(_) => Ok(job.own_strata.clone()),
         None => Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string()),
     };
-    let weights = |strata: &Strata| job.weights.as_ref().map_or(Ok(()), |table| check_weights(table, strata));
+    let weights =
+        |strata: &Strata| job.weights.as_deref().map_or(Ok(()), |table| check_weights(table, strata));
     match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
         Ok(strata) => Ok(strata),
         Err(text) => fields.expect(&text, false).map(|()| job.strata.clone()),
