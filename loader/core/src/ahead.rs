@@ -6,30 +6,19 @@
 //! any other once all ranks have asked for the epoch. If another one begins they are dropped, and
 //! have cost their reads.
 
-use shade_formats::control::{Sampler, Seats};
+use shade_formats::control::Sampler;
 use shade_formats::trace::Line;
 
 use crate::action::Action;
 use crate::brain::Core;
-use crate::drawing::{DrawOrder, Drawn, DrawnPlan, OrderId};
+use crate::drawing::{Ahead, DrawOrder, Drawn, DrawnPlan, OrderId};
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::plan::{Part, Strata};
 use crate::trace::{NS_PER_US, trace};
 
 /// The share of its batches that a rank has opened, as one of this many, before the next plan is
 /// drawn: a plan takes memory, and much less time than the rest of an epoch.
 const DRAWN_BEFORE: u32 = 4;
-
-/// The plan of the next epoch, or the order to draw it.
-pub(super) struct Ahead {
-    order: OrderId,
-    epoch: u32,
-    strata: Strata,
-    seats: Seats,
-    part: Part,
-    drawn: Option<Box<Drawn>>,
-}
 
 impl<M: Memory> Core<M> {
     /// Orders the next plan of each job that is near its epoch's end, where that plan is known.
@@ -60,6 +49,10 @@ impl<M: Memory> Core<M> {
         let is_drawn = job.ahead.is_some() || job.draws.is_some() || job.next_plan.is_some();
         // With `mix` a rank has other strata in each epoch. Other nodes may still tell what counts.
         if is_drawn || plan.draw_ahead || plan.mix > 0.0 || job.shared_scores.is_some() {
+            return false;
+        }
+        // The next validation comes after an epoch of training, whose reads these would delay.
+        if !job.spec.admit {
             return false;
         }
         let Some(epoch) = job.epoch().filter(|&epoch| job.scripted != Some(epoch)) else { return false };

@@ -1,19 +1,13 @@
 //! Plans are drawn on another thread: an order has all that a plan depends on, as it is when the
 //! order is given, and its result is an event.
-//!
-//! Until the plan of a due epoch is there, what the job's ranks say waits, too. So they see an
-//! epoch that begins at once, however long the drawing takes.
 
 use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Seats, WeightTable};
 
-use crate::brain::Core;
-use crate::event::{Event, SessionId};
 use crate::importance::Importance;
-use crate::job::JobId;
-use crate::memory::Memory;
+use crate::job_id::JobId;
 use crate::plan::{
     Known, Part, Plan, SampleFacts, Strata, draw_next_plan, draw_plan, next_accesses, position_entropy,
 };
@@ -23,7 +17,8 @@ use crate::use_numbers::UseNumbers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OrderId {
     pub(super) job: JobId,
-    number: u64,
+    /// Counts the orders of all jobs.
+    pub(super) number: u64,
 }
 
 /// What the plan of an epoch is drawn from.
@@ -90,6 +85,17 @@ impl DrawnPlan {
     }
 }
 
+/// The plan of the next epoch, or the order to draw it.
+pub(super) struct Ahead {
+    pub(super) order: OrderId,
+    pub(super) epoch: u32,
+    pub(super) strata: Strata,
+    pub(super) seats: Seats,
+    pub(super) part: Part,
+    /// `None` until it is drawn.
+    pub(super) drawn: Option<Box<Drawn>>,
+}
+
 impl PlanInputs {
     fn facts<'a>(&'a self, seats: &'a Seats) -> SampleFacts<'a> {
         SampleFacts {
@@ -123,69 +129,5 @@ impl DrawOrder {
         let known = Known { plan: &plan.plan.ids, next };
         plan.next_accesses = looks_ahead.then(|| next_accesses(known, samples));
         Drawn { id, plan, next_plan, lists }
-    }
-}
-
-impl<M: Memory> Core<M> {
-    /// Names a new order of the job.
-    pub(super) fn next_order(&mut self, job: JobId) -> OrderId {
-        self.last_draw += 1;
-        OrderId { job, number: self.last_draw }
-    }
-
-    /// The job whose plan the event waits for.
-    pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
-        let job = self.job_of(postponed_of(event)?)?;
-        job.draws.is_some().then_some(job.id)
-    }
-
-    /// Whether what this session says has to wait until its job's plan is drawn.
-    #[must_use]
-    pub fn is_postponed(&self, session: SessionId) -> bool {
-        self.job_of(session).is_some_and(|job| job.draws.is_some())
-    }
-
-    /// The next event that was postponed and need not wait any more.
-    pub(super) fn next_postponed(&mut self) -> Option<Event<M>> {
-        let waits = |id: JobId| self.jobs.get(id).is_some_and(|job| job.draws.is_some());
-        let at = self.postponed.iter().position(|&(job, _)| !waits(job))?;
-        Some(self.postponed.remove(at).1)
-    }
-
-    /// What a session reported and was postponed, before it goes. The rest of what it said is of no
-    /// use any more.
-    pub(super) fn postponed_reports(&mut self, session: SessionId) -> Vec<Event<M>> {
-        let of_session = self.postponed.extract_if(.., |(_, event)| postponed_of(event) == Some(session));
-        let is_report = |event: &Event<M>| matches!(event, Event::Report { .. } | Event::Validation { .. });
-        of_session.map(|(_, event)| event).filter(is_report).collect()
-    }
-}
-
-/// The session of an event that waits until its job's plan is drawn.
-fn postponed_of<M: Memory>(event: &Event<M>) -> Option<SessionId> {
-    match event {
-        Event::StartEpoch { session, .. }
-        | Event::Report { session, .. }
-        | Event::Validation { session, .. }
-        | Event::SaveState { session, .. }
-        | Event::LoadState { session, .. }
-        | Event::TellScores { session, .. }
-        | Event::TakeScores { session, .. }
-        | Event::Seat { session, .. }
-        | Event::Plan(session, _)
-        | Event::Importance(session, _) => Some(*session),
-        Event::Attach(_)
-        | Event::Ready(_)
-        | Event::Detach(_)
-        | Event::Drawn(_)
-        | Event::Depth(_)
-        | Event::Read(_)
-        | Event::Tier(_)
-        | Event::Filled(_)
-        | Event::Finalized(_)
-        | Event::Waits { .. }
-        | Event::Released { .. }
-        | Event::Resize { .. }
-        | Event::Observe { .. } => None,
     }
 }

@@ -8,10 +8,9 @@ use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
 use crate::action::{Accepted, Refusal, Resumed};
-use crate::ahead::Ahead;
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
-use crate::drawing::{DrawnPlan, OrderId};
+use crate::drawing::{Ahead, DrawnPlan, OrderId};
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::lists::SharedScores;
@@ -21,8 +20,7 @@ use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
 
-/// Number of a job; never reused while the daemon lives.
-pub(super) type JobId = u32;
+pub(super) use crate::job_id::JobId;
 
 /// The validation score of an epoch. Ranks may validate a part each or all the same: they make one
 /// report.

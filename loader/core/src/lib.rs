@@ -14,7 +14,7 @@
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
-//! | `drawing`, `ahead` | plans are drawn elsewhere; the next epoch before it begins |
+//! | `drawing`, `postponed`, `ahead` | plans are drawn elsewhere; the next epoch before it begins |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
 //! | `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
@@ -63,6 +63,7 @@ mod group;
 mod hedge;
 pub mod importance;
 mod job;
+mod job_id;
 mod jobs;
 mod late_reads;
 mod latency;
@@ -78,6 +79,7 @@ mod packages;
 pub mod plan;
 mod plan_digest;
 mod portable_scores;
+mod postponed;
 mod prefetch;
 mod prefetched;
 mod ranks;

@@ -11,7 +11,7 @@ use shade_reads::{Completion, Reads};
 use shade_tier::Tier;
 
 use super::cache_memory::CacheMemory;
-use super::events::{filled, read};
+use super::events::{drawn, filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
 use super::observers::Observers;
@@ -53,7 +53,7 @@ pub(super) struct Inbox {
     pub(super) completions: Receiver<Completion>,
     pub(super) done: Receiver<Filled>,
     pub(super) tier: Receiver<shade_tier::Event>,
-    pub(super) drawn: Receiver<Drawn>,
+    pub(super) plans: Receiver<Drawn>,
     pub(super) messages: Receiver<Message>,
     pub(super) stop: Receiver<Stop>,
 }
@@ -155,22 +155,19 @@ impl Daemon {
     }
 
     fn serve(&mut self, inbox: &Inbox) -> Stop {
-        let Inbox { completions, done, tier, drawn, messages, stop } = inbox;
+        let Inbox { completions, done, tier, plans, messages, stop } = inbox;
         let mut beaten = Instant::now();
         let mut has_more = false;
         loop {
-            let is_unused = self.sessions.is_empty() && self.linger.is_none();
-            let wait = match has_more {
-                true => Duration::ZERO,
-                false if is_unused => Duration::MAX,
-                false => HEARTBEAT,
-            };
+            let wait =
+                if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
+            let wait = if has_more { Duration::ZERO } else { wait };
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
-                recv(drawn) -> drawn => self.events.extend(drawn.ok().map(|drawn| Event::Drawn(Box::new(drawn)))),
+                recv(plans) -> plan => self.events.extend(plan.ok().map(drawn)),
                 recv(messages) -> message => if let Ok(message) = message { self.take(message) },
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}

@@ -212,7 +212,7 @@ fn serve_at(
     let core = Core::new(index, free, core_config);
     let mut daemon = Daemon::new(core, reads, (workers, plans), trace_header, served, settings, cache_memory);
     daemon.tier = tier;
-    let inbox = Inbox { completions, done, tier: tier_events, drawn, messages, stop };
+    let inbox = Inbox { completions, done, tier: tier_events, plans: drawn, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 
