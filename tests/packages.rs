@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use shade_client::{JobSpec, PlanSpec, Sampler};
-use shade_tests::{Daemon, FaultyStore, Packed, Taken, attach, spec, stats, take_epoch};
+use shade_tests::{Daemon, FaultyStore, Packed, Taken, attach, eventually, spec, stats, take_epoch};
 
 const EPOCHS: u32 = 8;
 /// Room for so few batches that next to none of their records are neighbours.
@@ -35,6 +35,8 @@ fn train(packed: &Packed, policy: &str, sampler: Sampler, package_bytes: &str) -
             taken.push(batch);
         }
     }
+    // The next epoch's first batches may be filled already.
+    eventually("no read is in flight", || stats(&session)["reads_submitted"].as_u64() == Some(0));
     let reads = store.read() - before;
     let counts = &stats(&session)["total"];
     let counted = |name: &str| counts[name].as_u64().unwrap();

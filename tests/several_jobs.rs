@@ -131,6 +131,10 @@ fn a_job_that_admits_nothing_reads_past_the_cache_and_leaves_it_as_it_is() {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"40%"]);
     let training = attach_to(&packed.dataset, "t", 0, uniform(8, 1)).unwrap();
     take_epoch(&training, 0).unwrap();
+    eventually("its next epoch's first batches are filled", || {
+        let now = stats(&training);
+        now["rank"]["open"].as_u64() > Some(0) && now["reads_submitted"].as_u64() == Some(0)
+    });
     let before = stats(&training);
     let resident = before["resident"].as_u64().unwrap();
     assert!(resident > 0 && resident < 102, "{before}");

@@ -118,7 +118,7 @@ impl Cached {
         }
         let known = Known::from(ids);
         let mut outlook = Lookahead::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
-        self.cache.forget_uses(0, &self.importance);
+        self.cache.forget_uses(0);
         outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
         Some(outlook)
     }

@@ -123,6 +123,13 @@ impl Driver {
     /// The answers of a perfect store, worker and trainer.
     fn outcome(&mut self, action: Action) -> Option<Event> {
         match action {
+            Action::Draw(order) => {
+                // Another thread of the daemon does it; it is a part of an epoch's work.
+                let started = cpu_time();
+                let drawn = order.carry_out();
+                self.spent += cpu_time().saturating_sub(started);
+                Some(Event::Drawn(Box::new(drawn)))
+            }
             Action::Read(op) => {
                 Some(Event::Read(Completion { op, outcome: Ok(()), checked: true, latency: Duration::ZERO }))
             }

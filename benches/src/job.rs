@@ -1,8 +1,9 @@
 //! The job of every bench: one rank that takes each sample once an epoch, in batches of 256. The
 //! core of those that measure a core alone.
 
-use shade_core::CoreConfig;
+use shade_core::{Action, Core, CoreConfig, Event};
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
+use shade_reads::blocks::FreeList;
 
 /// The job, with this output.
 pub(crate) fn job(output: Output) -> JobSpec {
@@ -32,9 +33,21 @@ pub(crate) fn core_config(cache_bytes: u64, policy: Policy, reads_max: u32, bloc
         window_bytes: 0,
         package_bytes: 0,
         prefetches_max: 0,
+        opens_ahead: false,
         hedge: false,
         block_bytes,
         orders_max: usize::MAX,
         decoded_bytes: 0,
+    }
+}
+
+/// Lets the core go on until there is nothing left to do. The plans that it orders are drawn at
+/// once.
+pub(crate) fn go_on(core: &mut Core<FreeList>, actions: &mut Vec<Action<FreeList>>) {
+    loop {
+        while core.advance(0, actions) {}
+        let at = actions.iter().position(|action| matches!(action, Action::Draw(_)));
+        let Some(Action::Draw(order)) = at.map(|at| actions.remove(at)) else { return };
+        core.step(0, Event::Drawn(Box::new(order.carry_out())), actions);
     }
 }

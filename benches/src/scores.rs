@@ -12,7 +12,7 @@ use shade_reads::blocks::{Arena, FreeList};
 use crate::cpu_time::timed;
 use crate::equal::{BLOCK_BYTES, Equal};
 use crate::figure::{Figure, Unit};
-use crate::job::{core_config, job};
+use crate::job::{core_config, go_on, job};
 use crate::result::Result;
 
 /// Nodes, each with one rank.
@@ -40,7 +40,7 @@ pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
         let start = Event::StartEpoch { session, generation, epoch, first_batch, has_taken };
         let (time, ()) = timed(|| {
             core.step(0, start, &mut actions);
-            while core.advance(0, &mut actions) {}
+            go_on(&mut core, &mut actions);
         });
         begun.push(time.as_secs_f64() * 1e3);
         actions.clear();

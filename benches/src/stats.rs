@@ -9,7 +9,7 @@ use shade_reads::blocks::{Arena, FreeList};
 use crate::cpu_time::timed;
 use crate::equal::{BLOCK_BYTES, Equal};
 use crate::figure::{Figure, Unit};
-use crate::job::{core_config, job};
+use crate::job::{core_config, go_on, job};
 use crate::result::Result;
 
 /// Looks in a run: one alone is shorter than a clock's tick.
@@ -44,7 +44,7 @@ fn times(samples: u32) -> Result<Vec<f64>> {
         Event::StartEpoch { session: 0, generation: 1, epoch: 0, first_batch: 0, has_taken: false },
         &mut actions,
     );
-    while core.advance(0, &mut actions) {}
+    go_on(&mut core, &mut actions);
     if core.stats(0).epoch.epoch != Some(0) {
         return Err("void: no epoch was drawn".into());
     }

@@ -138,6 +138,9 @@ def test_validation_beside_training_reads_past_the_cache(dataset: packed.Packed)
         assert (validates.job, validates.daemon_pid) == ("default.eval", trains.daemon_pid)
         for batch in trains:
             del batch
+        # Its next epoch's first batches are filled.
+        while trains.stats()["rank"]["open"] == 0 or trains.stats()["reads_submitted"] > 0:
+            pass
         before = {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}
         assert 0 < before["resident"] < len(dataset)
         hits: list[Counter[int]] = []

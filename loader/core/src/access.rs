@@ -6,7 +6,7 @@ use shade_formats::index::Entry;
 use shade_formats::trace::Served;
 
 use crate::action::Action;
-use crate::batch::{RowId, RowState};
+use crate::batch::{Batch, RowId, RowState};
 use crate::block_size::charged_bytes;
 use crate::brain::Core;
 use crate::cache::Admission;
@@ -235,25 +235,25 @@ impl<M: Memory> Core<M> {
         self.release(record);
     }
 
-    /// Drops the rows of `session`'s open batches that no worker has: the rank has moved on.
-    pub(super) fn abandon_open(&mut self, session: SessionId) {
-        let mut spare = Vec::new();
-        if let Some(state) = self.session_mut(session) {
-            for batch in &mut state.open {
-                batch.abandoned = true;
-                for row in std::mem::take(&mut batch.ready) {
-                    batch.finish(row.position, RowState::Skipped);
-                    spare.push(row);
-                }
-                for position in 0..batch.rows.len() {
-                    if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {
-                        batch.finish(u32::try_from(position).unwrap_or(u32::MAX), RowState::Skipped);
-                    }
+    /// Drops the rows of these open batches of `session` that no worker has: the rank has moved on.
+    pub(super) fn abandon(&mut self, session: SessionId, is_dropped: impl Fn(&Batch<M>) -> bool) {
+        let (mut spare, mut dropped) = (Vec::new(), Vec::new());
+        let Some(state) = self.session_mut(session) else { return };
+        for batch in state.open.iter_mut().filter(|batch| is_dropped(batch)) {
+            batch.abandoned = true;
+            dropped.push(batch.seq);
+            for row in std::mem::take(&mut batch.ready) {
+                batch.finish(row.position, RowState::Skipped);
+                spare.push(row);
+            }
+            for position in 0..batch.rows.len() {
+                if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {
+                    batch.finish(u32::try_from(position).unwrap_or(u32::MAX), RowState::Skipped);
                 }
             }
         }
         spare.into_iter().for_each(|row| self.take_back(row.record));
-        self.reading.forget(session);
+        self.reading.forget(session, |seq| dropped.contains(&seq));
     }
 }
 

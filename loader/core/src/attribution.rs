@@ -34,7 +34,7 @@ impl<M: Memory> Core<M> {
 
     fn bound_of(&self, session: &Session<M>) -> Option<Bound> {
         let request = session.request.filter(|request| !request.ended)?;
-        let oldest = session.open.front();
+        let oldest = session.open.front().filter(|batch| !batch.is_held());
         if !session.clock.is_awaited(session.first_unpublished()) {
             let is_full = oldest.is_none() && session.blocked_since_ns.is_some();
             return is_full.then_some(Bound::RingFull);

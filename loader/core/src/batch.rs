@@ -5,9 +5,11 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
+use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
 
 use crate::bad_share::{Faults, RowCounts};
+use crate::counts::Accesses;
 use crate::event::SessionId;
 use crate::memory::Memory;
 use crate::orders::{FillRow, Pixels};
@@ -67,6 +69,15 @@ pub(super) enum BatchStage {
     Complete,
 }
 
+/// What is told of a batch once its epoch has begun.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// How its rows were served.
+    pub(super) accesses: Accesses,
+    /// Its line of the trace, and the observer that gets it.
+    pub(super) traced: Option<(SessionId, Open)>,
+}
+
 /// A batch from its opening to its publication.
 pub(super) struct Batch<M: Memory> {
     pub(super) seq: u64,
@@ -94,6 +105,8 @@ pub(super) struct Batch<M: Memory> {
     pub(super) failure: Option<String>,
     /// Faults of rows that were skipped or substituted.
     pub(super) faults: Faults,
+    /// Set until the batch's epoch begins, if it was opened before. Until then nobody gets it.
+    pub(super) held: Option<Box<Held>>,
     /// The rank has moved on: the batch ends without work.
     pub(super) abandoned: bool,
     pub(super) hits: u32,
@@ -108,6 +121,45 @@ pub(super) struct Batch<M: Memory> {
 }
 
 impl<M: Memory> Batch<M> {
+    /// An empty batch with the number `number` of an epoch, and these rows, whose block begins at
+    /// `offset`.
+    pub(super) fn new(
+        seq: u64,
+        (epoch, number): (u32, u32),
+        (offset, layout): (u64, BatchLayout),
+        rows: Vec<BatchRow>,
+        now_ns: u64,
+    ) -> Self {
+        let views = layout.views().len();
+        Self {
+            seq,
+            generation: 0,
+            epoch,
+            number,
+            offset,
+            layout,
+            later_views: (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect(),
+            geometry: vec![Geometry::default(); views * rows.len()],
+            pending: rows.len(),
+            unread: rows.len(),
+            ready: Vec::with_capacity(rows.len()),
+            order_rows: 0,
+            rows,
+            stage: BatchStage::Filling,
+            failure: None,
+            faults: Faults::default(),
+            held: None,
+            abandoned: false,
+            hits: 0,
+            misses: 0,
+            skipped: 0,
+            opened_ns: now_ns,
+            read_ns: now_ns,
+            slot_wait_ns: 0,
+            fill_ns: 0,
+        }
+    }
+
     /// The record of row `position` is there: the workers get the row.
     pub(super) fn ready(&mut self, position: u32, record: M::Record) {
         self.make_ready(position, Some(M::lend(record)));
@@ -153,6 +205,11 @@ impl<M: Memory> Batch<M> {
     pub(super) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
         let is_done = |(position, row): (usize, &BatchRow)| (row.state == RowState::Done).then_some(position);
         self.rows.iter().enumerate().filter_map(is_done)
+    }
+
+    /// Whether its epoch has not begun, and may.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some() && !self.abandoned
     }
 
     /// Rows that the trainer gets, in order.

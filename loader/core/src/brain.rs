@@ -5,11 +5,11 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchStage};
 use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::decoded_rows::DecodedRows;
-use crate::event::SessionId;
+use crate::event::{Event, SessionId};
 use crate::fill_turns::FillTurns;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
@@ -50,6 +50,9 @@ pub struct CoreConfig {
     /// Limit of prefetches in flight ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 prefetches
     /// nothing.
     pub prefetches_max: u32,
+    /// Where the plan of the next epoch is known before it begins, draw it and fill its first
+    /// batches while ranks still have some of this epoch.
+    pub opens_ahead: bool,
     /// Ask for late records a second time, for 1 in 100 reads at most.
     pub hedge: bool,
     /// Bytes of an arena block.
@@ -91,6 +94,10 @@ pub struct Core<M: Memory> {
     pub(super) looks_ahead_due: Vec<JobId>,
     /// When the due times of several jobs are predicted anew at the earliest.
     pub(super) predict_at_ns: u64,
+    /// Number of the order to draw that was given last; 0 before the first.
+    pub(super) last_draw: u64,
+    /// Events of jobs that wait for a plan.
+    pub(super) postponed: Vec<(JobId, Event<M>)>,
     /// Strata of the last job that trains; 1 before the first.
     pub(super) strata_of_last: u32,
 }
@@ -136,6 +143,8 @@ impl<M: Memory> Core<M> {
             observers: Vec::new(),
             looks_ahead_due: Vec::new(),
             predict_at_ns: 0,
+            last_draw: 0,
+            postponed: Vec::new(),
             strata_of_last: 1,
         }
     }
@@ -174,10 +183,12 @@ impl<M: Memory> Core<M> {
         self.free.total_bytes() - self.free.free_bytes()
     }
 
-    /// Whether nothing is being read, filled or finalized.
+    /// Whether nothing is being read, filled or finalized. Batches may be complete before their epoch.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.reading.flights.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())
+        let is_filled = |batch: &Batch<M>| batch.is_held() && batch.stage == BatchStage::Complete;
+        self.reading.flights.in_flight() == 0
+            && self.sessions.iter().all(|session| session.open.iter().all(is_filled))
     }
 
     pub(super) fn session(&self, session: SessionId) -> Option<&Session<M>> {

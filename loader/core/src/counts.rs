@@ -141,6 +141,16 @@ pub(super) struct Accesses {
 }
 
 impl Accesses {
+    /// Adds others.
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { hits, joined, prefetched, exchanged, misses } = *other;
+        self.hits += hits;
+        self.joined += joined;
+        self.prefetched += prefetched;
+        self.exchanged += exchanged;
+        self.misses += misses;
+    }
+
     /// Counts one.
     pub(super) fn count(&mut self, served: Served) {
         let of_kind = match served {

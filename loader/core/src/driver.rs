@@ -12,7 +12,7 @@ use shade_formats::control::{JobSpec, Tables};
 use shade_formats::ring::{Descriptor, Kind};
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
-use crate::{Action, Attach, Core, Event, Memory, SessionId};
+use crate::{Action, Attach, Core, DrawOrder, Event, Memory, SessionId};
 
 /// Events that happen at the current time, in their order.
 pub type Soon<M> = VecDeque<Event<M>>;
@@ -39,6 +39,10 @@ pub trait World<M: Memory> {
     /// it advances after each.
     const BURSTS: bool;
 
+    /// A plan was ordered. It is there at once, unless the world takes its time.
+    fn draw(&mut self, order: Box<DrawOrder>, soon: &mut Soon<M>) {
+        soon.push_front(Event::Drawn(Box::new(order.carry_out())));
+    }
     /// A read was ordered.
     fn read(&mut self, now_ns: u64, op: ReadOp<M::Room>, soon: &mut Soon<M>);
     /// A read of neighbours together was ordered.
@@ -175,6 +179,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
             match action {
+                Action::Draw(order) => self.world.draw(order, &mut self.soon),
                 Action::Read(op) => self.world.read(self.now_ns, op, &mut self.soon),
                 Action::ReadTogether(ops) => self.world.read_together(self.now_ns, ops, &mut self.soon),
                 Action::Fill(order) => self.world.fill(order, &mut self.soon),

@@ -9,13 +9,15 @@
 use std::collections::HashSet;
 
 use shade_formats::SampleId;
-use shade_formats::control::JobSpec;
+use shade_formats::control::{JobSpec, PlanSpec};
 
 use crate::action::Action;
 use crate::brain::Core;
+use crate::drawing::{DrawOrder, Drawn, PlanInputs};
+use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::plan::{SampleFacts, draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
+use crate::plan::{high_importance, rep_now, spec_now};
 use crate::session::Session;
 
 impl<M: Memory> Core<M> {
@@ -58,27 +60,27 @@ impl<M: Memory> Core<M> {
             .find(|&epoch| job.epoch() != Some(epoch))
     }
 
-    /// Draws a job's next plan once every rank of it here wants the same new epoch. Until then none
+    /// Orders a job's next plan once every rank of it here wants the same new epoch. Until then none
     /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
-    /// in order. Returns whether any was drawn.
-    pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let due: Vec<JobId> = self.jobs.iter().filter(|job| self.is_due(job)).map(|job| job.id).collect();
-        let mut is_drawn = false;
+    /// in order. Returns whether any was ordered.
+    pub(super) fn order_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+        let is_due = |job: &&Job| job.draws.is_none() && self.is_due(job);
+        let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();
+        let mut is_ordered = false;
         for job in due {
             if !self.waits_for_group(job, now_ns) {
-                self.draw_due_plan(job, actions);
-                is_drawn = true;
+                self.order_due_plan(now_ns, job, actions);
+                is_ordered = true;
             }
         }
-        is_drawn
+        is_ordered
     }
 
-    fn draw_due_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {
+    fn order_due_plan(&mut self, now_ns: u64, id: JobId, actions: &mut Vec<Action<M>>) {
         let Some(epoch) = self.jobs.get(id).and_then(|job| self.due_epoch(job)) else { return };
+        let order = self.next_order(id);
+        let looks_ahead = self.looks_ahead(id);
         let Some(job) = self.jobs.get_mut(id) else { return };
-        let cache = &self.cache;
-        let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
-        let resident = |id: SampleId| cache.get(id).is_some();
         let of_job = self.sessions.iter().filter(|session| session.job == id);
         job.choose_strata(epoch);
         job.part = job.part_of(of_job.map(|session| session.rank).collect());
@@ -87,44 +89,67 @@ impl<M: Memory> Core<M> {
         job.judge_reports(drawn_first, actions);
         job.had_reports = std::mem::take(&mut job.has_reports);
         let spec = spec_now(&job.spec.plan, job.had_reports);
-        let (ended, by_losses) = (job.epoch(), spec.sampler == job.spec.plan.sampler);
-        // Freed before the next plan is drawn, which takes as much memory.
-        (job.plan, job.outlook) = (None, None);
-        for session in self.sessions.iter_mut().filter(|session| session.job == id) {
+        job.outlook = None;
+        if let Some((order, drawn)) = job.take_ahead(epoch) {
+            job.draws = Some(order);
+            return drawn.into_iter().for_each(|drawn| self.begin_epoch(now_ns, *drawn, actions));
+        }
+        job.draws = Some(order);
+        let mixed = (epoch, epoch.wrapping_add(1));
+        let seats_of_next = spec.draw_ahead.then(|| job.mixed_seats(&job.strata, &job.seats, mixed));
+        // Exchanged samples are in no list that others could draw.
+        let is_told = job.shared_scores.is_some() && !self.cache.properties().exchanges;
+        let inputs = job.plan_inputs(spec, epoch, |id| self.cache.get(id).is_some());
+        let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead };
+        actions.push(Action::Draw(Box::new(order)));
+        self.drop_ahead(id);
+    }
+
+    /// A plan is drawn. If its epoch is due, that begins.
+    pub(super) fn drawn(&mut self, now_ns: u64, drawn: Box<Drawn>, actions: &mut Vec<Action<M>>) {
+        let Some(job) = self.jobs.get_mut(drawn.id.job) else { return };
+        if job.draws == Some(drawn.id) {
+            self.begin_epoch(now_ns, *drawn, actions);
+        } else {
+            job.keep_ahead(drawn);
+        }
+    }
+
+    fn begin_epoch(&mut self, now_ns: u64, drawn: Drawn, actions: &mut Vec<Action<M>>) {
+        let Drawn { id, plan, next_plan, lists } = drawn;
+        let Some(job) = self.jobs.get_mut(id.job) else { return };
+        job.draws = None;
+        let (epoch, cache) = (plan.plan.epoch, &self.cache);
+        for session in self.sessions.iter_mut().filter(|session| session.job == id.job) {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
         }
-        let plan = next.unwrap_or_else(|| {
-            draw_plan(&spec, epoch, job.spec.batch_size, job.sample_facts(), resident, rep)
-        });
-        let next_plan = spec.draw_ahead.then(|| {
-            let seats = &job.mixed_seats(&job.strata, &job.seats, (epoch, epoch.wrapping_add(1)));
-            let facts = SampleFacts { seats, ..job.sample_facts() };
-            draw_next_plan(&spec, &plan, job.spec.batch_size, facts, resident, rep)
-        });
-        // Nothing would be read, so nothing admitted, and the next epoch would be no other.
         let own_samples = job.own_samples();
-        let reads_nothing = plan.ids.iter().all(|&id| resident(id));
-        let cached = if reads_nothing { job.resident_samples(cache.ids(), cache.len()) } else { 0 };
-        let absorbing = reads_nothing && cached < own_samples as usize;
-        if absorbing {
+        let cached = || job.resident_samples(cache.ids(), cache.len());
+        // Nothing would be read, so nothing admitted, and the next epoch would be no other.
+        let is_absorbing = cache.len() < self.index.len() as usize
+            && plan.plan.ids.iter().all(|&id| cache.get(id).is_some())
+            && cached() < own_samples as usize;
+        if is_absorbing {
             actions.push(Action::Warn(format!(
-                "epoch {epoch} reads nothing from storage: its plan has only the {cached} cached of {own_samples} \
+                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {own_samples} \
                  samples, so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
-                 cover or explore"
+                 cover or explore",
+                cached()
             )));
         }
-        // Exchanged samples are in no list that others could draw.
+        let by_losses = spec_now(&job.spec.plan, job.had_reports).sampler == job.spec.plan.sampler;
         if !cache.properties().exchanges {
-            job.note_lists(&plan, ended, by_losses, self.index.content_id().0);
+            job.note_lists(epoch, &lists, by_losses, self.index.content_id().0);
         }
         job.begin(Some(plan));
         job.next_plan = next_plan;
-        job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
+        job.count(|counts| counts.absorbing_epochs += u64::from(is_absorbing));
         job.scored_at.fill(0);
+        self.begin_held(now_ns, id.job, actions);
         if self.jobs.have_changed() {
             self.weigh_jobs();
         }
-        self.begin_cache_epoch(id);
+        self.begin_cache_epoch(id.job);
     }
 
     /// Tells the cache of a job's current plan.
@@ -137,6 +162,32 @@ impl<M: Memory> Core<M> {
 }
 
 impl Job {
+    /// What the plan of `epoch` is drawn from, as it is now.
+    pub(super) fn plan_inputs(
+        &self,
+        spec: PlanSpec,
+        epoch: u32,
+        is_resident: impl Fn(SampleId) -> bool,
+    ) -> PlanInputs {
+        let samples = self.importance.len();
+        let importance =
+            if spec.depends_on_its_node() { self.importance.clone() } else { Importance::new(0) };
+        let of_cache = if spec.depends_on_residents() { samples } else { 0 };
+        PlanInputs {
+            spec,
+            epoch,
+            batch_size: self.spec.batch_size,
+            samples,
+            importance,
+            weights: self.weights.clone(),
+            strata: self.strata.clone(),
+            seats: self.seats.clone(),
+            part: self.part.clone(),
+            residents: (0..of_cache).map(SampleId).map(is_resident).collect(),
+            rep_now: rep_now(&self.spec.plan, self.validation.iter().map(|validation| validation.score)),
+        }
+    }
+
     /// How many of these residents, of which there are `len`, the job may use.
     fn resident_samples(&self, residents: impl Iterator<Item = SampleId>, len: usize) -> usize {
         if self.strata.subset().is_none() { len } else { residents.filter(|&id| self.has(id)).count() }

@@ -14,7 +14,7 @@ use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
-use crate::session::{EpochRequest, Outstanding, runs_dry_in_ns};
+use crate::session::{EpochEnd, EpochRequest, Outstanding, Session, runs_dry_in_ns};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -161,73 +161,90 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Publishes complete batches, those of each session in their order.
+    /// Publishes complete batches and the ends of epochs, those of each session in their order.
     pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let mut ended = Vec::new();
         for session in &mut self.sessions {
             let Some(job) = self.jobs.get_mut(session.job) else { continue };
-            while session.open.front().is_some_and(|batch| batch.stage == BatchStage::Complete) {
-                let Some(mut batch) = session.open.pop_front() else { break };
-                let held = Outstanding { block: Some(batch.offset), published_ns: now_ns };
-                session.outstanding.insert(batch.seq, held);
-                if !batch.abandoned && batch.failure.is_none() {
-                    batch.failure = job.judge(session.rank, &batch);
-                }
-                let descriptor = Box::new(batch.descriptor(now_ns));
-                let line = job.observer.map(|observer| done_line(now_ns, observer, session.rank, &batch));
-                actions.extend(line);
-                if let Some(text) = batch.failure.take() {
-                    actions.push(Action::PublishError(session.id, descriptor, text));
+            loop {
+                let first = session.open.front().map(|batch| batch.seq);
+                if let Some(end) = session.end.take_if(|end| first.is_none_or(|first| first > end.seq)) {
+                    actions.push(session.publish_end(end));
+                    ended.push((session.job, end.epoch));
                     continue;
                 }
-                if !batch.abandoned {
-                    job.delivered(&batch);
-                    let samples = batch.real().map(|row| row.sample).collect();
-                    session.deliver((batch.epoch, batch.number), samples, job.awaits_losses());
-                }
-                actions.push(Action::Publish(session.id, descriptor));
+                let is_due = |batch: &mut Batch<M>| batch.stage == BatchStage::Complete && !batch.is_held();
+                let Some(batch) = session.open.pop_front_if(is_due) else { break };
+                publish(job, session, batch, now_ns, actions);
+            }
+        }
+        ended.sort_unstable();
+        ended.dedup();
+        for (job, epoch) in ended {
+            let is_over = |request: EpochRequest| request.epoch == epoch && request.ended;
+            let mut ranks = self.sessions.iter().filter(|session| session.job == job);
+            if ranks.all(|session| session.request.is_some_and(is_over)) {
+                self.jobs.get_mut(job).into_iter().for_each(|job| job.is_line_due = true);
+                self.tell_of_epoch(job, now_ns, false, actions);
             }
         }
     }
 
-    /// Queues the end-of-epoch descriptor of every rank of the job that has published all its
-    /// batches.
-    pub(super) fn end_epochs(
-        &mut self,
-        job: JobId,
-        (epoch, batches): (u32, u32),
-        now_ns: u64,
-        actions: &mut Vec<Action<M>>,
-    ) {
-        let mut has_ended = false;
+    /// Gives the end of the epoch its number in the ring of every rank whose batches are all open.
+    pub(super) fn number_ends(&mut self, job: JobId, epoch: u32, batches: u32) {
         for session in self.sessions.iter_mut().filter(|session| session.job == job) {
-            if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
-                continue;
+            let Some(request) = session.request else { continue };
+            let is_open = request.epoch == epoch && request.next_batch >= batches;
+            let is_new = session.end.is_none() && !request.ended;
+            if is_open && is_new && session.ready && session.has_descriptor() {
+                let (seq, generation) = (session.next_seq, request.generation);
+                session.next_seq += 1;
+                session.end = Some(EpochEnd { seq, generation, epoch, batches });
             }
-            let Some(request) = &mut session.request else { continue };
-            if request.epoch != epoch || request.next_batch < batches || request.ended {
-                continue;
-            }
+        }
+    }
+}
+
+/// Publishes a complete batch of the session.
+fn publish<M: Memory>(
+    job: &mut Job,
+    session: &mut Session<M>,
+    mut batch: Batch<M>,
+    now_ns: u64,
+    actions: &mut Vec<Action<M>>,
+) {
+    let held = Outstanding { block: Some(batch.offset), published_ns: now_ns };
+    session.outstanding.insert(batch.seq, held);
+    if !batch.abandoned && batch.failure.is_none() {
+        batch.failure = job.judge(session.rank, &batch);
+    }
+    let descriptor = Box::new(batch.descriptor(now_ns));
+    // Nothing was told of one whose epoch has not begun.
+    let observer = job.observer.filter(|_| batch.held.is_none());
+    actions.extend(observer.map(|observer| done_line(now_ns, observer, session.rank, &batch)));
+    if let Some(text) = batch.failure.take() {
+        actions.push(Action::PublishError(session.id, descriptor, text));
+        return;
+    }
+    if !batch.abandoned {
+        job.delivered(&batch);
+        let samples = batch.real().map(|row| row.sample).collect();
+        session.deliver((batch.epoch, batch.number), samples, job.awaits_losses());
+    }
+    actions.push(Action::Publish(session.id, descriptor));
+}
+
+impl<M: Memory> Session<M> {
+    /// Publishes the end of its epoch.
+    fn publish_end(&mut self, end: EpochEnd) -> Action<M> {
+        let EpochEnd { seq, generation, epoch, batches } = end;
+        if let Some(request) = self.request.as_mut().filter(|request| request.generation == generation) {
             request.ended = true;
-            has_ended = true;
-            let (generation, seq) = (request.generation, session.next_seq);
-            session.next_seq += 1;
-            session.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
-            let descriptor = Descriptor {
-                seq,
-                generation,
-                kind: Kind::EpochEnd,
-                epoch,
-                batch: batches,
-                ..Descriptor::default()
-            };
-            actions.push(Action::Publish(session.id, Box::new(descriptor)));
         }
-        let is_over = |request: EpochRequest| request.epoch == epoch && request.ended;
-        let mut ranks = self.sessions.iter().filter(|session| session.job == job);
-        if has_ended && ranks.all(|session| session.request.is_some_and(is_over)) {
-            self.jobs.get_mut(job).into_iter().for_each(|job| job.is_line_due = true);
-            self.tell_of_epoch(job, now_ns, false, actions);
-        }
+        self.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
+        let kind = Kind::EpochEnd;
+        let descriptor = Descriptor { seq, generation, kind, epoch, batch: batches, ..Descriptor::default() };
+        Action::Publish(self.id, Box::new(descriptor))
     }
 }
 

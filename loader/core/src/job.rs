@@ -12,19 +12,17 @@ use shade_formats::{DrawnRow, EpochDraws, SampleId};
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
+use crate::drawing::{Ahead, DrawnPlan, OrderId};
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::lists::SharedScores;
 use crate::pace::Pace;
-use crate::plan::{
-    Known, Lookahead, Part, Plan, SampleFacts, Slices, Slot, StandIns, Strata, position_entropy,
-};
+use crate::plan::{Known, Lookahead, Part, Plan, SampleFacts, Slices, Slot, StandIns, Strata};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
 
-/// Number of a job; never reused while the daemon lives.
-pub(super) type JobId = u32;
+pub(super) use crate::job_id::JobId;
 
 /// The validation score of an epoch. Ranks may validate a part each or all the same: they make one
 /// report.
@@ -67,7 +65,7 @@ pub(super) struct Job {
     pub(super) rooms: Rooms,
     pub(super) importance: Importance,
     /// The weights of the samplers `weighted` and `balanced`.
-    pub(super) weights: Option<WeightTable>,
+    pub(super) weights: Option<Arc<WeightTable>>,
     /// The strata of the current plan.
     pub(super) strata: Strata,
     /// Those that the job's ranks ask for. A state may have brought a plan of others.
@@ -84,16 +82,22 @@ pub(super) struct Job {
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
+    /// The order whose result is the plan of the due epoch.
+    pub(super) draws: Option<OrderId>,
+    /// What is prepared of the next epoch.
+    pub(super) ahead: Option<Ahead>,
     /// The plan after it, where plans are drawn early.
     pub(super) next_plan: Option<Plan>,
     /// The epoch whose plan was given and not drawn. Its samples are not exchanged.
     pub(super) scripted: Option<u32>,
+    /// Where the samples of the known accesses are accessed next, if it was found with the plan.
+    pub(super) next_accesses: Option<Arc<Vec<u32>>>,
     /// The uses in sight; `None` while nothing looks ahead.
     pub(super) outlook: Option<Lookahead>,
     /// How random the plan's order is.
     pub(super) position_entropy: f64,
     /// Which use each position is; made for a group only.
-    use_numbers: UseNumbers,
+    pub(super) use_numbers: UseNumbers,
     /// The batches of the current plan. Before the first: those of a plan as long as the dataset.
     pub(super) slices: Slices,
     /// Global batches below have their final samples. Those of later ones may still be exchanged.
@@ -186,7 +190,7 @@ impl Job {
             ring,
             rooms,
             importance: Importance::new(samples),
-            weights,
+            weights: weights.map(Arc::new),
             own_strata: strata.clone(),
             strata,
             seats: Seats::IN_ORDER,
@@ -195,8 +199,11 @@ impl Job {
             shared_scores: None,
             part: Part::WHOLE,
             plan: None,
+            draws: None,
+            ahead: None,
             next_plan: None,
             scripted: None,
+            next_accesses: None,
             outlook: None,
             position_entropy: 1.0,
             use_numbers: UseNumbers::default(),
@@ -224,20 +231,21 @@ impl Job {
         Ok(job)
     }
 
-    /// Goes on to `plan`, or back to before the first epoch.
-    pub(super) fn begin(&mut self, plan: Option<Plan>) {
-        let samples = self.importance.len();
-        let ids = plan.as_ref().map(|plan| &plan.ids);
-        let is_in_group = self.spec.plan.group != 0;
-        self.use_numbers =
-            ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
-        self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
-        let len = plan.as_ref().map_or(self.strata.samples(), |plan| plan.len_of_all(self.strata.samples()));
-        self.slices = self.slices.of_len(len).of_strata(self.strata.count());
+    /// Goes on to this plan, or back to before the first epoch.
+    pub(super) fn begin(&mut self, drawn: Option<DrawnPlan>) {
+        (self.use_numbers, self.position_entropy) = (UseNumbers::default(), 1.0);
+        self.next_accesses = None;
+        let plan = drawn.map(|DrawnPlan { plan, use_numbers, position_entropy, next_accesses }| {
+            (self.use_numbers, self.position_entropy) = (use_numbers, position_entropy);
+            self.next_accesses = next_accesses;
+            plan
+        });
+        self.slices = self.slices_of_plan(plan.as_ref());
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);
         }
         self.plan = plan;
+        self.ahead = None;
         self.waits_since_ns = None;
         self.outlook = None;
         self.settled = 0;
@@ -250,6 +258,13 @@ impl Job {
         (self.epoch_counts, self.counts_before) = (Counts::default(), Counts::default());
     }
 
+    /// The batches of a plan from its first position on, or of one as long as the dataset.
+    pub(super) fn slices_of_plan(&self, plan: Option<&Plan>) -> Slices {
+        let samples = self.strata.samples();
+        let len = plan.map_or(samples, |plan| plan.len_of_all(samples));
+        self.slices.of_len(len).of_strata(self.strata.count())
+    }
+
     /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
     /// others that a state has brought, if all ranks have equally many of these.
     pub(super) fn keeps_strata(&self) -> bool {
@@ -258,7 +273,7 @@ impl Job {
 
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
-        let (importance, weights) = (&self.importance, self.weights.as_ref());
+        let (importance, weights) = (&self.importance, self.weights.as_deref());
         let strata = self.strata.clone();
         SampleFacts { importance, weights, strata, seats: &self.seats, part: &self.part }
     }
@@ -324,10 +339,10 @@ impl Job {
     }
 
     /// The row's own part of that key.
-    pub(super) fn drawn_row(&self, sample: SampleId, slot: Slot) -> DrawnRow {
+    pub(super) fn drawn_row(&self, sample: SampleId, slot: Slot, use_numbers: &UseNumbers) -> DrawnRow {
         match self.spec.plan.group {
             0 => DrawnRow::at(slot.position),
-            _ => DrawnRow::of_use(sample, self.use_numbers.at(slot.place)),
+            _ => DrawnRow::of_use(sample, use_numbers.at(slot.place)),
         }
     }
 

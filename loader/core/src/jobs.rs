@@ -15,6 +15,16 @@ use crate::job::{Job, JobId};
 /// Change of a weight with which the aggregate is made anew.
 const WEIGHT_CHANGE: f64 = 1.25;
 
+/// Scores of samples in jobs that one slice of the aggregate is made of: some milliseconds.
+const SLICE_SCORES: usize = 1 << 18;
+
+/// A new aggregate, which is made in slices.
+struct NextAggregate {
+    table: Importance,
+    /// Samples below have their scores.
+    made: u32,
+}
+
 /// All jobs.
 pub(super) struct Jobs {
     list: Vec<Job>,
@@ -24,7 +34,9 @@ pub(super) struct Jobs {
     /// The table of their aggregate, while several jobs keep records in the cache, or one job on a
     /// subset.
     aggregate: Option<Importance>,
-    /// The weights that it was made with.
+    /// The one that takes its place.
+    next_aggregate: Option<NextAggregate>,
+    /// The weights that the latest one is made with.
     weights: Vec<(JobId, f64)>,
     /// The table that the cache goes by while there is no such job.
     none: Importance,
@@ -37,6 +49,7 @@ impl Default for Jobs {
             next: 0,
             is_training: false,
             aggregate: None,
+            next_aggregate: None,
             weights: Vec::new(),
             none: Importance::new(0),
         }
@@ -113,6 +126,9 @@ impl Jobs {
 
     pub(super) fn remove(&mut self, id: JobId) {
         self.list.retain(|job| job.id != id);
+        if self.weights.iter().any(|&(job, _)| job == id) {
+            self.next_aggregate = None;
+        }
         self.count_training();
     }
 
@@ -131,36 +147,62 @@ impl Jobs {
         if let Some(job) = self.get_mut(job) {
             job.importance.record_hit(sample);
         }
-        if let Some(aggregate) = &mut self.aggregate {
+        for aggregate in self.tables_of(sample) {
             aggregate.record_hit(sample);
         }
     }
 
+    /// The tables of the aggregate that have the sample.
+    fn tables_of(&mut self, sample: SampleId) -> impl Iterator<Item = &mut Importance> {
+        let has_it = |next: &&mut NextAggregate| sample.0 < next.made;
+        let next = self.next_aggregate.as_mut().filter(has_it).map(|next| &mut next.table);
+        self.aggregate.iter_mut().chain(next)
+    }
+
     /// The sample's score has changed in a job.
     pub(super) fn aggregate(&mut self, sample: SampleId) {
-        if self.aggregate.is_some() {
+        if self.aggregate.is_some() || self.next_aggregate.is_some() {
             let score = self.aggregate_score(sample);
-            self.aggregate.iter_mut().for_each(|table| table.set_score(sample, score));
+            self.tables_of(sample).for_each(|table| table.set_score(sample, score));
         }
     }
 
-    /// Jobs, their tables or their weights have changed. The caller ranks all residents anew.
-    pub(super) fn aggregate_all(&mut self) {
-        self.aggregate = None;
+    /// Jobs, their tables or their weights have changed: a new aggregate is made, if there is one.
+    /// The caller calls [`go_on_aggregating`](Self::go_on_aggregating) until that is done.
+    pub(super) fn aggregate_anew(&mut self) {
+        self.next_aggregate = None;
         self.weights = self.admitting().map(|job| (job.id, job.pace.weight())).collect();
         // One job on a subset has it, too: by its own table, what it does not use would be worth as
         // much as what it has not seen yet.
         if !self.are_several() && !self.admitting().any(|job| job.strata.subset().is_some()) {
+            self.aggregate = None;
             return;
         }
         let samples = self.admitting().map(|job| job.importance.len()).max().unwrap_or(0);
-        let mut table = Importance::new(samples);
-        for sample in (0..samples).map(SampleId) {
+        self.next_aggregate = Some(NextAggregate { table: Importance::new(samples), made: 0 });
+    }
+
+    /// Makes a slice of the new aggregate. Returns whether there is more to make.
+    pub(super) fn go_on_aggregating(&mut self) -> bool {
+        let Some(NextAggregate { mut table, made }) = self.next_aggregate.take() else { return false };
+        let slice = u32::try_from(SLICE_SCORES / self.weights.len().max(1)).unwrap_or(u32::MAX);
+        let end = made.saturating_add(slice).min(table.len());
+        for sample in (made..end).map(SampleId) {
             table.set_score(sample, self.aggregate_score(sample));
             let uses = self.admitting().map(|job| job.importance.uses(sample));
             table.set_uses(sample, uses.fold(0, u32::saturating_add));
         }
+        if end < table.len() {
+            self.next_aggregate = Some(NextAggregate { table, made: end });
+            return true;
+        }
         self.aggregate = Some(table);
+        false
+    }
+
+    /// Whether a new aggregate is being made.
+    pub(super) fn are_aggregating(&self) -> bool {
+        self.next_aggregate.is_some()
     }
 
     fn aggregate_score(&self, sample: SampleId) -> f32 {
@@ -247,7 +289,8 @@ mod tests {
             let mut jobs = Jobs::default();
             jobs.add(job(0, 0, waits == 0));
             jobs.add(job(1, 1, waits == 1));
-            jobs.aggregate_all();
+            jobs.aggregate_anew();
+            while jobs.go_on_aggregating() {}
             let scores = [0, 1].map(|sample| jobs.importance().score(SampleId(sample)));
             assert!(scores[waits] > scores[1 - waits], "job {waits} waits for batches: {scores:?}");
         }

@@ -14,6 +14,7 @@
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
+//! | `drawing`, `postponed`, `ahead` | plans are drawn elsewhere; the next epoch before it begins |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
 //! | `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
@@ -39,6 +40,7 @@
 
 mod access;
 mod action;
+mod ahead;
 mod attribution;
 mod bad_share;
 mod batch;
@@ -47,6 +49,7 @@ mod brain;
 pub mod cache;
 mod counts;
 mod decoded_rows;
+mod drawing;
 pub mod driver;
 mod due_times;
 mod epoch;
@@ -60,6 +63,7 @@ mod group;
 mod hedge;
 pub mod importance;
 mod job;
+mod job_id;
 mod jobs;
 mod late_reads;
 mod latency;
@@ -75,6 +79,7 @@ mod packages;
 pub mod plan;
 mod plan_digest;
 mod portable_scores;
+mod postponed;
 mod prefetch;
 mod prefetched;
 mod ranks;
@@ -106,6 +111,7 @@ pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::{Core, CoreConfig};
 pub use counts::Counts;
 pub use decoded_rows::DECODED_BYTES;
+pub use drawing::{DrawOrder, Drawn};
 pub use event::{Attach, Event, SessionId};
 pub use latency::ReadLatency;
 pub use memory::Memory;

@@ -5,28 +5,48 @@ use std::hint::black_box;
 use shade_formats::control::Output;
 use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Line, Open, Served};
-use shade_formats::{Geometry, SampleId, Size};
+use shade_formats::{SampleId, Size};
 
 use crate::action::Action;
-use crate::bad_share::Faults;
-use crate::batch::{Batch, BatchRow, BatchStage, RowId, RowState};
+use crate::batch::{Batch, BatchRow, RowId, RowState};
 use crate::brain::Core;
 use crate::cache::Cache;
 use crate::counts::Accesses;
+use crate::drawing::DrawnPlan;
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::plan::{Plan, Slot};
+use crate::orders::Ticket;
+use crate::plan::{Plan, Slices, Slot};
 use crate::rows::row_bytes;
 use crate::samples::Samples;
-use crate::session::EpochRequest;
+use crate::session::Session;
 use crate::sizes::{batch_layout, room_bytes};
 use crate::trace::{open_line, trace};
+use crate::use_numbers::UseNumbers;
 
 /// Batches opened before their rows go to workers. An epoch begins with a whole ring to open, while
 /// the workers are idle.
 const OPENED_AT_ONCE: usize = 2;
+
+/// A batch to open. The least is opened first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NextBatch {
+    /// It is of the next epoch.
+    is_ahead: bool,
+    number: u32,
+    rank: u32,
+    /// Place of its session.
+    at: usize,
+}
+
+/// The plan of an epoch whose batches are opened.
+struct Planned<'a> {
+    plan: &'a Plan,
+    use_numbers: &'a UseNumbers,
+    slices: Slices,
+}
 
 impl<M: Memory> Core<M> {
     /// Opens some batches of each job. Returns `true` if there may be more to open.
@@ -42,31 +62,12 @@ impl<M: Memory> Core<M> {
     /// Opens some batches of a job, the first of the plan first, so that no rank gets ahead of
     /// others.
     fn open_batches_of(&mut self, job: JobId, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let Some((epoch, batches)) =
-            self.jobs.get(job).and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
-        else {
-            return false;
-        };
         let mut full: Vec<bool> = self.sessions.iter().map(|session| session.is_full).collect();
         let mut opened = 0;
         while opened < OPENED_AT_ONCE {
-            let next = self
-                .sessions
-                .iter()
-                .enumerate()
-                .filter(|(at, s)| {
-                    s.job == job && s.ready && full.get(*at) == Some(&false) && s.has_descriptor()
-                })
-                .filter_map(|(at, s)| {
-                    let request = s.request.filter(|r| r.epoch == epoch && r.next_batch < batches)?;
-                    Some((request.next_batch, s.rank, at))
-                })
-                .min();
-            let Some((_, _, at)) = next else {
-                self.end_epochs(job, (epoch, batches), now_ns, actions);
-                return false;
-            };
-            if self.open_batch(job, at, now_ns, actions) {
+            let Some(next) = self.next_batch(job, &full) else { return false };
+            let at = next.at;
+            if self.open_batch(job, next, now_ns, actions) {
                 opened += 1;
             } else if let Some(full) = full.get_mut(at) {
                 *full = true;
@@ -75,27 +76,59 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// Opens the next batch of the session at `at`. Returns `false` if its ring has no room.
-    fn open_batch(&mut self, job_id: JobId, at: usize, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        self.look_ahead(job_id, now_ns);
-        if let Some(request) = self.sessions.get(at).and_then(|session| session.request) {
-            self.exchange(job_id, request.next_batch);
+    /// The batch of the job that is opened next: of its epoch, or of the next one in the rings of
+    /// ranks that have all of this one. `full` says by session whose ring has no room.
+    fn next_batch(&mut self, job: JobId, full: &[bool]) -> Option<NextBatch> {
+        let of_job = self.jobs.get(job)?;
+        let (epoch, batches) = (of_job.epoch()?, of_job.slices.batches_per_epoch());
+        let batches_ahead = of_job.planned(true).map_or(0, |ahead| ahead.slices.batches_per_epoch());
+        self.number_ends(job, epoch, batches);
+        let of_session = |(at, session): (usize, &Session<M>)| {
+            let has_room = session.ready && full.get(at) == Some(&false) && session.has_descriptor();
+            let request = session.request.filter(|request| has_room && request.epoch == epoch)?;
+            let is_ahead = request.next_batch >= batches;
+            let held = || u32::try_from(session.held().count()).unwrap_or(u32::MAX);
+            let number = if is_ahead { held() } else { request.next_batch };
+            let is_there = !is_ahead || (number < batches_ahead && session.has_end());
+            is_there.then_some(NextBatch { is_ahead, number, rank: session.rank, at })
+        };
+        let sessions = self.sessions.iter().enumerate().filter(|(_, session)| session.job == job);
+        sessions.filter_map(of_session).min()
+    }
+
+    /// Opens a batch. Returns `false` if its ring has no room.
+    fn open_batch(
+        &mut self,
+        job_id: JobId,
+        NextBatch { is_ahead, number, at, .. }: NextBatch,
+        now_ns: u64,
+        actions: &mut Vec<Action<M>>,
+    ) -> bool {
+        if !is_ahead {
+            self.look_ahead(job_id, now_ns);
+            self.exchange(job_id, number);
         }
         let (Some(job), Some(session)) = (self.jobs.get_mut(job_id), self.sessions.get_mut(at)) else {
             return false;
         };
-        let (Some(plan), Some(request)) = (&job.plan, &mut session.request) else { return false };
-        let slots = job.slices.batch(request.next_batch, session.rank, plan);
-        let mut rows = plan_rows(job, &slots, plan, &*self.index);
+        let Some(Planned { plan, use_numbers, slices }) = job.planned(is_ahead) else { return false };
+        let epoch = plan.epoch;
+        let slots = slices.batch(number, session.rank, plan);
+        let mut rows = plan_rows(job, &slots, (plan, use_numbers), &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = batch_layout(&job.spec.output, capacity.max(1), data_len);
         let ring_bytes = session.payload.bytes();
         let layout = match layout {
             Ok(layout) if layout.total <= ring_bytes => layout,
+            // Its epoch may never be asked for.
+            _ if is_ahead => {
+                session.is_full = true;
+                return false;
+            }
             // Only where a sample was drawn far more often than chance would have it.
             _ => {
-                let text = too_long(request, data_len, ring_bytes);
+                let text = too_long((epoch, number), data_len, ring_bytes);
                 actions.push(Action::Close(session.id, text));
                 return false;
             }
@@ -106,46 +139,30 @@ impl<M: Memory> Core<M> {
         };
         let data = offset + layout.data;
         rows.iter_mut().for_each(|row| row.offset += data);
-        let views = layout.views().len();
-        let later_views = (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect();
         touch_all::<M>(&self.cache, &job.importance, &rows);
         let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
         job.pace.opened(slot_wait_ns > 0);
-        let seq = session.next_seq;
-        session.next_seq += 1;
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let batch = Batch {
-            seq,
-            generation: request.generation,
-            epoch: request.epoch,
-            number: request.next_batch,
-            offset,
-            layout,
-            later_views,
-            geometry: vec![Geometry::default(); views * rows.len()],
-            pending: rows.len(),
-            unread: rows.len(),
-            ready: Vec::with_capacity(rows.len()),
-            order_rows: 0,
-            rows,
-            stage: BatchStage::Filling,
-            failure: None,
-            faults: Faults::default(),
-            abandoned: false,
-            hits: 0,
-            misses: 0,
-            skipped: 0,
-            opened_ns: now_ns,
-            read_ns: now_ns,
-            slot_wait_ns,
-            fill_ns: 0,
-        };
-        request.next_batch += 1;
+        let mut batch = Batch::new(session.next_seq, (epoch, number), (offset, layout), rows, now_ns);
+        batch.slot_wait_ns = slot_wait_ns;
         let traced = job.observer.map(|observer| (observer, open_line(session.rank, &batch)));
+        match &mut session.request {
+            _ if is_ahead => batch.held = Some(Box::default()),
+            Some(request) => {
+                batch.generation = request.generation;
+                request.next_batch += 1;
+            }
+            None => return false,
+        }
+        session.next_seq += 1;
+        let ticket = Ticket { session: session.id, seq: batch.seq };
         session.open.push_back(batch);
-        let session = session.id;
-        let traced = self.look_up(job_id, (session, seq), &accesses, traced);
-        actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open))));
+        let traced = self.look_up(job_id, ticket, &accesses, traced);
+        let held = self.batch_mut(ticket.session, ticket.seq).and_then(|batch| batch.held.as_mut());
+        match held {
+            Some(held) => held.traced = traced,
+            None => actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open)))),
+        }
         true
     }
 
@@ -153,15 +170,18 @@ impl<M: Memory> Core<M> {
     fn look_up(
         &mut self,
         job: JobId,
-        (session, seq): (SessionId, u64),
+        Ticket { session, seq }: Ticket,
         accesses: &[(SampleId, Slot)],
         mut traced: Option<(SessionId, Open)>,
     ) -> Option<(SessionId, Open)> {
         let admits = self.admits(job);
-        let has_exchanged = self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
+        let is_held = self.batch_mut(session, seq).is_some_and(|batch| batch.is_held());
+        let has_exchanged = !is_held && self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
         let mut counts = Accesses::default();
         for (position, &(sample, slot)) in (0..).zip(accesses) {
-            self.foresee(job, sample, slot);
+            if !is_held {
+                self.foresee(job, sample, slot);
+            }
             let row = RowId { session, seq, position };
             let mut served = self.access((job, admits), sample, row);
             let was_exchanged = has_exchanged && self.was_exchanged(job, slot.place);
@@ -188,19 +208,32 @@ impl<M: Memory> Core<M> {
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.hits += accesses.hits();
             batch.misses += accesses.misses();
+            if let Some(held) = &mut batch.held {
+                return held.accesses.add(accesses);
+            }
         }
         self.count(job, |counts| counts.add(accesses));
     }
 }
 
 /// Why a batch cannot be delivered: it is longer than its ring.
-fn too_long(request: &EpochRequest, data_len: u64, ring_bytes: u64) -> String {
-    let EpochRequest { epoch, next_batch, .. } = request;
+fn too_long((epoch, number): (u32, u32), data_len: u64, ring_bytes: u64) -> String {
     format!(
-        "batch {next_batch} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
+        "batch {number} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
          some long record comes in it many times: give Daemon(ring={}), or lower batch_size",
         data_len.saturating_mul(3)
     )
+}
+
+impl Job {
+    /// The plan of its epoch, or the one that is drawn ahead.
+    fn planned(&self, is_ahead: bool) -> Option<Planned<'_>> {
+        if is_ahead {
+            let DrawnPlan { plan, use_numbers, .. } = self.plan_ahead()?;
+            return Some(Planned { plan, use_numbers, slices: self.slices_of_plan(Some(plan)) });
+        }
+        Some(Planned { plan: self.plan.as_ref()?, use_numbers: &self.use_numbers, slices: self.slices })
+    }
 }
 
 /// Touches the memory that accesses to `rows` need. One after the other, each access would wait for
@@ -216,7 +249,12 @@ fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows:
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec<BatchRow> {
+fn plan_rows(
+    job: &Job,
+    slots: &[Slot],
+    (plan, use_numbers): (&Plan, &UseNumbers),
+    index: &dyn Samples,
+) -> Vec<BatchRow> {
     let spec = &job.spec;
     let sample_of = |slot: &Slot| plan.ids.get(slot.place as usize).copied();
     // All entries first, so that their memory comes at the same time, as in `touch_all`. Without
@@ -233,7 +271,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let weight = if slot.padding { 0.0 } else { of_place };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let drawn = job.drawn_row(sample, *slot);
+        let drawn = job.drawn_row(sample, *slot, use_numbers);
         rows.push(BatchRow {
             sample,
             entry,

@@ -2,13 +2,14 @@
 //! looks ahead; the plan gets the residents that may come earlier.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use shade_formats::SampleId;
 
 use crate::brain::Core;
 use crate::job::JobId;
 use crate::memory::Memory;
-use crate::plan::{Lookahead, Slot, in_sight, may_exchange};
+use crate::plan::{Lookahead, Slot, in_sight, may_exchange, next_accesses};
 
 impl<M: Memory> Core<M> {
     /// The access of `slot` begins: tells the cache when the job uses its sample next, and which
@@ -33,19 +34,29 @@ impl<M: Memory> Core<M> {
         }
     }
 
+    /// Whether the cache goes by the next uses of the job.
+    pub(super) fn looks_ahead(&self, id: JobId) -> bool {
+        // With all samples resident nothing is evicted, and next uses do not matter.
+        let has_all = self.cache.len() == self.index.len() as usize && !self.cache.has_surplus();
+        self.cache.properties().looks_ahead && !has_all && self.admits(id)
+    }
+
     /// Begins to look ahead over the job's current plan, from the first batch that some rank wants,
     /// unless that is done.
     pub(super) fn look_ahead(&mut self, id: JobId, now_ns: u64) {
-        // With all samples resident nothing is evicted, and next uses do not matter.
-        let has_all = self.cache.len() == self.index.len() as usize && !self.cache.has_surplus();
-        if !self.cache.properties().looks_ahead || has_all {
+        if !self.looks_ahead(id) {
             return;
         }
-        let Some(job) = self.jobs.get(id).filter(|job| self.jobs.admits(job)) else { return };
+        let Some(job) = self.jobs.get(id) else { return };
         let (Some(plan), None) = (&job.plan, &job.outlook) else { return };
         let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
-        let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
+        let known = job.known();
+        let next = match &job.next_accesses {
+            Some(next) if next.len() == known.len() as usize => Arc::clone(next),
+            _ => next_accesses(known, self.index.len()),
+        };
+        let mut outlook = Lookahead::over(next, from, ahead);
         // Unless repeats of a sample are dealt to the ranks, a position says whose it is.
         if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
             let of_job = self.sessions.iter().filter(|session| session.job == id);
@@ -56,8 +67,8 @@ impl<M: Memory> Core<M> {
         }
         let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
         cache.set_clock(id, clock);
-        cache.forget_uses(id, importance);
-        tier.begin_plan(id, clock, importance);
+        cache.forget_uses(id);
+        tier.begin_plan(id, clock);
         outlook.begin(job.known(), |(sample, at)| {
             cache.see(id, sample, at, importance);
             tier.see(id, sample, at, importance);

@@ -123,7 +123,7 @@ impl<M: Memory> Core<M> {
         for row in gone.open.into_iter().flat_map(|batch| batch.ready) {
             self.take_back(row.record);
         }
-        self.reading.forget(session);
+        self.reading.forget(session, |_| true);
         if self.sessions.iter().any(|s| s.job == gone.job) {
             return;
         }
@@ -213,13 +213,15 @@ impl<M: Memory> Core<M> {
             actions.push(Action::Interrupt(session, text));
             return;
         }
+        let is_ahead = self.job_of(session).is_some_and(|job| job.is_ahead(epoch)) && next_batch == 0;
         let Some(state) = self.session_mut(session) else { return };
         // An epoch that was resumed with other ranks has no earlier batches.
         let first_batch = slices.map_or(0, |slices| slices.origin().batch);
         state.request = Some(EpochRequest { next_batch: next_batch.max(first_batch), ..request });
         state.blocked_since_ns = None;
         state.is_full = false;
-        state.clock.begin_epoch(now_ns, state.next_seq);
+        let first_held = state.held().next().map(|batch| batch.seq);
+        state.clock.begin_epoch(now_ns, first_held.filter(|_| is_ahead).unwrap_or(state.next_seq));
         let (rank, job) = (state.rank, state.job);
         if let Some(job) = self.jobs.get_mut(job)
             && job.epoch() == Some(epoch)
@@ -233,7 +235,7 @@ impl<M: Memory> Core<M> {
                 .into_iter()
                 .for_each(|counts| *counts = RowCounts::default());
         }
-        self.abandon_open(session);
+        self.abandon(session, |batch| !(is_ahead && batch.is_held()));
     }
 
     /// A session's job has learned elsewhere. A table for other samples is ignored.
@@ -243,14 +245,26 @@ impl<M: Memory> Core<M> {
             return;
         };
         (job.importance, job.has_reports) = (table, true);
+        let job = job.id;
+        self.drop_ahead(job);
         self.weigh_jobs();
     }
 
-    /// A job has begun or ended, or its table is another: ranks all residents anew.
+    /// A job has begun or ended, or its table is another: all residents are ranked anew.
     pub(super) fn weigh_jobs(&mut self) {
-        self.jobs.aggregate_all();
+        self.jobs.aggregate_anew();
         self.predict_at_ns = 0;
+        self.go_on_weighing();
+    }
+
+    /// Makes a slice of what residents are ranked by. Ranks them once that is done. Returns whether
+    /// there is more to do.
+    pub(super) fn go_on_weighing(&mut self) -> bool {
+        if self.jobs.go_on_aggregating() {
+            return true;
+        }
         self.tier.rank_anew();
         self.cache.rank_anew();
+        false
     }
 }

@@ -330,10 +330,10 @@ impl Reading {
         self.pending.remove(&sample).map_or_else(Vec::new, |read| read.waiting)
     }
 
-    /// No row of `session` waits any more.
-    pub(super) fn forget(&mut self, session: SessionId) {
+    /// No row of these batches of `session` waits any more.
+    pub(super) fn forget(&mut self, session: SessionId, is_dropped: impl Fn(u64) -> bool) {
         for read in self.pending.values_mut() {
-            read.waiting.retain(|row| row.session != session);
+            read.waiting.retain(|row| row.session != session || !is_dropped(row.seq));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::event::SessionId;
 use crate::job::Job;
 use crate::lists::{Known, Lists, SharedScores};
 use crate::memory::Memory;
-use crate::plan::{Part, Plan};
+use crate::plan::Part;
 use crate::plan_digest::plan_digest;
 use crate::portable_scores::{score_of_step, step_of_score};
 
@@ -70,7 +70,8 @@ impl Job {
     }
 
     /// A plan was drawn, after epoch `ended`. Prepares what the others are told.
-    pub(super) fn note_lists(&mut self, plan: &Plan, ended: Option<u32>, by_losses: bool, content_id: u128) {
+    pub(super) fn note_lists(&mut self, epoch: u32, lists: &[(u32, u32)], by_losses: bool, content_id: u128) {
+        let ended = self.epoch();
         let Some(mut shared) = self.shared_scores.take() else { return };
         // All nodes decide together whether they tell, so what came from all went to all.
         let was_told = shared.lists.all().is_some_and(|all| !all.is_empty());
@@ -83,7 +84,7 @@ impl Job {
         }
         let strata = &self.strata;
         let (mut crcs, mut of) = (vec![None; strata.count() as usize], Vec::new());
-        for (seat, crc) in plan.lists(strata.count()) {
+        for &(seat, crc) in lists {
             let stratum = self.seats.stratum(seat);
             crcs.get_mut(stratum as usize).into_iter().for_each(|slot| *slot = Some(crc));
             let member = |id: SampleId| Member {
@@ -99,13 +100,13 @@ impl Job {
         let scores = Scores {
             content_id,
             plan_digest: plan_digest(&self.spec.plan),
-            epoch: plan.epoch,
+            epoch,
             ended: ended.unwrap_or(u32::MAX),
             strata: strata.count(),
             of,
         };
         shared.told = scores.to_bytes();
-        shared.lists = Lists { epoch: plan.epoch, by_losses, crcs };
+        shared.lists = Lists { epoch, by_losses, crcs };
         self.shared_scores = Some(shared);
     }
 

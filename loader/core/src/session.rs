@@ -18,8 +18,19 @@ pub(super) struct EpochRequest {
     pub(super) generation: u32,
     pub(super) epoch: u32,
     pub(super) next_batch: u32,
-    /// The end-of-epoch descriptor has been queued.
+    /// The end-of-epoch descriptor has been published.
     pub(super) ended: bool,
+}
+
+/// The end of an epoch, whose turn in the ring comes after the epoch's last batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpochEnd {
+    /// Number of its descriptor.
+    pub(super) seq: u64,
+    /// 0 if the rank has moved on.
+    pub(super) generation: u32,
+    pub(super) epoch: u32,
+    pub(super) batches: u32,
 }
 
 /// The samples of a delivered batch: losses are credited to them.
@@ -58,6 +69,8 @@ pub(super) struct Session<M: Memory> {
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch<M>>,
     pub(super) request: Option<EpochRequest>,
+    /// The end of the epoch, once all its batches are open and until it is published.
+    pub(super) end: Option<EpochEnd>,
     /// The next batch has found no room in the ring, and no batch was released since.
     pub(super) is_full: bool,
     /// When the next batch first found no room in the ring.
@@ -92,6 +105,7 @@ impl<M: Memory> Session<M> {
             released_ns: 0,
             open: VecDeque::new(),
             request: None,
+            end: None,
             is_full: false,
             blocked_since_ns: None,
             clock: WaitClock::new(now_ns),
@@ -101,7 +115,8 @@ impl<M: Memory> Session<M> {
 
     /// Whether a release mark is free for one more batch or message.
     pub(super) fn has_descriptor(&self) -> bool {
-        self.open.len() + self.outstanding.len() < RING_DESCRIPTORS
+        let ends = usize::from(self.end.is_some());
+        self.open.len() + ends + self.outstanding.len() < RING_DESCRIPTORS
     }
 
     /// The next batch finds no room in the ring.
@@ -113,7 +128,20 @@ impl<M: Memory> Session<M> {
     /// The open batch with this sequence number.
     pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch<M>> {
         let first = self.open.front()?.seq;
-        self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
+        // An end between the two has a number, too.
+        let ends = u64::from(self.end.is_some_and(|end| (first..seq).contains(&end.seq)));
+        self.open.get_mut(usize::try_from(seq.checked_sub(first)? - ends).ok()?)
+    }
+
+    /// The batches that are filled before their epoch begins.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Batch<M>> {
+        self.open.iter().filter(|batch| batch.is_held())
+    }
+
+    /// Whether the end of the epoch that it asked for has its number.
+    pub(super) fn has_end(&self) -> bool {
+        let is_of = |end: EpochEnd, request: EpochRequest| end.generation == request.generation;
+        self.request.is_some_and(|request| request.ended || self.end.is_some_and(|end| is_of(end, request)))
     }
 
     /// The client has released descriptor `seq`. Returns the time that it had a batch and did not
@@ -167,7 +195,8 @@ impl<M: Memory> Session<M> {
 
     /// The sequence number before which all descriptors were published.
     pub(super) fn first_unpublished(&self) -> u64 {
-        self.open.front().map_or(self.next_seq, |batch| batch.seq)
+        let batch = self.open.front().map_or(self.next_seq, |batch| batch.seq);
+        self.end.map_or(batch, |end| end.seq.min(batch))
     }
 
     /// The sequence number before which all descriptors were released.

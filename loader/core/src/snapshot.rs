@@ -38,6 +38,7 @@ use shade_formats::{FormatError, SampleId};
 
 use crate::action::{Action, Resumed};
 use crate::brain::Core;
+use crate::drawing::DrawnPlan;
 use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
@@ -142,8 +143,10 @@ impl<M: Memory> Core<M> {
         );
         let everyone: Vec<SessionId> = self.sessions.iter().filter(|s| s.job == id).map(|s| s.id).collect();
         for other in everyone {
-            self.abandon_open(other);
+            self.abandon(other, |_| true);
             let Some(state) = self.session_mut(other) else { continue };
+            // Nor does the end come of what it was given before.
+            state.end.iter_mut().for_each(|end| end.generation = 0);
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.request.take().is_some_and(|request| !request.ended) && other != session {
@@ -222,7 +225,7 @@ fn restore(
 
     (job.strata, job.seats) = (strata, seats);
     job.forget_lists();
-    job.begin(plan);
+    job.begin(plan.map(|plan| DrawnPlan::of(plan, samples, job.spec.plan.group != 0)));
     // The next epoch may have other strata.
     job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;

@@ -9,6 +9,16 @@ use crate::session::EpochRequest;
 impl<M: Memory> Core<M> {
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
     pub fn step(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
+        match self.waits_for_plan(&event) {
+            Some(job) => self.postponed.push((job, event)),
+            None => self.take(now_ns, event, actions),
+        }
+        while let Some(event) = self.next_postponed() {
+            self.take(now_ns, event, actions);
+        }
+    }
+
+    fn take(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
         match event {
             Event::Attach(attach) => self.attach(now_ns, *attach, actions),
             Event::Ready(session) => {
@@ -16,7 +26,12 @@ impl<M: Memory> Core<M> {
                     session.ready = true;
                 }
             }
-            Event::Detach(session) => self.detach(now_ns, session, actions),
+            Event::Detach(session) => {
+                for report in self.postponed_reports(session) {
+                    self.take(now_ns, report, actions);
+                }
+                self.detach(now_ns, session, actions);
+            }
             Event::StartEpoch { session, generation, epoch, first_batch, has_taken } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
                 self.start_epoch(now_ns, session, (request, has_taken), actions);
@@ -32,6 +47,7 @@ impl<M: Memory> Core<M> {
                 self.load_state(session, (strata, &bytes), actions)
             }
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
+            Event::Drawn(drawn) => self.drawn(now_ns, drawn, actions),
             Event::Depth(depth) => {
                 self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
             }
@@ -45,6 +61,8 @@ impl<M: Memory> Core<M> {
                 let job = self.session(session).map(|session| session.job);
                 if let Some(job) = job.and_then(|job| self.jobs.get_mut(job)) {
                     (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
+                    let job = job.id;
+                    self.drop_ahead(job);
                 }
             }
             Event::Importance(session, table) => self.replace_importance(session, *table),
@@ -53,17 +71,18 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Does what has become possible: draws a due plan, publishes, opens batches, submits reads,
+    /// Does what has become possible: orders a due plan, publishes, opens batches, submits reads,
     /// hands rows to workers. Returns `true` if more batches can be opened once these actions are
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         self.shrink(now_ns);
-        if self.draw_due_plans(now_ns, actions) {
-            // That took its time, which the next call counts.
+        let weighs_on = self.jobs.are_aggregating() && self.go_on_weighing();
+        if self.order_due_plans(now_ns, actions) {
             self.note_waits(now_ns);
             return true;
         }
+        self.order_next_plans(actions);
         self.predict(now_ns);
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);
@@ -78,6 +97,6 @@ impl<M: Memory> Core<M> {
         self.publish_complete(now_ns, actions);
         self.note_waits(now_ns);
         self.trace_looks(now_ns, actions);
-        can_go_on
+        can_go_on || weighs_on
     }
 }

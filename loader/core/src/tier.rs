@@ -101,10 +101,10 @@ impl<M: Memory> Tier<M> {
     }
 
     /// The job looks ahead over another plan, whose positions are due by this clock.
-    pub(super) fn begin_plan(&mut self, job: JobId, clock: Clock, importance: &Importance) {
+    pub(super) fn begin_plan(&mut self, job: JobId, clock: Clock) {
         if let Some(held) = &mut self.held {
             held.set_clock(job, clock);
-            held.forget_uses(job, importance);
+            held.forget_uses(job);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::waits::RankStatus;
 
-const NS_PER_US: u64 = 1000;
+pub(super) const NS_PER_US: u64 = 1000;
 /// Time between two looks at the counters, at least: 4 a second are a picture of a minute, and some
 /// 5 MB of an hour with one rank.
 const LOOK_EVERY_NS: u64 = 250_000_000;

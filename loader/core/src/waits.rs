@@ -93,7 +93,7 @@ pub struct RankStatus {
     pub rank: u32,
     /// Finished batches that it has not released, those that its trainer uses among them.
     pub in_ring: usize,
-    /// Batches that are being filled.
+    /// Batches that are being filled, or wait for their epoch.
     pub open: usize,
     /// Time since it attached.
     pub attached_ns: u64,

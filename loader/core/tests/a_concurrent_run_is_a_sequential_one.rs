@@ -131,7 +131,7 @@ impl Sequence {
         self.next_plan = next_plan;
         let known = known(&self.plans, &self.next_plan);
         let mut outlook = Lookahead::new(known, self.setup.samples, 0, ahead);
-        self.cache.forget_uses(0, &self.importance);
+        self.cache.forget_uses(0);
         outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
         self.outlook = Some(outlook);
     }

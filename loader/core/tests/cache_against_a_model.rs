@@ -94,7 +94,7 @@ impl Pair {
                 self.model.next_uses.entry(id).or_insert(position);
             }
             Op::Forget => {
-                self.cache.forget_uses(0, &self.importance);
+                self.cache.forget_uses(0);
                 self.model.next_uses.clear();
             }
             Op::Epoch(ref low) => {

@@ -64,7 +64,7 @@ impl Training {
         self.check(spec, &plan);
         self.delivered += plan.ids.len();
         let mut outlook = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
-        self.cache.forget_uses(0, &self.importance);
+        self.cache.forget_uses(0);
         outlook
             .begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(0, id, at, &self.importance));
         let mut positions = 0..;

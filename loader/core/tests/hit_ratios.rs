@@ -92,7 +92,7 @@ impl Training {
             let is_resident = |id| app.get(id).is_some();
             let plan = draw_plan(&spec, planned, BATCH_SIZE, &importance, is_resident, spec.rep);
             let counts = u32::from(epoch >= self.counted_from);
-            clairvoyant.forget_uses(0, &importance);
+            clairvoyant.forget_uses(0);
             let known = Known::from(plan.ids.as_slice());
             let mut outlook = Lookahead::new(known, self.samples, 0, u32::MAX);
             outlook.begin(known, |(id, at)| clairvoyant.see(0, id, at, &importance));

@@ -171,6 +171,8 @@ impl Setup<'_> {
             package_bytes: self.package_bytes.of(self.keeper.policy()),
             // Without a store there is no time for it.
             prefetches_max: if self.service.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
+            // A training ends with its last epoch, and a script may not go on with what is drawn.
+            opens_ahead: false,
             hedge: false,
             block_bytes: sizes.block_bytes(),
             orders_max: usize::MAX,

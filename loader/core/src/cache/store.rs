@@ -256,11 +256,10 @@ impl<T> Cache<T> {
     }
 
     /// Tells the cache that the job's plan is over: no next use of it is known any more.
-    pub fn forget_uses(&mut self, job: u32, importance: &Importance) {
+    pub fn forget_uses(&mut self, job: u32) {
         if let Some(next_uses) = self.policy.next_uses() {
             next_uses.clear(job);
-            let residents: Vec<SampleId> = self.ids().collect();
-            residents.into_iter().for_each(|id| self.rescore(id, importance));
+            self.policy.rank_anew();
         }
     }
 

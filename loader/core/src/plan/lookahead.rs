@@ -3,6 +3,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the samples'")]
 
+use std::sync::Arc;
+
 use shade_formats::SampleId;
 
 /// No further use.
@@ -22,7 +24,10 @@ pub struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn len(&self) -> u32 {
+    /// Number of accesses.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> u32 {
         u32::try_from(self.plan.len() + self.next.len()).unwrap_or(u32::MAX)
     }
 
@@ -52,6 +57,19 @@ pub fn in_sight(epochs: f64, len: usize) -> u32 {
     (epochs * len as f64).round() as u32
 }
 
+/// By position of the `known` accesses to samples `0..samples`: where its sample is accessed next.
+#[must_use]
+pub fn next_accesses(known: Known<'_>, samples: u32) -> Arc<Vec<u32>> {
+    let mut later = vec![NEVER; samples as usize];
+    let mut next = vec![NEVER; known.len() as usize];
+    for position in (0..known.len()).rev() {
+        if let Some(later) = known.get(position).and_then(|id| later.get_mut(id.index())) {
+            next[position as usize] = std::mem::replace(later, position);
+        }
+    }
+    Arc::new(next)
+}
+
 /// A window over the plan: the uses at most `ahead` positions behind the latest access are in
 /// sight.
 ///
@@ -59,8 +77,8 @@ pub fn in_sight(epochs: f64, len: usize) -> u32 {
 /// takes 5 bytes a position.
 #[derive(Clone, Debug)]
 pub struct Lookahead {
-    /// By position: where its sample is used next.
-    next: Vec<u32>,
+    /// See [`next_accesses`].
+    next: Arc<Vec<u32>>,
     /// By position: it was accessed, or will not be.
     done: Vec<bool>,
     ahead: u32,
@@ -73,17 +91,17 @@ impl Lookahead {
     /// `from`.
     #[must_use]
     pub fn new(known: Known<'_>, samples: u32, from: u32, ahead: u32) -> Self {
-        let mut later = vec![NEVER; samples as usize];
-        let mut next = vec![NEVER; known.len() as usize];
-        for position in (0..known.len()).rev() {
-            if let Some(later) = known.get(position).and_then(|id| later.get_mut(id.index())) {
-                next[position as usize] = std::mem::replace(later, position);
-            }
-        }
+        Self::over(next_accesses(known, samples), from, ahead)
+    }
+
+    /// The same over accesses of which it is known where each sample is accessed `next`.
+    #[must_use]
+    pub fn over(next: Arc<Vec<u32>>, from: u32, ahead: u32) -> Self {
         let mut done = vec![false; next.len()];
-        let from = from.min(known.len());
-        done[..from as usize].fill(true);
-        Self { next, done, ahead, sight: from }
+        let from = (from as usize).min(done.len());
+        done[..from].fill(true);
+        // There are no more positions than a u32 counts.
+        Self { next, done, ahead, sight: u32::try_from(from).unwrap_or(u32::MAX) }
     }
 
     /// Accesses that will not be made, as other nodes make them.

@@ -74,7 +74,7 @@ pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use exchange::may_exchange;
 pub use inputs::SampleFacts;
-pub use lookahead::{Known, Lookahead, Use, in_sight};
+pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;
 pub use part::Part;
 pub use samplers::{Repeats, high_importance, may_leave_out, rep_now};

@@ -14,7 +14,7 @@ use super::{Action, Core, Event};
 /// One event, as far as it concerns the cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Moment {
-    /// A rank wants an epoch.
+    /// A rank wants an epoch, whose plan is drawn at once if it is due.
     Start(SessionId, u32),
     /// Losses of a batch: session, epoch, batch.
     Report(SessionId, u32, u32, Vec<f32>),

@@ -13,7 +13,7 @@ pub(crate) mod counted;
 pub(crate) mod journal;
 mod tiering;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    Accepted, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
-    Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
+    Accepted, Capacity, CoreConfig, DECODED_BYTES, DrawOrder, Fault, FaultKind, GAP_BYTES_MAX,
+    PREFETCHES_MAX, Pixels, Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
 use shade_formats::control::{
     JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
@@ -187,6 +187,9 @@ pub(crate) struct Around {
     pub together: u64,
     pub reads_at_once_max: usize,
     pub accepted: Vec<Accepted>,
+    /// Plans are drawn at once; else each takes its time, as reads do.
+    pub draws_at_once: bool,
+    drawing: VecDeque<Box<DrawOrder>>,
     /// Kept if it is there.
     pub journal: Option<Journal>,
     before: Option<Before>,
@@ -285,11 +288,24 @@ impl Replay {
             window_bytes: 0,
             package_bytes: 0,
             prefetches_max: 0,
+            opens_ahead: false,
             hedge: false,
             block_bytes: 0,
             orders_max: 6,
             decoded_bytes: DECODED_BYTES,
         }
+    }
+
+    /// As [`new`](Self::new), where the next epoch's first batches are filled before it begins.
+    pub(crate) fn opening_ahead(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        depth: u32,
+        seed: u64,
+    ) -> Self {
+        let config = Self::config(policy, cache_bytes, depth);
+        Self::with(index, CoreConfig { prefetches_max: PREFETCHES_MAX, opens_ahead: true, ..config }, seed)
     }
 
     /// As [`on_demand`](Self::on_demand), with this limit of the decoded rows that a group shares.
@@ -331,6 +347,8 @@ impl Replay {
             together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
+            draws_at_once: true,
+            drawing: VecDeque::new(),
             journal: None,
             before: None,
             ranks: HashMap::new(),
@@ -536,6 +554,13 @@ fn pixels(output: &Output, draws: EpochDraws, row: &Row) -> Vec<u8> {
 impl World<Counted> for Around {
     const BURSTS: bool = false;
 
+    fn draw(&mut self, order: Box<DrawOrder>, soon: &mut Soon<Counted>) {
+        if self.draws_at_once {
+            return soon.push_front(Event::Drawn(Box::new(order.carry_out())));
+        }
+        self.drawing.push_back(order);
+    }
+
     fn read(&mut self, now_ns: u64, op: ReadOp, soon: &mut Soon<Counted>) {
         self.read_together(now_ns, vec![op], soon);
     }
@@ -620,11 +645,17 @@ impl World<Counted> for Around {
         self.reading.sort_by_key(|op| stuck.contains(&op.flight));
         let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
         let done_here = reading + self.filling.len() + self.finalizing.len();
-        let total = done_here + self.tier.pending();
+        let total = done_here + self.tier.pending() + usize::from(!self.drawing.is_empty());
         if total == 0 {
             return None;
         }
         let pick = self.rng.random_range(0..total);
+        if pick == done_here + self.tier.pending() {
+            // In the order of the orders.
+            let drawn = self.drawing.pop_front().map(|order| order.carry_out());
+            soon.extend(drawn.map(|drawn| Event::Drawn(Box::new(drawn))));
+            return Some(now_ns + 1000);
+        }
         if pick >= done_here {
             soon.extend(self.tier.answer(pick - done_here));
             return Some(now_ns + 1000);
@@ -644,7 +675,9 @@ impl World<Counted> for Around {
     }
 
     fn before(&mut self, event: &Event) {
-        self.before = self.journal.as_mut().map(|journal| journal.before(event));
+        // A plan that is drawn at once belongs to the event before.
+        let is_drawn = matches!(event, Event::Drawn(_));
+        self.before = self.journal.as_mut().filter(|_| !is_drawn).map(|journal| journal.before(event));
     }
 
     fn after(&mut self, core: &Core, actions: &[Action]) {

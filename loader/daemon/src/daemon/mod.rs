@@ -10,6 +10,7 @@ mod judge;
 mod memory;
 mod observer;
 mod observers;
+mod plans;
 mod request;
 mod resize;
 mod serve;

@@ -9,6 +9,20 @@ use super::serve::Daemon;
 use super::stats::report;
 
 impl Daemon {
+    /// Answers the ranks that have asked for figures, which include everything that a rank sent before.
+    pub(super) fn tell_stats(&mut self) {
+        let asked = std::mem::take(&mut self.stats_asked);
+        for session in asked {
+            if self.core.is_postponed(session) {
+                self.stats_asked.push(session);
+                continue;
+            }
+            let silence = self.silence.tell(Instant::now());
+            let json = report(&self.core.stats(session), &self.reads, silence);
+            self.sessions.reply(session, &Reply::Stats { json });
+        }
+    }
+
     /// Turns a rank's request into an event, or answers it at once.
     pub(super) fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
         match request {
@@ -32,11 +46,9 @@ impl Daemon {
             Request::TakeScores => self.events.push(Event::TakeScores { session, bytes: state }),
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
-                // The figures include everything that this rank sent before.
+                self.stats_asked.push(session);
                 self.turn();
-                let silence = self.silence.tell(Instant::now());
-                let json = report(&self.core.stats(session), &self.reads, silence);
-                self.sessions.reply(session, &Reply::Stats { json });
+                self.tell_stats();
             }
             Request::Resize { cache, .. } => {
                 let reply = self.resize_for(session, &cache);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::{FinalizeOrder, Resumed};
+use shade_core::{Drawn, FinalizeOrder, Resumed, SessionId};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
 use shade_images::caught;
@@ -12,10 +12,11 @@ use shade_reads::{Completion, Reads};
 use shade_tier::Tier;
 
 use super::cache_memory::CacheMemory;
-use super::events::{filled, read};
+use super::events::{drawn, filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
 use super::observers::Observers;
+use super::plans::Plans;
 use super::sessions::Sessions;
 use super::settings::Running;
 use super::silence::Silence;
@@ -27,6 +28,8 @@ use crate::signals;
 
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
+/// Time after which the core's thread sees what else has come, whatever is left to do.
+const TURN: Duration = Duration::from_millis(20);
 /// Interval of the rings' heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// How long the daemon's end waits for reads, and for a recorder to take the rest of its trace.
@@ -52,6 +55,7 @@ pub(super) struct Inbox {
     pub(super) completions: Receiver<Completion>,
     pub(super) done: Receiver<Filled>,
     pub(super) tier: Receiver<shade_tier::Event>,
+    pub(super) plans: Receiver<Drawn>,
     pub(super) messages: Receiver<Message>,
     pub(super) stop: Receiver<Stop>,
 }
@@ -61,6 +65,7 @@ pub(super) struct Daemon {
     pub(super) core: Core,
     pub(super) reads: Reads,
     pub(super) workers: Workers,
+    pub(super) plans: Plans,
     /// Set where there is one.
     pub(super) tier: Option<Tier>,
     pub(super) sessions: Sessions,
@@ -86,6 +91,8 @@ pub(super) struct Daemon {
     pub(super) empty_since: Instant,
     pub(super) had_rank: bool,
     pub(super) events: Vec<Event>,
+    /// The ranks that have asked for figures.
+    pub(super) stats_asked: Vec<SessionId>,
     actions: Vec<Action>,
     /// A batch's column as bytes.
     column: Vec<u8>,
@@ -95,7 +102,7 @@ impl Daemon {
     pub(super) fn new(
         core: Core,
         reads: Reads,
-        workers: Workers,
+        (workers, plans): (Workers, Plans),
         trace_header: Header,
         served: ServedDataset,
         settings: Running,
@@ -107,6 +114,7 @@ impl Daemon {
             core,
             reads,
             workers,
+            plans,
             tier: None,
             sessions: Sessions::default(),
             observers: Observers::new(trace_header),
@@ -125,6 +133,7 @@ impl Daemon {
             empty_since: started,
             had_rank: false,
             events: Vec::new(),
+            stats_asked: Vec::new(),
             actions: Vec::new(),
             column: Vec::new(),
         }
@@ -151,18 +160,21 @@ impl Daemon {
     }
 
     fn serve(&mut self, inbox: &Inbox) -> Stop {
-        let Inbox { completions, done, tier, messages, stop } = inbox;
+        let Inbox { completions, done, tier, plans, messages, stop } = inbox;
         let mut beaten = Instant::now();
+        let mut has_more = false;
         loop {
             let wait =
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
             let wait = if self.core.has_slices_left() { Duration::ZERO } else { wait };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
+            let wait = if has_more { Duration::ZERO } else { wait };
             let mut first = None;
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
+                recv(plans) -> plan => self.events.extend(plan.ok().map(drawn)),
                 recv(messages) -> message => first = message.ok(),
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
@@ -188,7 +200,8 @@ impl Daemon {
             }
             self.reads.share(self.core.nodes());
             self.events.push(Event::Depth(self.reads.depth()));
-            self.turn();
+            has_more = self.turn();
+            self.tell_stats();
             self.give_back();
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
@@ -206,10 +219,12 @@ impl Daemon {
         }
     }
 
-    /// Passes events to the core and carries out its actions until there is nothing left to do.
-    pub(super) fn turn(&mut self) {
+    /// Passes events to the core and carries out its actions, until there is nothing left to do or
+    /// [`TURN`] is over. Returns whether there is more to do.
+    pub(super) fn turn(&mut self) -> bool {
         let mut actions = std::mem::take(&mut self.actions);
-        loop {
+        let begun = Instant::now();
+        let has_more = loop {
             let now_ns = self.now_ns();
             for event in self.events.drain(..) {
                 self.core.step(now_ns, event, &mut actions);
@@ -219,10 +234,14 @@ impl Daemon {
                 self.carry_out(action);
             }
             if self.events.is_empty() && !can_go_on {
-                break;
+                break false;
             }
-        }
+            if begun.elapsed() >= TURN {
+                break true;
+            }
+        };
         self.actions = actions;
+        has_more
     }
 
     fn carry_out(&mut self, action: Action) {
@@ -234,6 +253,7 @@ impl Daemon {
                 self.sessions.answer(session, room.map(|()| accepted));
             }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
+            Action::Draw(order) => self.plans.order(order),
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
             Action::Tier(order) => {

@@ -21,6 +21,7 @@ use shade_shm::memfd::lacking;
 use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
 use super::memory::{CacheTooLarge, check_cache};
+use super::plans::Plans;
 use super::serve::{Daemon, Inbox, Stop};
 use super::settings::Running;
 use super::tier;
@@ -163,6 +164,7 @@ fn serve_at(
     let worker_count = config.workers.unwrap_or_else(cores);
     let workers =
         Workers::start(worker_count, config.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
+    let (plans, drawn) = Plans::start().map_err(DaemonError::Start)?;
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
 
@@ -198,6 +200,7 @@ fn serve_at(
         gap_bytes_max: GAP_BYTES_MAX,
         package_bytes: config.package_bytes.of(config.policy),
         window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
+        opens_ahead: true,
         hedge: config.hedge,
         block_bytes,
         orders_max: ORDERS_A_WORKER * worker_count,
@@ -205,9 +208,9 @@ fn serve_at(
     };
     let trace_header = trace_header(config, &dataset, &core_config, (reads.description(), worker_count));
     let core = Core::new(index, free, core_config);
-    let mut daemon = Daemon::new(core, reads, workers, trace_header, served, settings, cache_memory);
+    let mut daemon = Daemon::new(core, reads, (workers, plans), trace_header, served, settings, cache_memory);
     daemon.tier = tier;
-    let inbox = Inbox { completions, done, tier: tier_events, messages, stop };
+    let inbox = Inbox { completions, done, tier: tier_events, plans: drawn, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 

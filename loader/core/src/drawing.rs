@@ -1,0 +1,133 @@
+//! Plans are drawn on another thread: an order has all that a plan depends on, as it is when the
+//! order is given, and its result is an event.
+
+use std::sync::Arc;
+
+use shade_formats::SampleId;
+use shade_formats::control::{PlanSpec, Seats, WeightTable};
+
+use crate::importance::Importance;
+use crate::job_id::JobId;
+use crate::plan::{
+    Known, Part, Plan, SampleFacts, Strata, draw_next_plan, draw_plan, next_accesses, position_entropy,
+};
+use crate::use_numbers::UseNumbers;
+
+/// Names an order of its job. A result of an earlier one comes too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OrderId {
+    pub(super) job: JobId,
+    /// Counts the orders of all jobs.
+    pub(super) number: u64,
+}
+
+/// What the plan of an epoch is drawn from.
+pub(super) struct PlanInputs {
+    /// See [`spec_now`](crate::plan::spec_now).
+    pub(super) spec: PlanSpec,
+    pub(super) epoch: u32,
+    pub(super) batch_size: u32,
+    /// Samples of the dataset.
+    pub(super) samples: u32,
+    /// Empty if no plan of `spec` depends on it.
+    pub(super) importance: Importance,
+    pub(super) weights: Option<Arc<WeightTable>>,
+    pub(super) strata: Strata,
+    pub(super) seats: Seats,
+    pub(super) part: Part,
+    /// By sample: it is in the cache. Empty if no plan of `spec` depends on it.
+    pub(super) residents: Vec<bool>,
+    pub(super) rep_now: f64,
+}
+
+/// The order to draw a plan.
+pub struct DrawOrder {
+    pub(super) id: OrderId,
+    pub(super) inputs: PlanInputs,
+    /// The plan, if it was drawn before.
+    pub(super) plan: Option<Plan>,
+    /// The seats of the plan after it, if that is drawn early.
+    pub(super) seats_of_next: Option<Seats>,
+    /// The lists of its strata are told to other nodes.
+    pub(super) is_told: bool,
+    /// The cache goes by next uses.
+    pub(super) looks_ahead: bool,
+}
+
+/// A [`DrawOrder`] that was carried out.
+pub struct Drawn {
+    pub(super) id: OrderId,
+    pub(super) plan: DrawnPlan,
+    /// The plan after it, if that is drawn early.
+    pub(super) next_plan: Option<Plan>,
+    /// See [`Plan::lists`]; empty if nobody is told.
+    pub(super) lists: Vec<(u32, u32)>,
+}
+
+/// A plan, and what is made of it.
+pub(super) struct DrawnPlan {
+    pub(super) plan: Plan,
+    /// Which use each position is; made for a group only.
+    pub(super) use_numbers: UseNumbers,
+    /// How random its order is.
+    pub(super) position_entropy: f64,
+    /// Next accesses of the plan and the one that is drawn early after it, if the cache goes by them.
+    pub(super) next_accesses: Option<Arc<Vec<u32>>>,
+}
+
+impl DrawnPlan {
+    /// A plan over `samples` samples.
+    pub(super) fn of(plan: Plan, samples: u32, is_in_group: bool) -> Self {
+        let use_numbers =
+            if is_in_group { UseNumbers::of(&plan.ids, samples) } else { UseNumbers::default() };
+        let position_entropy = position_entropy(&plan.ids, samples);
+        Self { plan, use_numbers, position_entropy, next_accesses: None }
+    }
+}
+
+/// The plan of the next epoch, or the order to draw it.
+pub(super) struct Ahead {
+    pub(super) order: OrderId,
+    pub(super) epoch: u32,
+    pub(super) strata: Strata,
+    pub(super) seats: Seats,
+    pub(super) part: Part,
+    /// `None` until it is drawn.
+    pub(super) drawn: Option<Box<Drawn>>,
+}
+
+impl PlanInputs {
+    fn facts<'a>(&'a self, seats: &'a Seats) -> SampleFacts<'a> {
+        SampleFacts {
+            importance: &self.importance,
+            weights: self.weights.as_deref(),
+            strata: self.strata.clone(),
+            seats,
+            part: &self.part,
+        }
+    }
+
+    fn is_resident(&self, id: SampleId) -> bool {
+        self.residents.get(id.index()) == Some(&true)
+    }
+}
+
+impl DrawOrder {
+    /// Draws the plan. Equal orders give equal plans, on any thread at any time.
+    #[must_use]
+    pub fn carry_out(self) -> Drawn {
+        let Self { id, inputs, plan, seats_of_next, is_told, looks_ahead } = self;
+        let PlanInputs { spec, epoch, batch_size, samples, rep_now, .. } = inputs;
+        let resident = |id: SampleId| inputs.is_resident(id);
+        let draw = || draw_plan(&spec, epoch, batch_size, inputs.facts(&inputs.seats), resident, rep_now);
+        let plan = plan.unwrap_or_else(draw);
+        let next_plan = seats_of_next
+            .map(|seats| draw_next_plan(&spec, &plan, batch_size, inputs.facts(&seats), resident, rep_now));
+        let lists = if is_told { plan.lists(inputs.strata.count()) } else { Vec::new() };
+        let mut plan = DrawnPlan::of(plan, samples, spec.group != 0);
+        let next = next_plan.as_ref().map_or(&[][..], |plan| &plan.ids);
+        let known = Known { plan: &plan.plan.ids, next };
+        plan.next_accesses = looks_ahead.then(|| next_accesses(known, samples));
+        Drawn { id, plan, next_plan, lists }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a job's ranks say while the plan of its due epoch is drawn waits until it is there. So they
+//! see an epoch that begins at once, however long the drawing takes.
+
+use crate::brain::Core;
+use crate::drawing::OrderId;
+use crate::event::{Event, SessionId};
+use crate::job_id::JobId;
+use crate::memory::Memory;
+
+impl<M: Memory> Core<M> {
+    /// Names a new order of the job.
+    pub(super) fn next_order(&mut self, job: JobId) -> OrderId {
+        self.last_draw += 1;
+        OrderId { job, number: self.last_draw }
+    }
+
+    /// The job whose plan the event waits for.
+    pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
+        let job = self.job_of(postponed_of(event)?)?;
+        job.draws.is_some().then_some(job.id)
+    }
+
+    /// Whether what this session says has to wait until its job's plan is drawn.
+    #[must_use]
+    pub fn is_postponed(&self, session: SessionId) -> bool {
+        self.job_of(session).is_some_and(|job| job.draws.is_some())
+    }
+
+    /// The next event that was postponed and need not wait any more.
+    pub(super) fn next_postponed(&mut self) -> Option<Event<M>> {
+        let waits = |id: JobId| self.jobs.get(id).is_some_and(|job| job.draws.is_some());
+        let at = self.postponed.iter().position(|&(job, _)| !waits(job))?;
+        Some(self.postponed.remove(at).1)
+    }
+
+    /// What a session reported and was postponed, before it goes. The rest of what it said is of no
+    /// use any more.
+    pub(super) fn postponed_reports(&mut self, session: SessionId) -> Vec<Event<M>> {
+        let of_session = self.postponed.extract_if(.., |(_, event)| postponed_of(event) == Some(session));
+        let is_report = |event: &Event<M>| matches!(event, Event::Report { .. } | Event::Validation { .. });
+        of_session.map(|(_, event)| event).filter(is_report).collect()
+    }
+}
+
+/// The session of an event that waits until its job's plan is drawn.
+fn postponed_of<M: Memory>(event: &Event<M>) -> Option<SessionId> {
+    match event {
+        Event::StartEpoch { session, .. }
+        | Event::Report { session, .. }
+        | Event::Validation { session, .. }
+        | Event::SaveState { session, .. }
+        | Event::LoadState { session, .. }
+        | Event::TellScores { session, .. }
+        | Event::TakeScores { session, .. }
+        | Event::Seat { session, .. }
+        | Event::Plan(session, _)
+        | Event::Importance(session, _) => Some(*session),
+        Event::Attach(_)
+        | Event::Ready(_)
+        | Event::Detach(_)
+        | Event::Drawn(_)
+        | Event::Depth(_)
+        | Event::Read(_)
+        | Event::Tier(_)
+        | Event::Filled(_)
+        | Event::Finalized(_)
+        | Event::Waits { .. }
+        | Event::Released { .. }
+        | Event::Resize { .. }
+        | Event::Observe { .. } => None,
+    }
+}
