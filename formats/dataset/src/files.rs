@@ -344,8 +344,8 @@ impl Files {
         self.check_dataset(path)
     }
 
-    /// Checks that the dataset is still the one that was opened, perhaps with more added to it, after
-    /// the shard at `path` went stale.
+    /// Checks that the dataset is still the one that was opened, perhaps with more added to it,
+    /// after the shard at `path` went stale.
     fn check_dataset(&self, path: &Path) -> Result<(), Unopened> {
         let index = self.folder.join(INDEX_FILE);
         let got = match Content::check(&self.folder, Content::of(&self.index)) {

@@ -167,8 +167,8 @@ impl Content {
         Self { samples: index.len(), classes: index.class_count(), id: index.content_id() }
     }
 
-    /// Checks that the dataset in `folder` still has the content `expected`, perhaps with more added
-    /// at its end. Only then it reads the whole index.
+    /// Checks that the dataset in `folder` still has the content `expected`, perhaps with more
+    /// added at its end. Only then it reads the whole index.
     ///
     /// # Errors
     /// [`DatasetError`]: not a dataset, damaged, or another one.

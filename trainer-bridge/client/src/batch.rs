@@ -117,7 +117,8 @@ impl Batch {
         self.slots.is_none()
     }
 
-    /// Which batch it is, for [`Session::report`](crate::Session::report). It may outlive the batch.
+    /// Which batch it is, for [`Session::report`](crate::Session::report). It may outlive the
+    /// batch.
     #[must_use]
     pub fn id(&self) -> BatchId {
         let Descriptor { generation, epoch, batch, records, .. } = *self.descriptor;

@@ -32,8 +32,8 @@ pub(crate) struct Dialogue {
     daemon_pid: u32,
     /// How it ended, kept so that the wait for it happens once.
     end: OnceLock<String>,
-    /// The failure that the last message told. If the daemon hangs up after it, that is why, whichever
-    /// thread was told.
+    /// The failure that the last message told. If the daemon hangs up after it, that is why,
+    /// whichever thread was told.
     last_words: Mutex<Option<String>>,
     hearing: Mutex<Hearing>,
 }

@@ -64,8 +64,8 @@ struct Wanted {
 
 impl FieldsReader {
     /// A reader of the dataset in `folder`, which must still have this content when it is opened,
-    /// perhaps with more at its end. `buffered` reads through the page cache. Choose what the daemon does: on one NFS file
-    /// buffered and direct reads stall each other.
+    /// perhaps with more at its end. `buffered` reads through the page cache. Choose what the
+    /// daemon does: on one NFS file buffered and direct reads stall each other.
     #[must_use]
     pub fn new(folder: &Path, content: Content, buffered: bool) -> Self {
         Self { owner: Owner::here(), folder: folder.to_owned(), content, buffered, opened: Mutex::default() }

@@ -126,8 +126,8 @@ impl Session {
         self.welcome.content
     }
 
-    /// The content that the dataset had when the session was opened: [`Session::content`], with more
-    /// at its end if it was added to since the daemon opened it.
+    /// The content that the dataset had when the session was opened: [`Session::content`], with
+    /// more at its end if it was added to since the daemon opened it.
     #[must_use]
     pub fn present_content(&self) -> Content {
         self.welcome.present
@@ -251,8 +251,8 @@ impl Session {
     /// Reports the losses of a batch's first rows, in their order.
     ///
     /// # Errors
-    /// With more losses than the batch has rows, for a batch of another session or of before a state
-    /// was loaded, when the daemon is gone or does not listen, or in a forked child.
+    /// With more losses than the batch has rows, for a batch of another session or of before a
+    /// state was loaded, when the daemon is gone or does not listen, or in a forked child.
     pub fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
         let BatchId { session, generation, epoch, batch, rows } = id;

@@ -37,8 +37,8 @@ pub(crate) struct RecordReader {
 
 #[pymethods]
 impl RecordReader {
-    /// Opens the dataset in `folder`, which must have this `content`, if given. What was added since
-    /// is left out.
+    /// Opens the dataset in `folder`, which must have this `content`, if given. What was added
+    /// since is left out.
     #[staticmethod]
     fn open(
         py: Python<'_>,
