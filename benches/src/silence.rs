@@ -137,7 +137,7 @@ impl Silent<'_> {
         for session in &self.sessions {
             let Next::Batch(batch) = session.next(PATIENCE)? else { return Err("no batch".into()) };
             let losses: Vec<f32> = (0..batch.descriptor().records).map(|row| row as f32).collect();
-            session.report(epoch, batch.descriptor().batch, &losses)?;
+            session.report(batch.id(), &losses)?;
         }
         Ok(0.0)
     }
