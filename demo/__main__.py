@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -79,7 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     images = data.given(arguments.data, out, arguments.image_size) if arguments.data else data.built_in(out)
-    packed, val = (pack(images.folder / split, out / f"{images.folder.name}-{split}.shade") for split in ("train", "val"))
+    packed, val = (
+        pack(images.folder / split, data.anew(out, f"{images.folder.name}-{split}.shade")) for split in ("train", "val")
+    )
     files = (images.folder / "train").resolve()
     slow_store = stores.find(arguments.programs, arguments.delay_us, arguments.at_once, out)
     print(f"\n{slow_store}")
@@ -93,7 +94,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 def pack(source: Path, target: Path) -> Path:
     """Packs an ImageFolder anew: its files may have changed since the last run."""
-    shutil.rmtree(target, ignore_errors=True)
     program = find_daemon().with_name("shade-pack")
     subprocess.run([program, "create", "--no-sync", source, target], check=True)
     return target

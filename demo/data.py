@@ -3,6 +3,7 @@ folder of yours."""
 
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ STRIPES_TRAIN, STRIPES_VAL, STRIPES_SIDE = 12_000, 2_000, 32
 # A mirrored one is at 99 to 180 degrees, so it is like no other class.
 STRIPES = [f"stripes-at-{9 * label:02}-degrees" for label in range(10)]
 SIDE = 64
+# The file in the demo's folder that names what demos have made there.
+MADE = ".made-by-the-demo"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class Images:
     side: int
     # Whether all files have that size already.
     has_side: bool
+
+
+def anew(out: Path, name: str) -> Path:
+    """`out`/`name`, which is not there any more. Only what a demo has made is removed."""
+    notes, target = out / MADE, out / name
+    made = notes.read_text().splitlines() if notes.is_file() else []
+    if os.path.lexists(target):
+        if name not in made or target.is_symlink():
+            raise SystemExit(f"{target} is there, and no demo has made it: choose another folder with --out")
+        shutil.rmtree(target)
+    if name not in made:
+        notes.write_text("".join(f"{line}\n" for line in [*made, name]))
+    return target
 
 
 def built_in(out: Path) -> Images:
@@ -47,9 +63,9 @@ def built_in(out: Path) -> Images:
     target = out / "stripes"
     if not target.is_dir():
         print(f"writing an ImageFolder: {target}", flush=True)
-        shutil.rmtree(out / "unfinished", ignore_errors=True)
-        write_stripes(out / "unfinished")
-        (out / "unfinished").rename(target)
+        with tempfile.TemporaryDirectory(prefix=".stripes-", dir=out) as scratch:
+            write_stripes(Path(scratch) / target.name)
+            (Path(scratch) / target.name).rename(target)
     return Images(target, STRIPES_SIDE, has_side=True)
 
 
@@ -58,9 +74,8 @@ def given(source: Path, out: Path, side: int | None) -> Images:
     in val/."""
     if (source / "train").is_dir() and (source / "val").is_dir():
         return Images(source, side or SIDE, has_side=False)
-    target = out / f"{source.name}-held-out"
+    target = anew(out, f"{source.name}-held-out")
     print(f"{source}: no train/ and val/: every tenth image of each class is held out in {target}", flush=True)
-    shutil.rmtree(target, ignore_errors=True)
     for folder in (path for path in source.iterdir() if path.is_dir()):
         for number, image in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
             copy = target / ("train" if number % 10 else "val") / image.relative_to(source)

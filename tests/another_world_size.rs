@@ -15,7 +15,7 @@ fn ranks(packed: &Packed, strata: u32, world_size: u32) -> Vec<Session> {
 /// Reports losses that follow from the samples.
 fn report(session: &Session, batch: &Taken) {
     let losses: Vec<f32> = batch.ids.iter().map(|&id| (id * 37 % 101) as f32).collect();
-    session.report(batch.epoch, batch.number, &losses).unwrap();
+    session.report(batch.id, &losses).unwrap();
 }
 
 /// Takes this many batches of each rank.

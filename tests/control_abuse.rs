@@ -4,23 +4,18 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::ioctl_fionbio;
+use rustix::process::Signal;
 use shade_client::{ClientError, JobSpec, Session};
 use shade_formats::control::{
     PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request,
 };
 use shade_formats::limits::{JOB_NAME_BYTES_MAX, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use shade_formats::ring::CLIENT_SEGMENT_BYTES;
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, WAITING};
 use shade_tests::{
-    Daemon, Packed, Peer, attach, copy, eventually, next, noise, program, spec, stats, take_epoch, take_rest,
-    try_attach,
+    Daemon, Packed, Peer, attach, attach_when_free, copy, eventually, next, noise, program, spec, stats,
+    take_epoch, take_rest, try_attach,
 };
-
-/// What rings an eventfd once.
-#[expect(
-    clippy::host_endian_bytes,
-    reason = "the kernel reads an eventfd's number in the machine's own order"
-)]
-const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 fn refused(peer: &Peer, hello: &Request) -> (u16, String) {
     assert!(peer.ask(hello));
@@ -288,13 +283,38 @@ fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
 }
 
 /// Attaches by hand as rank 1 and starts the epoch. Returns the connection, the ring's client
-/// segment and payload, and the daemon's doorbell.
+/// segment and payload, and its end of the doorbells.
 fn abuser(packed: &Packed, job: JobSpec) -> (Peer, OwnedFd, OwnedFd, OwnedFd) {
     let peer = Peer::connect(&packed.dataset);
-    let fds: [OwnedFd; 5] = peer.attach(1, job).try_into().expect("five descriptors");
-    let [_daemon, client, payload, _to_client, to_daemon] = fds;
+    let fds: [OwnedFd; 4] = peer.attach(1, job).try_into().expect("four descriptors");
+    let [_daemon, client, payload, doorbell] = fds;
     assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false }));
-    (peer, client, payload, to_daemon)
+    (peer, client, payload, doorbell)
+}
+
+#[test]
+fn a_doorbell_that_is_full_and_blocks_stops_nobody() {
+    let packed = Packed::mixed(33);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let job = spec(4, 2);
+    let mut witness = Witness::of(&packed, job);
+    let (peer, client, _payload, doorbell) = abuser(&packed, job);
+    // It always waits, so that each batch rings, and it never hears.
+    rustix::io::pwrite(&client, &[1], WAITING).unwrap();
+    // Whatever it can put in there, as a counter or as bytes, and then any call on it may block.
+    ioctl_fionbio(&doorbell, true).unwrap();
+    let _ = rustix::io::write(&doorbell, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    let _ = (0..100_000).find(|_| rustix::io::write(&doorbell, &[1, 0, 0, 0, 0, 0, 0, 0]).is_err());
+    ioctl_fionbio(&doorbell, false).unwrap();
+    witness.take_one();
+    // Other jobs train, questions are answered, and the daemon ends.
+    let other = attach_when_free(&packed.dataset, "other", 0, spec(4, 1));
+    assert!(take_epoch(&other, 0).is_ok());
+    assert!(stats(&other)["resident"].as_u64().is_some());
+    drop(other);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    drop((peer, client, doorbell, witness));
 }
 
 #[test]
@@ -312,7 +332,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
     rustix::io::pwrite(&payload, &[0xff; 4096], 0).unwrap();
     // The daemon notices after the next publish, so ring until then.
     eventually("the daemon hangs up", || {
-        rustix::io::write(&doorbell, &ONE_RING).unwrap();
+        let _ = rustix::io::write(&doorbell, &[1]);
         !peer.ask(&Request::ReportValidation { score: 0.0 })
     });
     // A reset comes first if the daemon has not read all messages.
@@ -337,7 +357,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false }));
         let at = seed * 211 % (CLIENT_SEGMENT_BYTES - 512);
         rustix::io::pwrite(&fds[1], &noise(seed, 512), at).unwrap();
-        rustix::io::write(&fds[4], &ONE_RING).unwrap();
+        let _ = rustix::io::write(&fds[3], &[1]);
         // The daemon answers, says why not, or hangs up.
         if peer.ask(&Request::Stats)
             && let Some((reply, _)) = peer.receive()

@@ -25,8 +25,12 @@ impl Exporter {
     fn start(packed: &Packed, args: &[&str]) -> Self {
         let name = socket_name(rustix::process::geteuid().as_raw(), &packed.dataset);
         let socket = format!("@{}", String::from_utf8(name).unwrap());
+        Self::of(&[&["--socket", &socket], args].concat())
+    }
+
+    fn of(args: &[&str]) -> Self {
         let mut command = Command::new(program("shade-load"));
-        command.args(["export", "--socket", &socket]).args(args);
+        command.arg("export").args(args);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();
@@ -165,8 +169,9 @@ fn other_clients_are_refused_and_keep_nobody_from_being_answered() {
     slow.iter().for_each(|mut stream| stream.write_all(b"GET /metr").unwrap());
     let long = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &[b'x'; 20_000]].concat();
     for (request, status) in [
-        (b"GET / HTTP/1.1\r\n\r\n".as_slice(), "404"),
-        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".as_slice(), "404"),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "405"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400"),
         (b"nonsense\r\n\r\n", "400"),
         (b"", "400"),
@@ -241,4 +246,59 @@ fn each_metric_of_the_dashboard_is_exported() {
     assert!(asked.len() > 8, "{asked:?}");
     let unknown: Vec<_> = asked.iter().filter(|name| !told.contains_key(*name)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn a_silent_daemon_keeps_its_last_figures_and_hides_no_other() {
+    let (healthy, silent) = (Packed::mixed(33), Packed::mixed(33));
+    let _daemon = Daemon::start(&healthy.dataset, &[]);
+    let stopped = Daemon::start(&silent.dataset, &[]);
+    // It asks all daemons, those of other tests among them.
+    let exporter = Exporter::of(&["--listen", "127.0.0.1:0"]);
+    let of = |packed: &Packed| format!("dataset=\"{}\"", packed.dataset.display());
+    let up = |samples: &BTreeMap<String, f64>, packed| value(samples, "shade_daemon_up", &of(packed));
+    eventually("both answer", || {
+        let all = exporter.scrape();
+        [&healthy, &silent].iter().all(|packed| {
+            all.iter().any(|(name, up)| {
+                name.starts_with("shade_daemon_up{") && name.contains(&of(packed)) && *up > 0.5
+            })
+        })
+    });
+    stopped.signal(Signal::STOP);
+    let training = attach_to(&healthy.dataset, "lively", 0, spec(4, 1)).unwrap();
+    take_epoch(&training, 0).unwrap();
+    let mut now = BTreeMap::new();
+    eventually("the healthy one's figures are told", || {
+        now = exporter.scrape();
+        now.iter().any(|(name, value)| {
+            name.starts_with("shade_accesses_total{") && name.contains("lively") && *value >= 102.0
+        })
+    });
+    assert!(up(&now, &healthy) > 0.5 && up(&now, &silent) < 0.5, "{now:?}");
+    assert!(value(&now, "shade_cache_capacity_bytes", &of(&silent)) > 0.0, "as it told last");
+    assert!(value(&now, "shade_daemons_silent", "") >= 1.0);
+    stopped.signal(Signal::CONT);
+    eventually("it answers again", || up(&exporter.scrape(), &silent) > 0.5);
+}
+
+#[test]
+fn a_page_of_an_attacker_reads_nothing_by_a_name_that_leads_here() {
+    let packed = Packed::mixed(3);
+    let _daemon = Daemon::start(&packed.dataset, &[]);
+    let exporter = Exporter::start(&packed, &["--listen", "127.0.0.1:0", "--host", "node-7.cluster"]);
+    let port = exporter.address().rsplit(':').next().unwrap().to_owned();
+    let answer =
+        |host: &str| exporter.answer(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+    // The browser asks its page's own host, whose name the attacker has made lead to 127.0.0.1.
+    for host in
+        ["evil.example".to_owned(), format!("evil.example:{port}"), format!("localhost.evil.example:{port}")]
+    {
+        let got = answer(&host);
+        assert!(got.starts_with("HTTP/1.1 421 ") && !got.contains("shade_"), "{host}: {got}");
+    }
+    for host in ["localhost", "127.0.0.1", "[::1]", "node-7.cluster"] {
+        let got = answer(&format!("{host}:{port}"));
+        assert!(got.starts_with("HTTP/1.1 200 ") && got.contains("shade_daemons"), "{host}: {got}");
+    }
 }

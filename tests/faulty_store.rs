@@ -8,9 +8,12 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
+use rustix::process::Signal;
 use shade_client::{FieldsReader, RecordReader};
 use shade_formats::index::INDEX_FILE;
-use shade_tests::{FaultyStore, Packed, add_fields, program};
+use shade_tests::{
+    Daemon, FaultyStore, Packed, add_fields, attach, program, sorted_ids, spec, stats, take_epoch,
+};
 
 /// Faults that are over by the next try.
 const PASSING: [Errno; 7] = [
@@ -106,6 +109,26 @@ fn short_reads_and_refused_direct_reads_bring_every_byte() {
 }
 
 #[test]
+fn a_daemon_reads_directly_through_fuse_unless_its_trial_read_is_refused() {
+    let packed = Packed::mixed(33);
+    let Some(store) = FaultyStore::mount(&packed.dataset) else { return };
+    for (refuses, expected) in [(false, "direct: fuse names no alignment"), (true, "buffered: fuse refuses")]
+    {
+        if refuses {
+            store.refuse_direct();
+        }
+        let mut daemon = Daemon::start(store.path(), &[]);
+        let session = attach(store.path(), 0, spec(4, 1));
+        assert_eq!(sorted_ids(&take_epoch(&session, 0).unwrap()).len(), 102);
+        let engine = stats(&session)["engine"].as_str().unwrap().to_owned();
+        assert!(engine.contains(expected), "{engine}");
+        drop(session);
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait().code(), Some(0));
+    }
+}
+
+#[test]
 fn fields_come_after_faults_that_pass() {
     let packed = Packed::mixed(4);
     let folder = packed.beside("with-fields");
@@ -113,7 +136,7 @@ fn fields_come_after_faults_that_pass() {
         vec![("txt".to_owned(), format!("of sample {sample}").into_bytes())]
     });
     let Some(store) = FaultyStore::mount(&folder) else { return };
-    let content = RecordReader::open(&folder, None, true).unwrap().content_id();
+    let content = RecordReader::open(&folder, None, true).unwrap().content();
     for buffered in [false, true] {
         let reader = FieldsReader::new(store.path(), content, buffered);
         reader.read(&[0]).unwrap();

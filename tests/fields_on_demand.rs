@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shade_client::{ClientError, Field, FieldsReader};
+use shade_client::{ClientError, Content, Field, FieldsReader};
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{ContentId, SampleId};
 use shade_tests::{Packed, add_fields};
@@ -47,7 +47,7 @@ impl Rig {
     }
 
     fn reader(&self, buffered: bool) -> FieldsReader {
-        FieldsReader::new(&self.folder, self.index.content_id(), buffered)
+        FieldsReader::new(&self.folder, Content::of(&self.index), buffered)
     }
 
     /// Changes a byte of the shard that holds `sample`, `at` bytes into its fields.
@@ -121,7 +121,7 @@ fn a_dataset_without_fields_gives_none_and_its_shards_are_not_touched() {
     for shard in (0..index.shard_count()).map(shade_formats::ShardId) {
         fs::remove_file(packed.dataset.join(index.shard(shard).unwrap().name)).unwrap();
     }
-    let reader = FieldsReader::new(&packed.dataset, index.content_id(), false);
+    let reader = FieldsReader::new(&packed.dataset, Content::of(&index), false);
     assert_eq!(reader.read(&[0, 3]).unwrap(), [vec![], vec![]]);
     fs::remove_file(packed.dataset.join(INDEX_FILE)).unwrap();
     assert_eq!(reader.read(&[0]).unwrap(), [vec![]], "nothing is read but the index, once");
@@ -131,7 +131,8 @@ fn a_dataset_without_fields_gives_none_and_its_shards_are_not_touched() {
 #[test]
 fn an_index_that_is_missing_damaged_or_replaced_is_named() {
     let rig = Rig::new();
-    let other = FieldsReader::new(&rig.folder, ContentId(5), false);
+    let other =
+        FieldsReader::new(&rig.folder, Content { id: ContentId(5), ..Content::of(&rig.index) }, false);
     let text = other.read(&[0]).unwrap_err().to_string();
     assert!(text.contains(INDEX_FILE) && text.contains("was replaced"), "{text}");
     let path = rig.folder.join(INDEX_FILE);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use shade_tests::{Daemon, Packed, attach, spec, take_epoch};
+use shade_tests::{Daemon, Packed, attach, eventually, spec, take_epoch};
 
 /// Interval of the heartbeat in rings.
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -29,8 +29,6 @@ fn sleeps(pid: u32) -> BTreeMap<String, u64> {
 
 /// Sleeps of each thread while nothing happens, and for how long that was watched.
 fn while_idle(pid: u32) -> (BTreeMap<String, u64>, Duration) {
-    // Earlier work has ended by then.
-    std::thread::sleep(Duration::from_millis(500));
     let (before, started) = (sleeps(pid), Instant::now());
     std::thread::sleep(WATCHED);
     let mut woken = sleeps(pid);
@@ -46,8 +44,7 @@ fn without_a_rank_nothing_wakes() {
     let packed = Packed::mixed(20);
     for engine in ["auto", "threads", "sim"] {
         let daemon = Daemon::start(&packed.dataset, &[&"--engine", &engine]);
-        let (woken, _) = while_idle(daemon.pid());
-        assert!(woken.is_empty(), "{engine}: {woken:?}");
+        eventually(&format!("{engine}: nothing wakes"), || while_idle(daemon.pid()).0.is_empty());
     }
 }
 
@@ -58,10 +55,12 @@ fn with_a_rank_only_the_heartbeat_does() {
         let daemon = Daemon::start(&packed.dataset, &[&"--engine", &engine]);
         let session = attach(&packed.dataset, 0, spec(8, 1));
         take_epoch(&session, 0).unwrap();
-        let (mut woken, watched) = while_idle(daemon.pid());
-        let beats = woken.remove("shade-load").unwrap_or(0);
-        assert!(woken.is_empty(), "{engine}: {woken:?}");
-        let due = watched.as_millis() / HEARTBEAT.as_millis() + 2;
-        assert!((1..=due).contains(&u128::from(beats)), "{engine}: {beats} beats in {watched:?}");
+        // Earlier work may still end in the first window, on a busy machine.
+        eventually(&format!("{engine}: only the heartbeat wakes"), || {
+            let (mut woken, watched) = while_idle(daemon.pid());
+            let beats = woken.remove("shade-load").unwrap_or(0);
+            let due = watched.as_millis() / HEARTBEAT.as_millis() + 2;
+            woken.is_empty() && (1..=due).contains(&u128::from(beats))
+        });
     }
 }

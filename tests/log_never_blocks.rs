@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
@@ -148,4 +148,25 @@ fn nobody_waits_for_the_line_that_says_ready() {
     log.read_to_string(&mut text).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(0), "{text}");
     assert!(!text.contains("panicked"), "{text}");
+}
+
+/// The rank that started a private daemon reads its standard output, or does not.
+#[test]
+fn who_started_it_can_make_its_output_block_and_stops_nobody() {
+    let packed = bad();
+    let (reader, writer) = io::pipe().unwrap();
+    let (log, stderr) = io::pipe().unwrap();
+    let mut command = Command::new(program("shade-load"));
+    command.args(["serve", "--private"]).arg(&packed.dataset).stdin(Stdio::null());
+    command.stdout(OwnedFd::from(writer.try_clone().unwrap())).stderr(OwnedFd::from(stderr));
+    let daemon = Serving(command.spawn().unwrap());
+    let mut lines = io::BufReader::new(&reader).lines();
+    assert!(lines.by_ref().map(Result::unwrap).any(|line| line.contains("\"ready\":true")));
+    eventually("the log is copied", || fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+    // It is full, and from now on a write into it waits without end.
+    fill(&writer);
+    fcntl_setfl(&writer, fcntl_getfl(&writer).unwrap() - OFlags::NONBLOCK).unwrap();
+    train(&packed);
+    daemon.ends_by_sigterm();
+    drop((reader, log));
 }

@@ -7,7 +7,7 @@
 //! order of them.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,8 @@ type Step = (u32, u32);
 struct Node {
     socket: PathBuf,
     daemon: Daemon,
-    /// Its eventfds before any session.
-    doorbells: usize,
+    /// Its local sockets before any session.
+    sockets: usize,
 }
 
 /// The training, its nodes, and what its ranks were given.
@@ -179,8 +179,8 @@ impl Node {
                 &"16MiB",
             ],
         );
-        let doorbells = doorbells(&daemon);
-        Self { socket, daemon, doorbells }
+        let sockets = local_sockets(&daemon);
+        Self { socket, daemon, sockets }
     }
 
     /// Whether nothing of a session is left.
@@ -193,13 +193,21 @@ impl Node {
         open == 1
             && !self.daemon.has_session_threads()
             && !self.daemon.open_files().iter().any(rings)
-            && doorbells(&self.daemon) == self.doorbells
+            && local_sockets(&self.daemon) == self.sockets
             && self.daemon.kib("RssShmem:") == 0
     }
 }
 
-fn doorbells(daemon: &Daemon) -> usize {
-    daemon.open_files().iter().filter(|file| file.to_string_lossy() == "anon_inode:[eventfd]").count()
+/// The listener, and each session's socket and doorbell; not the tier's connections.
+fn local_sockets(daemon: &Daemon) -> usize {
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    let inodes: HashSet<&str> = sockets.lines().filter_map(|line| line.split_whitespace().nth(6)).collect();
+    let is_local = |file: &PathBuf| {
+        let name = file.to_string_lossy();
+        let inode = name.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        inode.is_some_and(|inode| inodes.contains(inode))
+    };
+    daemon.open_files().iter().filter(|file| is_local(file)).count()
 }
 
 fn node_of(rank: u32) -> usize {

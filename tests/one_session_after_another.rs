@@ -27,7 +27,7 @@ fn the_dataset_can_be_named_by_its_index_on_both_sides() {
     for served in [&packed.dataset, &index] {
         let daemon = Daemon::start(served, &[]);
         for asked in [&packed.dataset, &index] {
-            let options = Options { timeout: std::time::Duration::from_secs(1), ..Options::default() };
+            let options = Options { timeout: std::time::Duration::from_secs(60), ..Options::default() };
             let session = Session::connect(asked, "default", 0, spec(4, 1), &options);
             let session = session.unwrap_or_else(|error| {
                 panic!("{} asked of the daemon of {}: {error}", asked.display(), served.display())

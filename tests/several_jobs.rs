@@ -173,7 +173,7 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
         JobSpec { plan: PlanSpec { sampler: Sampler::Pads, seed: 3, ..PlanSpec::default() }, ..spec(6, 1) };
     let report = |session: &Session, batch: &Taken| {
         let losses: Vec<f32> = batch.ids.iter().map(|&id| (id * 37 % 101) as f32).collect();
-        session.report(batch.epoch, batch.number, &losses).unwrap();
+        session.report(batch.id, &losses).unwrap();
     };
     let ids = |batches: Vec<Taken>| batches.into_iter().map(|batch| batch.ids).collect::<Vec<_>>();
 

@@ -1,8 +1,12 @@
 //! SIGTERM and SIGINT stop the daemon: exit code 0, its socket file gone, its trainers told.
 
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use nix::sys::ptrace;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use rustix::process::Signal;
 use shade_client::{ClientError, Next, Options, Session};
 use shade_tests::{Daemon, Packed, eventually, next, spec};
@@ -48,4 +52,52 @@ fn in_the_middle_of_an_epoch_with_reads_in_flight_too() {
         assert!(asked.elapsed() < PROMISED, "{signal:?} took {:?}", asked.elapsed());
         assert!(!socket.exists(), "{signal:?}");
     }
+}
+
+/// Stops the main thread and no other, as a defect does, or a file system that does not answer.
+fn stop_main(daemon: &Daemon) {
+    let main = Pid::from_raw(daemon.pid().cast_signed());
+    ptrace::seize(main, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(main).unwrap();
+    waitpid(main, None).unwrap();
+}
+
+#[test]
+fn one_whose_main_thread_does_not_move_is_killed_by_itself() {
+    let packed = Packed::mixed(3);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    stop_main(&daemon);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().signal(), Some(9), "{}", daemon.log());
+    assert!(daemon.log().contains("is killed: 10 s after a signal"), "{}", daemon.log());
+}
+
+#[test]
+fn and_at_once_where_the_user_asks_again() {
+    let packed = Packed::mixed(3);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    stop_main(&daemon);
+    for _ in 0..2 {
+        daemon.signal(Signal::INT);
+        // Less would be taken for a copy of the first signal.
+        std::thread::sleep(Duration::from_millis(1500));
+    }
+    assert_eq!(daemon.wait().signal(), Some(9), "{}", daemon.log());
+    assert!(daemon.log().contains("is killed: a second signal"), "{}", daemon.log());
+}
+
+#[test]
+fn a_second_signal_does_not_cut_an_orderly_end_short() {
+    let packed = Packed::mixed(33);
+    // Reads are in flight for a minute, so the end takes 2 s.
+    let mut daemon = Daemon::start(&packed.dataset, &[&"--store", &"latency=1min"]);
+    let session = shade_tests::attach(&packed.dataset, 0, spec(8, 1));
+    session.start_epoch(0, 0).unwrap();
+    eventually("reads are in flight", || {
+        shade_tests::stats(&session)["reads_submitted"].as_u64().is_some_and(|reads| reads > 0)
+    });
+    daemon.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(1200));
+    daemon.signal(Signal::INT);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
 }

@@ -2,8 +2,10 @@
 //! back as it was, and whatever happens to a server, each order is answered once.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 use shade_core::{Memory, TierEvent, TierMiss, TierOrder, TierPut};
@@ -11,12 +13,15 @@ use shade_formats::checksum::crc32c;
 use shade_formats::{ContentId, SampleId, ShardId};
 use shade_reads::ReadOp;
 use shade_reads::blocks::{Arena, Blocks, FreeList, Record};
-use shade_tests::{CacheServers, cache_server_programs, eventually};
+use shade_tests::{CacheServers, CuttingProxy, PATIENCE, cache_server_programs, eventually};
 use shade_tier::{Event, Tier, TierConfig};
 
 /// Odd, so that records end within a block.
 const BLOCK_BYTES: u32 = 1536;
 const SAMPLES: u32 = 60;
+
+/// A sample that was asked for, and what became of it.
+type Got = (u32, Result<(), TierMiss>);
 
 /// A tier and the core's end of it.
 struct World {
@@ -43,17 +48,27 @@ fn bytes(sample: u32) -> Vec<u8> {
 impl World {
     /// Waits until the servers are reached.
     fn new(servers: &CacheServers, content_id: u128) -> Self {
+        Self::over(&servers.text(), servers.count(), (content_id, PATIENCE))
+    }
+
+    /// The same with a daemon's deadline, for tests in which a server hangs.
+    fn in_a_hurry(servers: &CacheServers, content_id: u128) -> Self {
+        Self::over(&servers.text(), servers.count(), (content_id, shade_tier::DEADLINE))
+    }
+
+    fn over(servers: &str, count: usize, (content_id, deadline): (u128, Duration)) -> Self {
         let (arena, free) = Arena::create(64 << 20, BLOCK_BYTES).unwrap();
         let (arena, (events_in, events)) = (Arc::new(arena), unbounded());
         let config = TierConfig {
-            servers: servers.text().parse().unwrap(),
+            servers: servers.parse().unwrap(),
             bytes: None,
             content_id: ContentId(content_id),
             record_bytes: 10_000,
+            deadline,
         };
         let tier = Tier::start(config, Arc::clone(&arena), events_in).unwrap();
         let mut world = Self { tier, events, arena, free, room: 0, held: Vec::new() };
-        for _ in 0..servers.count() {
+        for _ in 0..count {
             world.wait_for_room();
         }
         world
@@ -82,6 +97,12 @@ impl World {
     }
 
     fn put(&mut self, samples: impl Iterator<Item = u32>) -> Vec<(u32, TierPut)> {
+        let stored = self.order_put(samples);
+        self.answers(0, stored).1
+    }
+
+    /// Orders records to be stored. Returns how many.
+    fn order_put(&mut self, samples: impl Iterator<Item = u32>) -> usize {
         let mut asked = 0;
         for sample in samples {
             let bytes = bytes(sample);
@@ -94,17 +115,40 @@ impl World {
             self.tier.order(TierOrder::Put { sample: SampleId(sample), len: len(sample), record });
             asked += 1;
         }
-        let mut answers = Vec::new();
-        while answers.len() < asked {
+        asked
+    }
+
+    /// Orders records to be fetched, all at once. Returns how many.
+    fn order_get(&mut self, samples: impl Iterator<Item = u32>) -> usize {
+        let ops: Vec<ReadOp> = samples.map(|sample| self.op(sample)).collect();
+        let asked = ops.len();
+        self.tier.order(TierOrder::Get(ops));
+        asked
+    }
+
+    /// Waits for these numbers of answers. A record that comes is compared with what was stored.
+    fn answers(&mut self, fetched: usize, stored: usize) -> (Vec<Got>, Vec<(u32, TierPut)>) {
+        let (mut got, mut put) = (Vec::new(), Vec::new());
+        while got.len() < fetched || put.len() < stored {
             match self.events.recv().unwrap() {
                 TierEvent::Put { sample, record, outcome } => {
                     self.free.release(FreeList::take_back(record));
-                    answers.push((sample.0, outcome));
+                    put.push((sample.0, outcome));
+                }
+                TierEvent::Got { op, outcome, .. } => {
+                    if outcome.is_ok() {
+                        let contents = self.contents(&op.blocks, op.len);
+                        assert_eq!(contents, bytes(op.sample.0), "sample {}", op.sample);
+                    }
+                    got.push((op.sample.0, outcome));
+                    self.free.give(op.blocks);
                 }
                 event => self.take(event),
             }
         }
-        answers
+        assert_eq!((got.len(), put.len()), (fetched, stored), "an answer that nobody waits for");
+        got.sort_unstable_by_key(|(sample, _)| *sample);
+        (got, put)
     }
 
     fn op(&mut self, sample: u32) -> ReadOp {
@@ -120,31 +164,10 @@ impl World {
         }
     }
 
-    /// Asks for all at once. A record that comes is compared with what was stored.
-    fn get(&mut self, samples: impl Iterator<Item = u32>) -> Vec<(u32, Result<(), TierMiss>)> {
-        let ops: Vec<ReadOp> = samples.map(|sample| self.op(sample)).collect();
-        let asked = ops.len();
-        self.tier.order(TierOrder::Get(ops));
-        let mut answers = Vec::new();
-        while answers.len() < asked {
-            match self.events.recv().unwrap() {
-                TierEvent::Got { op, outcome, .. } => {
-                    if outcome.is_ok() {
-                        assert_eq!(
-                            self.contents(&op.blocks, op.len),
-                            bytes(op.sample.0),
-                            "sample {}",
-                            op.sample
-                        );
-                    }
-                    answers.push((op.sample.0, outcome));
-                    self.free.give(op.blocks);
-                }
-                event => self.take(event),
-            }
-        }
-        answers.sort_unstable_by_key(|(sample, _)| *sample);
-        answers
+    /// Asks for all at once.
+    fn get(&mut self, samples: impl Iterator<Item = u32>) -> Vec<Got> {
+        let asked = self.order_get(samples);
+        self.answers(asked, 0).0
     }
 
     fn contents(&self, blocks: &Blocks, len: u32) -> Vec<u8> {
@@ -306,8 +329,8 @@ fn with_all_servers_gone_every_order_is_answered() {
 fn a_server_that_hangs_is_left_alone() {
     with_each(|_, program| {
         let servers = CacheServers::single(program, 1, &ROOM);
-        let mut world = World::new(&servers, 1);
-        all_stored(&world.put(0..SAMPLES));
+        all_stored(&World::new(&servers, 1).put(0..SAMPLES));
+        let mut world = World::in_a_hurry(&servers, 1);
         let hangs = rustix::process::Pid::from_raw(i32::try_from(servers.pid(0)).unwrap()).unwrap();
         rustix::process::kill_process(hangs, rustix::process::Signal::STOP).unwrap();
         for _ in 0..20 {
@@ -360,6 +383,43 @@ fn what_an_earlier_daemon_stored_is_found() {
     });
 }
 
+/// A server that hangs up when it is asked for a record (a key of 47 bytes), which a store waits
+/// behind. It is left alone for some seconds each time.
+#[test]
+fn orders_of_a_round_that_fails_are_all_answered() {
+    with_each(|_, program| {
+        let servers = CacheServers::single(program, 1, &ROOM);
+        let proxy = CuttingProxy::new(&servers, 0, "GET\r\n$47", usize::MAX);
+        let mut world = World::over(&proxy.text(), 1, (1, PATIENCE));
+        let free = world.free.free_bytes();
+        while proxy.cuts() < 3 {
+            let stored = world.order_put(0..SAMPLES);
+            let asked = world.order_get(0..SAMPLES);
+            // Each comes back with its blocks.
+            world.answers(asked, stored);
+            assert_eq!(world.free.free_bytes(), free);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+}
+
+#[test]
+fn a_scan_that_is_cut_off_is_repeated() {
+    with_each(|_, program| {
+        let servers = CacheServers::single(program, 1, &ROOM);
+        all_stored(&World::new(&servers, 1).put(0..SAMPLES));
+        let proxy = CuttingProxy::new(&servers, 0, "SCAN", 1);
+        let mut world = World::over(&proxy.text(), 1, (1, PATIENCE));
+        let mut found = HashSet::new();
+        while found.len() < SAMPLES as usize {
+            let event = world.events.recv().unwrap();
+            world.take(event);
+            found = world.held.iter().collect();
+        }
+        assert_eq!(proxy.cuts(), 1);
+    });
+}
+
 #[test]
 fn servers_that_come_later_are_found() {
     with_each(|_, program| {
@@ -372,6 +432,7 @@ fn servers_that_come_later_are_found() {
             bytes: Some(12_345),
             content_id: ContentId(1),
             record_bytes: 1000,
+            deadline: PATIENCE,
         };
         let tier = Tier::start(config, Arc::new(arena), events_in).unwrap();
         servers.restart(0);

@@ -78,7 +78,7 @@ fn train(session: &Session, epoch: u32) -> u64 {
     let mut samples = 0;
     while let Some(batch) = next(session).unwrap() {
         let batch = copy(&batch);
-        session.report(batch.epoch, batch.number, &losses(&batch)).unwrap();
+        session.report(batch.id, &losses(&batch)).unwrap();
         samples += batch.ids.len() as u64;
     }
     samples
@@ -188,7 +188,7 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
             while let Some(batch) = next(&session).unwrap() {
                 let seen = copy(&batch);
                 if reports {
-                    session.report(seen.epoch, seen.number, &losses(&seen)).unwrap();
+                    session.report(seen.id, &losses(&seen)).unwrap();
                 }
                 if held.len() < 2 {
                     held.push(batch);

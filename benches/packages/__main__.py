@@ -33,6 +33,7 @@ SYSTEMS = {
     "quiver": (("--preset", "quiver"), ALL),
     "importance, lookahead": (("--preset", "clairvoyant"), SOME),
     "coordl": (("--preset", "coordl"), SOME),
+    "base": (("--preset", "base"), (TOGETHER,)),
     "permutations, lru": (("--sampler", "uniform", "--policy", "lru"), SOME),
 }
 
@@ -42,12 +43,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benches.packages", description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=lambda text: Path(text).resolve(), required=True, help="where shade-load is")
     parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
+    parser.add_argument("--only", action="append", help="only the row of this name, as `10 Gbit/s: base, neighbours`; may be repeated")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each row (default 5)")
     arguments = parser.parse_args()
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
     out = arguments.out or Path(__file__).parents[1] / "record" / f"{date}-packages"
     try:
-        rows = {name: _simulate(arguments, options) for name, options in _commands().items()}
+        wanted = arguments.only or _commands()
+        rows = {name: _simulate(arguments, options) for name, options in _commands().items() if name in wanted}
     except KeyboardInterrupt:
         return 130
     except (OSError, subprocess.CalledProcessError) as error:
@@ -102,10 +105,14 @@ def report(record: dict) -> str:
     for store, (_, caches) in STORES.items():
         of = caches.split(",")
         heads = [f"{what}, {cache}" for what in ("reads", "bytes", "stall, %") for cache in of]
+        if not any(name.startswith(f"{store}: ") for name in record["rows"]):
+            continue
         lines += ["", f"## {store}", "", f"| system | reads by | {' | '.join(heads)} |", "|---|---|" + "---:|" * len(heads)]
         for system, (_, ways) in SYSTEMS.items():
             for way in ways:
-                rows = record["rows"][_name(store, system, way)]
+                rows = record["rows"].get(_name(store, system, way))
+                if rows is None:
+                    continue
                 cells = [*(_reads(row) for row in rows), *(_bytes(row) for row in rows), *(_stall(row) for row in rows)]
                 lines.append(f"| {system} | {way} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -100,7 +100,7 @@ impl Gather {
         let (done_in, done) = unbounded();
         let workers = Workers::start(1, JpegDecoder::Auto, &index, Arc::new(arena), done_in)?;
         let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
-        let (end, _) = RingSegments::create(payload)?.into_ends();
+        let end = RingSegments::create(payload)?.into_end();
         Ok(Self { workers, done, payload: end.payload, rows })
     }
 

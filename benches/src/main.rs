@@ -28,6 +28,7 @@ mod ring;
 mod rivals;
 mod scores;
 mod scratch;
+mod silence;
 mod stats;
 mod synthetic;
 mod tier;
@@ -64,7 +65,7 @@ struct Args {
     /// them neighbours.
     #[arg(long, value_name = "N", default_value_t = dataset::PHOTOS)]
     photos: u32,
-    /// Which benches to run. Default: all but plan-large.
+    /// Which benches to run. Default: all but plan-large and silence.
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Name>,
 }
@@ -98,6 +99,8 @@ enum Name {
     Reads,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
+    /// How long the daemon's main thread serves nobody, with 1.28 million samples: minutes.
+    Silence,
     /// Records out of Valkey and Redis, beside a store of 2 ms. Needs one of them.
     Tier,
 }
@@ -122,12 +125,12 @@ fn run(args: &Args) -> Result<()> {
     }
     let all = Name::value_variants();
     let names: Vec<Name> = match args.names.as_slice() {
-        [] => all.iter().copied().filter(|name| *name != Name::PlanLarge).collect(),
+        [] => all.iter().copied().filter(|name| !matches!(name, Name::PlanLarge | Name::Silence)).collect(),
         names => names.to_vec(),
     };
-    let needs_files = names
-        .iter()
-        .any(|name| matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Tier));
+    let needs_files = names.iter().any(|name| {
+        matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Silence | Name::Tier)
+    });
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
         eprintln!("{name:?} ...");
@@ -161,11 +164,14 @@ fn bench(name: Name, scratch: Option<&Scratch>, photos: u32) -> Result<Vec<Figur
         (Name::Far, Some(scratch)) => far_away::run(scratch),
         (Name::Reads, Some(scratch)) => local_reads::run(scratch),
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch, photos),
+        (Name::Silence, Some(scratch)) => silence::run(scratch, silence::SAMPLES),
         (Name::Tier, Some(scratch)) => {
             // What is made for the tests of a tier goes there, too, and is removed on Ctrl-C.
             let _ = tempfile::env::override_temp_dir(scratch.folder());
             tier::run(&tier::FULL)
         }
-        (Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Tier, None) => Ok(Vec::new()),
+        (Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Silence | Name::Tier, None) => {
+            Ok(Vec::new())
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! From `Producer::publish` in one thread to `Consumer::poll` in another, which spins or sleeps.
 
 use std::hint::spin_loop;
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, PayloadSize};
-use shade_shm::{Consumer, Producer, Region};
+use shade_shm::{Consumer, Doorbell, Producer, Region};
 
 use crate::figure::{Figure, Unit, median};
 use crate::result::Result;
@@ -19,8 +18,6 @@ const SPIN_ROUNDS: u64 = 20_000;
 const DOORBELL_ROUNDS: u64 = 1_000;
 /// Long enough for the consumer to fall asleep before the next publication.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Any number except zero wakes a reader of the eventfd.
-const ONE_RING: [u8; 8] = 1_u64.to_le_bytes();
 const BUDGET_NS: f64 = 50_000.0;
 
 /// Nanoseconds from publishing to seeing.
@@ -41,11 +38,11 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
     let (daemon, client) = (Region::heap(DAEMON_SEGMENT_BYTES), Region::heap(CLIENT_SEGMENT_BYTES));
     let mut producer = Producer::create(daemon.clone(), client.clone(), PAYLOAD)?;
     let consumer = Consumer::attach(daemon, client)?;
-    let doorbell = eventfd(0, EventfdFlags::CLOEXEC)?;
+    let (ours, theirs) = Doorbell::pair()?;
     let started = Instant::now();
     let mut latencies = thread::scope(|scope| -> Result<Vec<f64>> {
         let heard = scope.spawn(|| {
-            let hear = consume(consumer, &doorbell, sleeps, rounds, started);
+            let hear = consume(consumer, &theirs, sleeps, rounds, started);
             hear.map_err(|error| error.to_string())
         });
         for seq in 0..rounds {
@@ -61,7 +58,7 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
                 ..Descriptor::default()
             };
             if producer.publish(&descriptor)? {
-                rustix::io::write(&doorbell, &ONE_RING)?;
+                ours.ring()?;
             }
             loop {
                 let ended = heard.is_finished();
@@ -82,7 +79,7 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
 /// The trainer's end: takes and releases `rounds` descriptors. Returns the age of each.
 fn consume(
     mut consumer: Consumer,
-    doorbell: &OwnedFd,
+    doorbell: &Doorbell,
     sleeps: bool,
     rounds: u64,
     started: Instant,
@@ -96,7 +93,7 @@ fn consume(
             found = consumer.poll()?;
             if found.is_none() {
                 poll(&mut [PollFd::new(doorbell, PollFlags::IN)], None)?;
-                rustix::io::read(doorbell, &mut [0_u8; 8])?;
+                doorbell.answer()?;
             }
             consumer.wait_end()?;
         }

@@ -14,16 +14,17 @@ pub(crate) fn index(samples: u32, record_bytes: u32) -> Result<Index, FormatErro
 
 /// An index of records of `record_bytes` with these CRC32Cs, each after a header of 512 bytes.
 pub(crate) fn index_of(checksums: &[u32], record_bytes: u32) -> Result<Index, FormatError> {
+    Index::open(entries(checksums, record_bytes)?.0)
+}
+
+/// The bytes of such an index, and the length of its shard.
+pub(crate) fn entries(checksums: &[u32], record_bytes: u32) -> Result<(Vec<u8>, u64), FormatError> {
     let samples = u32::try_from(checksums.len()).unwrap_or(u32::MAX);
     let mut builder = IndexBuilder::new();
     builder.push_class(b"class")?;
     let stride = SHARD_ALIGN_BYTES + u64::from(record_bytes).next_multiple_of(SHARD_ALIGN_BYTES);
-    builder.push_shard(Shard {
-        name: SHARD_FILE,
-        bytes: u64::from(samples) * stride + 2 * SHARD_ALIGN_BYTES,
-        records: samples,
-        crc32c: 0,
-    })?;
+    let shard_bytes = u64::from(samples) * stride + 2 * SHARD_ALIGN_BYTES;
+    builder.push_shard(Shard { name: SHARD_FILE, bytes: shard_bytes, records: samples, crc32c: 0 })?;
     for (id, &crc32c) in (0..samples).zip(checksums) {
         let entry = Entry {
             shard: ShardId(0),
@@ -39,5 +40,5 @@ pub(crate) fn index_of(checksums: &[u32], record_bytes: u32) -> Result<Index, Fo
         };
         builder.push_sample(&entry, format!("class/{id:09}.png").as_bytes())?;
     }
-    Index::open(builder.finish()?)
+    Ok((builder.finish()?, shard_bytes))
 }

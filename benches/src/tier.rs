@@ -120,6 +120,7 @@ impl World {
             bytes: None,
             content_id: ContentId(1),
             record_bytes: RECORD_BYTES,
+            deadline: shade_tier::DEADLINE,
         };
         let tier = Tier::start(config, Arc::clone(&arena), events_in)?;
         let mut world = Self { tier, events, free, checksums: Vec::new() };

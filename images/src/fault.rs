@@ -4,15 +4,30 @@ use shade_formats::index::Media;
 
 use crate::{IMAGE_PIXELS_MAX, Size};
 
+/// Kinds that are decoded, for messages.
+const DECODED: &str = "JPEG, PNG, WebP, TIFF, BMP, PPM and PGM";
+
 /// The fault of one image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageFault {
-    /// No decoder for this kind of image, or for this variant of it.
-    #[error("a {} image cannot be decoded: {detail}", .media.name())]
+    /// No decoder for this kind of image.
+    #[error("not decodable: {kind}; {DECODED} are")]
+    NoDecoder {
+        /// The kind's name.
+        kind: &'static str,
+    },
+    /// The first bytes are of no known kind of image.
+    #[error("no image: {what}")]
+    NoImage {
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// No decoder for this variant of a kind that is decoded.
+    #[error("not decodable: {} with {detail}", .media.name())]
     Unsupported {
         /// The kind of image.
         media: Media,
-        /// The feature that is missing here.
+        /// What it has that no decoder here knows.
         detail: String,
     },
     /// The bytes are not the kind of image that they should be, or are damaged.
@@ -21,6 +36,14 @@ pub enum ImageFault {
         /// The kind of image that it is, or should be.
         media: Media,
         /// The decoder's message.
+        text: String,
+    },
+    /// The decoder panicked: a defect of the decoder, whatever the bytes are.
+    #[error("the {} decoder panicked, a defect of shade: {text}", .media.name())]
+    Panicked {
+        /// The kind of image that it is, or should be.
+        media: Media,
+        /// The panic's message and place.
         text: String,
     },
     /// A header or a requested size has no pixels, or more than [`IMAGE_PIXELS_MAX`].

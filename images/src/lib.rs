@@ -22,7 +22,10 @@
 //!   all our tests, but a step of 1 in 255 is no defect. (Our own decoder of baseline JPEGs gives
 //!   libjpeg-turbo's pixels.)
 //! - TIFF with palettes, samples of 12 or 32 bits, Lab or YCbCr is an error, as are its fax, JPEG,
-//!   WebP, zstd and LZMA compressions. So are GIF, plain (ASCII) netpbm and PBM.
+//!   WebP, zstd and LZMA compressions. So are GIF, plain (ASCII) netpbm and PBM. Pillow misreads
+//!   some planes that are not compressed (of 16 bits, or with bit order 2).
+//! - A lossy WebP whose coded data are damaged may have other pixels than libwebp's.
+//! - A JPEG without its end marker is an error, also where Pillow makes up the rest.
 //! - An orientation that is only in XMP is not seen.
 //! - Damage below the decoded part of a JPEG ([`Decoder::decode_part`]) is not seen, and with
 //!   restart markers ([`with_restart_markers`]) no damage around it either.
@@ -32,8 +35,10 @@
 //! **Orientation** is applied only on request ([`orientation`], [`Image::oriented`]), as
 //! `ImageFolder` ignores it. The exception is TIFF, which Pillow turns while loading.
 //!
+//! Files that are not quite right are read where Pillow reads them ([`Pixels::note`]).
+//!
 //! No file is opened here and no thread started. Bytes may be anything: they give an error, never a
-//! panic, and no image of more than [`IMAGE_PIXELS_MAX`] pixels is decoded.
+//! panic ([`caught`]), and no image of more than [`IMAGE_PIXELS_MAX`] pixels is decoded.
 //!
 //! Without the feature `codecs` there is only [`normalize`], and no dependency to build.
 
@@ -45,6 +50,8 @@ mod decode;
 mod encode;
 #[cfg(feature = "codecs")]
 mod fault;
+#[cfg(feature = "codecs")]
+mod guard;
 #[cfg(feature = "codecs")]
 mod image;
 #[cfg(feature = "codecs")]
@@ -64,6 +71,7 @@ pub use self::{
     augment::RowDecoder,
     decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers},
     fault::ImageFault,
+    guard::{caught, is_caught},
     image::Image,
     limits::{SCRATCH_KEEP_BYTES, scratch, shrink},
     orientation::{Orientation, orientation},

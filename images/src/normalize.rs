@@ -1,4 +1,4 @@
-//! Images of bytes to images of floats, channels last, in one pass: the arithmetic of
+//! Images of bytes to images of floats in the same layout, in one pass: the arithmetic of
 //! `shade_load.Normalize`.
 //!
 //! The caller makes a table for each colour with the result for each of a byte's 256 values. So any
@@ -64,19 +64,17 @@ pub fn planes<const B: usize>(
     mut write: impl FnMut(usize, &[u8]),
 ) {
     let mut bytes = [0; PIXELS];
-    let mut floats = [[[0; B]; COLOURS]; PIXELS];
-    for image in 0..images {
-        let base = COLOURS * pixels * image;
+    let mut floats = [[0; B]; PIXELS];
+    for (plane, table) in (0..images).flat_map(|_| tables).enumerate() {
         for first in (0..pixels).step_by(PIXELS) {
             let count = PIXELS.min(pixels - first);
             let (bytes, floats) = (&mut bytes[..count], &mut floats[..count]);
-            for (colour, table) in tables.iter().enumerate() {
-                read(base + colour * pixels + first, bytes);
-                for (floats, &byte) in floats.iter_mut().zip(&*bytes) {
-                    floats[colour] = table[usize::from(byte)];
-                }
+            let place = plane * pixels + first;
+            read(place, bytes);
+            for (float, &byte) in floats.iter_mut().zip(&*bytes) {
+                *float = table[usize::from(byte)];
             }
-            write((base + COLOURS * first) * B, floats.as_flattened().as_flattened());
+            write(place * B, floats.as_flattened());
         }
     }
 }
@@ -95,28 +93,23 @@ mod tests {
     }
 
     #[test]
-    fn both_layouts_become_channels_last() {
+    fn both_layouts_stay() {
         for (images, pixels) in [(1, 1), (2, 7), (1, PIXELS), (3, PIXELS + 5)] {
             let count = COLOURS * pixels * images;
-            let last: Vec<u8> = (0..=250).cycle().step_by(7).take(count).collect();
-            let planar: Vec<u8> = last
-                .chunks(COLOURS * pixels)
-                .flat_map(|image| (0..COLOURS).flat_map(move |c| image.iter().skip(c).step_by(COLOURS)))
-                .copied()
-                .collect();
-            let expected: Vec<u8> =
-                last.iter().zip((0..3).cycle()).flat_map(|(&byte, colour)| [byte, colour]).collect();
-            let read_of = |source: Vec<u8>| {
-                move |at: usize, into: &mut [u8]| into.copy_from_slice(&source[at..at + into.len()])
+            let source: Vec<u8> = (0..=250).cycle().step_by(7).take(count).collect();
+            let read = |at: usize, into: &mut [u8]| into.copy_from_slice(&source[at..at + into.len()]);
+            let expected = |colours: &mut dyn Iterator<Item = u8>| -> Vec<u8> {
+                source.iter().zip(colours).flat_map(|(&byte, colour)| [byte, colour]).collect()
             };
             let mut found = vec![0; 2 * count];
             let write = |at: usize, from: &[u8]| found[at..at + from.len()].copy_from_slice(from);
-            interleaved(pixels * images, &numbered(), read_of(last), write);
-            assert_eq!(found, expected);
+            interleaved(pixels * images, &numbered(), read, write);
+            assert_eq!(found, expected(&mut (0..3).cycle()));
             let mut found = vec![0; 2 * count];
             let write = |at: usize, from: &[u8]| found[at..at + from.len()].copy_from_slice(from);
-            planes(images, pixels, &numbered(), read_of(planar), write);
-            assert_eq!(found, expected, "{images} images of {pixels} pixels");
+            planes(images, pixels, &numbered(), read, write);
+            let by_plane = (0..3).cycle().flat_map(|colour| std::iter::repeat_n(colour, pixels));
+            assert_eq!(found, expected(&mut { by_plane }), "{images} images of {pixels} pixels");
         }
     }
 

@@ -95,7 +95,7 @@ pub fn orientation(bytes: &[u8]) -> Orientation {
         Media::Jpeg | Media::Png => reader.read_from_container(&mut Cursor::new(bytes)),
         Media::Webp => {
             let chunk = webp_exif(bytes).unwrap_or_default();
-            reader.read_raw(chunk.strip_prefix(EXIF_PREFIX).unwrap_or(&chunk).to_vec())
+            reader.read_raw(chunk.strip_prefix(EXIF_PREFIX).unwrap_or(chunk).to_vec())
         }
         _ => return Orientation::Upright,
     };

@@ -160,7 +160,7 @@ fn bombs_are_refused_by_their_header() {
     // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the
     // same. (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
     let bits = (16_382_u32 | 16_382 << 14).to_le_bytes();
-    let webp = [&b"RIFF\x20\0\0\0WEBPVP8L\x10\0\0\0\x2f"[..], &bits, &[0; 15]].concat();
+    let webp = [&b"RIFF\x20\0\0\0WEBPVP8L\x14\0\0\0\x2f"[..], &bits, &[0; 15]].concat();
     let expected = ImageFault::Size { width: 16_383, height: 16_383 };
     assert_eq!(Decoder::new().decode(&webp), Err(expected));
 }

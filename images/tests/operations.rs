@@ -55,16 +55,22 @@ fn step(height: u32, width: u32) -> impl Strategy<Value = PixelStep> {
     ]
 }
 
-/// A valid list, perhaps with a `RandomApply` somewhere.
+/// A valid list, perhaps with a `RandomApply`, `RandomOrder` or `RandomChoice` somewhere.
 fn steps(height: u32, width: u32) -> impl Strategy<Value = PixelSteps> {
-    let apply = prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), chance()));
-    (prop::collection::vec(step(height, width), 0..6), apply).prop_map(move |(mut steps, apply)| {
-        if let Some((place, count, p)) = apply {
+    let holder =
+        prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), chance(), 0..3));
+    (prop::collection::vec(step(height, width), 0..6), holder).prop_map(move |(mut steps, holder)| {
+        if let Some((place, count, p, kind)) = holder {
             let place = place.index(steps.len() + 1);
             let count = u8::try_from(count.index(steps.len() - place + 1)).unwrap();
-            steps.insert(place, PixelStep::Apply { p, count });
+            let parts = [PixelStep::Choice { count: count + 1 }, PixelStep::Apply { p: 1.0, count }];
+            match kind {
+                0 => steps.insert(place, PixelStep::Apply { p, count }),
+                1 => steps.insert(place, PixelStep::Order { count }),
+                _ => drop(steps.splice(place..place, parts)),
+            }
         }
-        // Until they have room, and no `Apply` counts more than are left behind it.
+        // Until they have room, and none counts more than are left behind it.
         loop {
             if let Ok(list) = PixelSteps::new(&steps)
                 && list.validate(height, width).is_ok()

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{Compression, Effort, Layout, OnBad, parse_shard_size};
+use crate::config::{Accept, Compression, Effort, Layout, OnBad, parse_shard_size};
 use crate::error::Error;
 use crate::pack::{Format, Interpolation, Transform};
 use crate::progress::Shown;
-use crate::source::{Selection, Source, SourceKind};
+use crate::source::{Labels, Selection, Source, SourceKind};
 
 const QUALITY: u8 = 90;
 
@@ -24,10 +24,14 @@ pub(crate) struct SourceArgs {
     /// WebDataset, and every other folder is an ImageFolder.
     #[arg(long, value_name = "KIND", value_enum)]
     from: Option<SourceKind>,
-    /// A JSON file with the class of each label, for lists and WebDataset tars: {"LABEL": "CLASS
-    /// NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
+    /// 'none', or a JSON file with the class of each label, for lists and WebDataset tars:
+    /// {"LABEL": "CLASS NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
+    ///
+    /// 'none' is for images without labels, of any kind of source: all get label 0, of one class
+    /// called 'none'. A folder may then be flat, and a list needs no column 'label'. A file of that
+    /// name is './none'.
     #[arg(long, value_name = "FILE")]
-    labels: Option<PathBuf>,
+    pub(crate) labels: Option<PathBuf>,
     /// Leave out files and folders that match; may be given again.
     ///
     /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE. '*' and
@@ -40,8 +44,8 @@ pub(crate) struct SourceArgs {
 impl SourceArgs {
     pub(crate) fn source(&self) -> Result<Source, Error> {
         let selection = Selection::excluding(&self.exclude)?;
-        let (path, labels) = (self.path.clone(), self.labels.clone());
-        Ok(Source { path, kind: self.from, labels, selection })
+        let labels = self.labels.clone().map_or(Labels::Own, Labels::from);
+        Ok(Source { path: self.path.clone(), kind: self.from, labels, selection })
     }
 }
 
@@ -272,7 +276,13 @@ pub(crate) struct PackArgs {
     /// What happens at a sample that cannot be packed: unreadable, empty, changed meanwhile, not
     /// decodable.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    pub(crate) on_bad: OnBad,
+    on_bad: OnBad,
+    /// Accept classes without a sample: folders of an ImageFolder without an image, as torchvision
+    /// does with allow_empty=True, and with --on-bad skip classes whose samples are all bad.
+    ///
+    /// They keep their labels. By default such a class ends the run, as often a folder is no class.
+    #[arg(long)]
+    allow_empty: bool,
     /// Threads.
     #[command(flatten)]
     threads: ThreadsArgs,
@@ -301,6 +311,10 @@ impl SyncArgs {
 }
 
 impl PackArgs {
+    pub(crate) fn accept(&self) -> Accept {
+        Accept { on_bad: self.on_bad, allow_empty: self.allow_empty }
+    }
+
     pub(crate) fn effort(&self) -> Effort {
         let (jobs, in_flight) = (self.threads.jobs.jobs, self.threads.in_flight());
         Effort { jobs, in_flight, sync: self.sync.sync() }

@@ -8,7 +8,7 @@ use shade_formats::{FormatError, SampleId, ShardId};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::files;
-use crate::pack::{DoneRecord, Packing, fields_row};
+use crate::pack::{DoneRecord, NotDecodable, Packing, fields_row};
 use crate::plan::{PackPlan, shard_name};
 use crate::times::{SourceFile, Times, TimesBuilder, write_times};
 use crate::workers::Workers;
@@ -47,6 +47,12 @@ pub(crate) struct Packed {
     pub compressed: u64,
     /// What was left out.
     pub bad: Vec<Bad>,
+    /// Samples that are in it.
+    pub samples: u32,
+    /// Labels of classes that had samples and have none left.
+    pub lost: Vec<u32>,
+    /// Records that trainers cannot decode.
+    pub not_decodable: NotDecodable,
 }
 
 impl Assembly {
@@ -79,6 +85,7 @@ impl Assembly {
                 self.shards += 1;
                 packed.bytes += row.bytes;
                 packed.bad.extend_from_slice(&done.bad);
+                packed.not_decodable.extend(&done.not_decodable);
                 for DoneRecord { sample, entry, fields } in done.records() {
                     if let Some(record) = records.get_mut(sample.index()) {
                         *record = Some((Entry { shard, ..entry }, fields));
@@ -86,8 +93,13 @@ impl Assembly {
                 }
             }
         }
+        let mut left = vec![0u32; catalogue.classes.len()];
         for ((number, sample), record) in (0u32..).zip(catalogue.samples()).zip(records) {
             let Some((entry, fields)) = record else { continue };
+            if let Some(left) = left.get_mut(sample.label as usize) {
+                *left += 1;
+            }
+            packed.samples += 1;
             packed.source_bytes += u64::from(sample.bytes);
             packed.compressed += u64::from(entry.codec.is_compressed());
             let key = packing.first_key.saturating_add(number);
@@ -97,6 +109,8 @@ impl Assembly {
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
             self.times.push(Some(file), entry.crc32c);
         }
+        let lost = (0u32..).zip(catalogue.counts()).zip(left).filter(|((_, had), has)| *had > 0 && *has == 0);
+        packed.lost = lost.map(|((label, _), _)| label).collect();
         let dictionary = packing.recipe.dictionary();
         if !dictionary.is_empty() {
             self.push_dictionary(dictionary).map_err(fault)?;

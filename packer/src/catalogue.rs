@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use shade_formats::SampleId;
 use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
+use shade_formats::printable::OneLine;
 
 /// All samples of a source and what they are labelled.
 #[derive(Debug, Default)]
@@ -18,6 +19,16 @@ pub struct Catalogue {
     pub(crate) stores: Vec<SampleStore>,
     /// What was found and cannot be packed. Such samples are not in the catalogue.
     pub bad: Vec<Bad>,
+    /// Whether labels are numbers in the source, too.
+    pub(crate) has_numbers: bool,
+    /// Labels of classes of which the source has something, but all of it is bad.
+    pub(crate) lost: Vec<u32>,
+    /// Classes of which the source has a folder without an image.
+    pub(crate) empty: Vec<EmptyClass>,
+    /// Why its labels may be none.
+    pub(crate) doubt: Option<String>,
+    /// What people should know of the source, each in one line.
+    pub(crate) notes: Vec<String>,
     paths: Paths,
     rows: Vec<SampleRow>,
     /// Where each record begins in its store; empty when every sample is a file of its own.
@@ -35,9 +46,17 @@ pub(crate) enum SampleStore {
     Container(PathBuf),
 }
 
+/// A folder of a class in which no file has the extension of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EmptyClass {
+    pub(crate) label: u32,
+    /// The name of a file that is there instead.
+    pub(crate) other: Option<String>,
+}
+
 /// A file that cannot become a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{path}: {fault}")]
+#[error("{}: {}", OneLine(path), OneLine(fault))]
 pub struct Bad {
     /// Its path, for people.
     pub path: String,
@@ -152,9 +171,12 @@ impl Paths {
         self.ends.push(self.text.len() as u64);
     }
 
+    /// Adds the path of `name` in a folder; the root has no name.
     pub(crate) fn push_joined(&mut self, folder: &str, name: &str) {
-        self.text.push_str(folder);
-        self.text.push('/');
+        if !folder.is_empty() {
+            self.text.push_str(folder);
+            self.text.push('/');
+        }
         self.push(name);
     }
 
@@ -280,7 +302,30 @@ impl Catalogue {
         for row in &mut self.rows {
             row.label = labels.get(row.label as usize).copied().unwrap_or(row.label);
         }
+        let own = self.lost.iter_mut().chain(self.empty.iter_mut().map(|empty| &mut empty.label));
+        for label in own {
+            *label = labels.get(*label as usize).copied().unwrap_or(*label);
+        }
         self.classes = classes;
+    }
+
+    /// The number of samples of each class.
+    pub(crate) fn counts(&self) -> Vec<u32> {
+        let mut counts = vec![0u32; self.classes.len()];
+        for row in &self.rows {
+            if let Some(count) = counts.get_mut(row.label as usize) {
+                *count = count.saturating_add(1);
+            }
+        }
+        counts
+    }
+
+    /// Notes which of these labels no sample has: those of classes whose samples are all bad.
+    pub(crate) fn note_lost(&mut self, labels: impl Iterator<Item = u32>) {
+        let counts = self.counts();
+        self.lost = labels.filter(|label| counts.get(*label as usize) == Some(&0)).collect();
+        self.lost.sort_unstable();
+        self.lost.dedup();
     }
 
     /// A sample; `None` from [`len`](Self::len) on.

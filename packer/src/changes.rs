@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use shade_formats::index::Entry;
+use shade_formats::printable::OneLine;
 
 use crate::catalogue::{Catalogue, Sample};
 use crate::dataset::{Dataset, Matched};
@@ -194,7 +195,7 @@ impl Changes {
 
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.first.join(", "))?;
+        write!(f, "{}", OneLine(self.first.join(", ")))?;
         match self.count.saturating_sub(self.first.len() as u64) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),

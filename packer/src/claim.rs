@@ -17,13 +17,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use shade_dataset::regular;
 
 use crate::error::Error;
 use crate::files;
 use crate::owner::Owner;
 
-const CLAIM_FILE: &str = "dataset.changing";
+pub(crate) const CLAIM_FILE: &str = "dataset.changing";
+
+/// More than a claim's lines have.
+const CLAIM_BYTES_MAX: u64 = 4096;
 
 /// Attempts to take a claim that appears and disappears meanwhile. Each attempt finds another
 /// command; after a few this one gives up.
@@ -73,6 +77,10 @@ impl Claim {
                 ClaimState::Dead => return Ok(Self { path, text }),
                 ClaimState::Living => break,
                 ClaimState::Nothing => {}
+                ClaimState::Foreign(what) => {
+                    let path = path.display();
+                    return Err(Error::Usage(format!("{path} is in the way, {what}: give it another name")));
+                }
             }
         }
         let path = path.display();
@@ -84,14 +92,14 @@ impl Claim {
 
     /// The user to whom files beside this one belong.
     pub(crate) fn user_id(&self) -> Result<u32, Error> {
-        fs::metadata(&self.path).map(|found| found.uid()).map_err(Error::io("look at", &self.path))
+        fs::symlink_metadata(&self.path).map(|found| found.uid()).map_err(Error::io("look at", &self.path))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         // The user may have removed it, and another command may have one there now.
-        if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+        if open(&self.path, OFlags::RDONLY).and_then(read).is_ok_and(|text| text == self.text) {
             // A claim that stays says the truth: this process is gone.
             let _ = fs::remove_file(&self.path);
         }
@@ -104,21 +112,56 @@ enum ClaimState {
     Living,
     /// Its process was gone. It was taken over.
     Dead,
+    /// It is no claim, but this.
+    Foreign(String),
+}
+
+/// Opens a claim. Others may have put a pipe or a link in its place.
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    regular::open_no_link(path, flags)
+}
+
+/// The text of a claim. A file that is no text is no claim of ours.
+fn read(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(CLAIM_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+}
+
+/// Whether a text has the form of a claim, or of one that is not written yet.
+fn is_claim(text: &str) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.lines().collect::<Vec<_>>().as_slice() {
+        [] => true,
+        [boot, namespace, process, began] => {
+            let is_boot = boot.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+            let is_namespace = namespace.is_empty() || namespace.starts_with("pid:[");
+            is_boot && is_namespace && is_number(process) && is_number(began)
+        }
+        _ => false,
+    }
 }
 
 /// Replaces the claim of a dead process by one of this `text`.
 fn take_over(path: &Path, text: &str) -> Result<ClaimState, Error> {
     // NFS gives a lock only on a file that is open for writing.
-    let mut file = match File::options().read(true).write(true).open(path) {
+    let file = match open(path, OFlags::RDWR) {
         Ok(file) => file,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(ClaimState::Nothing),
         Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => return Ok(ClaimState::Living),
-        Err(fault) => return Err(Error::io("open", path)(fault)),
+        Err(fault) => {
+            let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+            return if is_file {
+                Err(Error::io("open", path)(fault))
+            } else {
+                Ok(ClaimState::Foreign(fault.to_string()))
+            };
+        }
     };
-    let mut there = String::new();
-    // A file that is no text is no claim of ours.
-    let is_text = file.read_to_string(&mut there).is_ok();
-    if !is_text || !Owner::current().knows_to_be_gone(&there) {
+    let copy = file.try_clone().map_err(Error::io("open", path))?;
+    let Some(there) = read(copy).ok().filter(|text| is_claim(text)) else {
+        return Ok(ClaimState::Foreign("a file that no command of this program made".to_owned()));
+    };
+    if !Owner::current().knows_to_be_gone(&there) {
         return Ok(ClaimState::Living);
     }
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {

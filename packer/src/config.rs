@@ -76,6 +76,14 @@ pub enum OnBad {
     List,
 }
 
+/// What of a source the user accepts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accept {
+    pub(crate) on_bad: OnBad,
+    /// Whether classes may have no sample.
+    pub(crate) allow_empty: bool,
+}
+
 /// How records are compressed. Never JPEG and WebP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Compression {

@@ -10,6 +10,7 @@ use shade_dataset::{Decompressor, Dictionaries, ReadMemory, RecordFault};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Entry;
+use shade_formats::printable::OneLine;
 
 use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
 use crate::catalogue::{Bad, Catalogue, Sample};
@@ -230,13 +231,13 @@ impl Printed for Compared {
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.only_in_source {
-            writeln!(f, "+ {path}")?;
+            writeln!(f, "+ {}", OneLine(path))?;
         }
         for path in &self.only_in_dataset {
-            writeln!(f, "- {path}")?;
+            writeln!(f, "- {}", OneLine(path))?;
         }
         for Difference { path, why } in &self.different {
-            writeln!(f, "~ {path}: {why}")?;
+            writeln!(f, "~ {}: {}", OneLine(path), OneLine(why))?;
         }
         for bad in &self.bad {
             writeln!(f, "cannot be packed: {bad}")?;

@@ -1,14 +1,19 @@
 //! What can go wrong, with the path where it did, and the exit code that tells a script which kind
 //! it was.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use shade_dataset::{DatasetError, ReadFault};
 use shade_formats::FormatError;
+use shade_formats::printable::OneLine;
 
 use crate::catalogue::Bad;
 use crate::part::Part;
+
+/// Bad samples that an error names.
+const NAMED_MAX: usize = 20;
 
 /// Something went wrong while running a command.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +22,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// The operating system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", OneLine(path.display()))]
     Io {
         /// What was tried: "read", "create", ...
         action: &'static str,
@@ -27,7 +32,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A folder or file of the source cannot be packed.
-    #[error("{}: {fault}", path.display())]
+    #[error("{}: {}", OneLine(path.display()), OneLine(fault))]
     Source {
         /// The folder or file.
         path: PathBuf,
@@ -60,14 +65,32 @@ pub enum Error {
         /// All of them.
         bad: Vec<Bad>,
     },
+    /// Labels would change their numbers.
+    #[error("{relabelled}\n{remedy}")]
+    Relabels {
+        /// Which ones, of each dataset or source in a line.
+        relabelled: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Too little is left once bad samples are left out.
+    #[error("{}{fault}", first_lines(bad))]
+    NothingLeft {
+        /// What was left out.
+        bad: Vec<Bad>,
+        /// How many samples are left.
+        samples: u32,
+        /// What is missing now.
+        fault: String,
+    },
     /// The dataset cannot be opened.
-    #[error(transparent)]
+    #[error("{}", OneLine(.0))]
     Dataset(#[from] DatasetError),
     /// A shard cannot be opened, or not be read for now.
-    #[error(transparent)]
+    #[error("{}", OneLine(.0))]
     Shard(#[from] ReadFault),
     /// The dataset is not what was once written.
-    #[error("{} is damaged: {fault}", path.display())]
+    #[error("{} is damaged: {}", OneLine(path.display()), OneLine(fault))]
     Damaged {
         /// The damaged file.
         path: PathBuf,
@@ -75,7 +98,7 @@ pub enum Error {
         fault: String,
     },
     /// The dataset's parts do not fit the format's limits.
-    #[error("cannot index {}: {source}", path.display())]
+    #[error("cannot index {}: {source}", OneLine(path.display()))]
     Index {
         /// The dataset.
         path: PathBuf,
@@ -96,6 +119,9 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A panic of this program.
+    #[error("a defect of shade-pack, please report it: {0}")]
+    Defect(String),
     /// Parts that others make are not there yet.
     #[error("{0}")]
     MissingParts(String),
@@ -145,8 +171,11 @@ impl Error {
             | Self::Bad { .. }
             | Self::BadInPart { .. }
             | Self::AllBad { .. }
+            | Self::Relabels { .. }
+            | Self::NothingLeft { .. }
             | Self::Index { .. }
             | Self::Threads { .. }
+            | Self::Defect(_)
             | Self::Zstd { .. } => 1,
             Self::Usage(_) => 2,
             Self::Damaged { .. } => 3,
@@ -157,7 +186,7 @@ impl Error {
     }
 
     /// The source, or a part of it, at `path` cannot be packed.
-    pub(crate) fn source(path: &Path, fault: impl std::fmt::Display) -> Self {
+    pub(crate) fn source(path: &Path, fault: impl Display) -> Self {
         Self::Source { path: path.to_owned(), fault: fault.to_string() }
     }
 
@@ -173,4 +202,13 @@ fn and_more(more: usize) -> String {
 
 fn lines(bad: &[Bad]) -> String {
     bad.iter().map(Bad::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The first ones, a line each.
+fn first_lines(bad: &[Bad]) -> String {
+    let mut text: String = bad.iter().take(NAMED_MAX).map(|bad| format!("left out {bad}\n")).collect();
+    if bad.len() > NAMED_MAX {
+        text += &format!("... and {} more\n", bad.len() - NAMED_MAX);
+    }
+    text
 }

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use serde::Serialize;
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, ReadMemory};
@@ -26,6 +27,7 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
+use crate::leftovers::Content;
 use crate::progress::CommandProgress;
 use crate::publish::Partial;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
@@ -79,18 +81,20 @@ pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Erro
     let dataset = Dataset::open(&args.dataset)?;
     let folders = check_paths(&dataset)?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut partial = Partial::create(&args.out)?;
-    for folder in &folders {
-        // Parents come first in the set's order.
-        let folder = partial.path().join(folder);
-        fs::create_dir(&folder).map_err(Error::io("create", &folder))?;
+    let mut partial = Partial::create(&args.out, Content::Tree)?;
+    let folder = partial.folder().try_clone_to_owned().map_err(Error::io("open", partial.path()))?;
+    // Parents come first in the set's order.
+    for path in &folders {
+        stop.check()?;
+        make_below(&folder, path)
+            .map_err(|errno| Error::io("create", &partial.path().join(path))(errno.into()))?;
     }
     let shards = dataset.samples_by_shard();
     let bytes = shards.iter().flatten().map(|(_, entry)| u64::from(entry.raw_len)).sum();
     let extracting = Extracting {
         reader: SpanReader::new(&dataset, &shards, stop),
         dictionaries: dataset.dictionaries(),
-        folder: File::open(partial.path()).map_err(Error::io("open", partial.path()))?,
+        folder,
         progress: CommandProgress::start(
             args.output.shown(),
             "extracting",
@@ -117,7 +121,7 @@ struct Extracting<'a> {
     reader: SpanReader<'a>,
     dictionaries: Dictionaries,
     /// Everything is written below it.
-    folder: File,
+    folder: OwnedFd,
     progress: CommandProgress,
 }
 
@@ -193,15 +197,32 @@ impl Extracting<'_> {
     }
 }
 
-/// Creates the file `path` below `folder`. A link that somebody plants there meanwhile does not
-/// lead it elsewhere.
-fn create_below(folder: &File, path: &str) -> Result<File, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o666);
+/// Creates the file `path` below `folder`.
+fn create_below(folder: &OwnedFd, path: &str) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    open_below(folder, path, flags, Mode::from_raw_mode(0o666)).map(File::from)
+}
+
+/// Makes the folder `path` below `folder`, in a folder that is there.
+fn make_below(folder: &OwnedFd, path: &str) -> Result<(), Errno> {
+    let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+    match path.rsplit_once('/') {
+        None => mkdirat(folder, path, mode),
+        Some((parent, name)) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+            mkdirat(open_below(folder, parent, flags, Mode::empty())?, name, mode)
+        }
+    }
+}
+
+/// Opens `path` below `folder`. A link that somebody plants there meanwhile does not lead it
+/// elsewhere.
+fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC;
     match openat2(folder, path, flags, mode, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
-        // Kernels before 5.6 and some containers do not have it.
-        Err(Errno::NOSYS | Errno::PERM) => openat(folder, path, flags, mode).map(File::from),
-        other => other.map(File::from),
+        // Kernels before 5.6 and some containers do not have it. Nobody else may write to `folder`.
+        Err(Errno::NOSYS | Errno::PERM) => openat(folder, path, flags, mode),
+        other => other,
     }
 }
 

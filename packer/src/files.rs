@@ -9,6 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use rustix::fs::OFlags;
+use shade_dataset::regular;
+
 use crate::error::Error;
 use crate::owner::Owner;
 
@@ -51,7 +54,7 @@ impl PartialFile {
 
     /// The file, opened once more for writing.
     pub(crate) fn open(&self) -> Result<File, Error> {
-        File::options().write(true).open(&self.partial).map_err(self.fault("open"))
+        regular::open_no_link(&self.partial, OFlags::WRONLY).map_err(self.fault("open"))
     }
 
     /// For `map_err`: the temporary file could not be treated so.
@@ -96,16 +99,12 @@ fn temporary_name(path: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Whether a file has a temporary name.
-pub(crate) fn is_partial(name: &str) -> bool {
-    name.contains(PART)
-}
-
-/// Whether a file has the temporary name of a process that ran on this machine and has ended.
-pub(crate) fn is_left_behind(name: &str) -> bool {
-    let Some((_, process)) = name.rsplit_once(PART) else { return false };
-    let process = process.split('+').next().unwrap_or(process);
-    Owner::current().knows_name_to_be_gone(process)
+/// The path and the process of a temporary name; `None` for all other names.
+pub(crate) fn temporary(name: &str) -> Option<(&str, &str)> {
+    let (path, process) = name.split_once(PART)?;
+    let (process, number) = process.split_once('+').unwrap_or((process, "1"));
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && Owner::is_name(process)).then_some((path, process))
 }
 
 impl Drop for PartialFile {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use shade_formats::printable::OneLine;
 
 use crate::dataset::Dataset;
 use crate::error::Error;
@@ -176,7 +177,7 @@ impl fmt::Display for Info {
         writeln!(f, "options     {}", self.options)?;
         write!(f, "classes     {}", self.classes.len())?;
         for (label, class) in self.classes.iter().enumerate().take(CLASSES_SHOWN) {
-            write!(f, "\n  {label:>8}  {:>9}  {}", class.samples, class.name)?;
+            write!(f, "\n  {label:>8}  {:>9}  {}", class.samples, OneLine(&class.name))?;
         }
         if self.classes.len() > CLASSES_SHOWN {
             write!(f, "\n  ... and {} more; --json lists all", self.classes.len() - CLASSES_SHOWN)?;

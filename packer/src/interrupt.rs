@@ -1,9 +1,17 @@
 //! A request to stop, looked at between records: from a signal handler, or from a worker that
 //! failed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::error::Error;
+
+/// A process that was asked to stop ends at the latest when for this time nothing has moved: a
+/// thread may wait for a store that does not answer. What is unfinished is then as after a kill.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Steps towards the end since the request, such as files that were removed.
+static STEPS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a command should end early. It is never taken back.
 #[derive(Debug, Default)]
@@ -30,5 +38,22 @@ impl Stop {
     pub fn check(&self) -> Result<(), Error> {
         let stopped = self.requested.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed);
         if stopped { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Counts a step of the work that goes on after a request to stop.
+pub(crate) fn step() {
+    STEPS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Returns once nothing has moved for some seconds. Called after a request to stop, by a thread
+/// that then ends the process.
+pub fn wait_for_standstill() {
+    loop {
+        let before = STEPS.load(Ordering::Relaxed);
+        std::thread::sleep(PATIENCE);
+        if STEPS.load(Ordering::Relaxed) == before {
+            return;
+        }
     }
 }

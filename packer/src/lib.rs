@@ -11,6 +11,7 @@
 //! read the index only.
 //!
 //! Public are the command line and what the behaviour tests drive by themselves.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod append;
 mod args;
@@ -18,6 +19,7 @@ mod assemble;
 pub mod catalogue;
 mod changes;
 mod claim;
+mod classes;
 pub mod cli;
 pub mod config;
 mod create;
@@ -28,6 +30,7 @@ mod extract;
 mod files;
 mod info;
 pub mod interrupt;
+mod leftovers;
 mod locks;
 mod ls;
 pub mod memory;

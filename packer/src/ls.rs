@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use shade_formats::index::{Codec, Entry};
+use shade_formats::printable::OneLine;
 use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::report::Outcome;
+use crate::report::{Outcome, write_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
@@ -126,14 +127,14 @@ impl Listing {
         });
         let line = SampleLine { id: sample.0, label: entry.label, path: &path, more };
         if self.args.json {
-            serde_json::to_writer(&mut *out, &line)?;
+            write_json(out, &line)?;
             return out.write_all(b"\n");
         }
-        write!(out, "{}\t{}\t{}", line.id, line.label, one_line(line.path))?;
+        write!(out, "{}\t{}\t{}", line.id, line.label, OneLine(line.path))?;
         if let Some(more) = line.more {
             let More { class, shard, offset, stored_bytes, raw_bytes, codec, media, width, height, .. } =
                 more;
-            let (class, shard) = (one_line(class), one_line(shard));
+            let (class, shard) = (OneLine(class), OneLine(shard));
             write!(out, "\t{class}\t{shard}\t{offset}\t{stored_bytes}\t{raw_bytes}\t{codec}\t{media}")?;
             write!(out, "\t{width}x{height}\t{}\t{}", more.key, more.fields_bytes)?;
         }
@@ -148,14 +149,4 @@ fn codec_name(codec: Codec) -> &'static str {
         Codec::Zstd => "zstd",
         Codec::ZstdDictionary => "zstd-dictionary",
     }
-}
-
-/// The text with its tabs, line ends and other control characters spelled out, so that lines and
-/// columns stay what they are.
-fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return text.into();
-    }
-    let spelled = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(spelled).collect::<String>().into()
 }

@@ -3,7 +3,7 @@
 //! Records are not touched: shards are copied or linked under new numbers, and the index is put
 //! together from the others.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,18 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use shade_dataset::regular;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{FormatError, ShardId};
 
 use crate::args::{JobsArgs, OutputArgs};
 use crate::assemble::{Assembled, Assembly};
+use crate::classes::{Relabelled, United, moved, told, unite};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
+use crate::leftovers::Content;
 use crate::options::{PackOptions, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
@@ -36,6 +39,14 @@ pub(crate) struct MergeArgs {
     /// What is merged. Ids follow one another in this order; classes are those of all, by name.
     #[arg(required = true)]
     datasets: Vec<PathBuf>,
+    /// Give labels new numbers where the class tables ask for it, and name them in the report.
+    ///
+    /// Labels stay what they are if every class table is the beginning of the longest one. If one
+    /// is not, merge ends and says which labels would change; with --relabel they change. The
+    /// classes are then those of the table that has all others in its order, else all names,
+    /// sorted: by number if all are whole numbers. Trained models keep the old labels.
+    #[arg(long)]
+    relabel: bool,
     /// Link shards instead of copying them: takes no room, but needs one file system. Shards are
     /// never changed in place.
     #[arg(long)]
@@ -61,6 +72,9 @@ pub(crate) struct Merged {
     /// Whether its shards are links to those of the others.
     linked: bool,
     bytes: u64,
+    /// Labels that are others than in the datasets they are from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    relabelled: Vec<Relabelled>,
     #[serde(flatten)]
     speed: Speed,
 }
@@ -72,26 +86,30 @@ struct Move {
     records: u32,
 }
 
-/// Merges datasets. Classes are those of all, sorted by the bytes of their names; ids follow one
-/// another.
+/// Merges datasets. Classes are those of all, see [`unite`]; ids follow one another.
 ///
 /// # Errors
-/// One of them cannot be opened; two have the same path; a shard is not as long as its index says
-/// or cannot be copied; the destination exists; or [`Error::Interrupted`]. There is no dataset
-/// then.
+/// Labels would change, and nobody asked for that; one of them cannot be opened; two have the same
+/// path; a shard is not as long as its index says or cannot be copied; the destination exists; or
+/// [`Error::Interrupted`]. There is no dataset then.
 pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
     let datasets: Vec<Dataset> =
         args.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
     refuse_twice(&datasets)?;
-    let classes: BTreeSet<&[u8]> = datasets.iter().flat_map(Dataset::class_names).collect();
-    let classes: Vec<&[u8]> = classes.into_iter().collect();
+    let tables: Vec<Vec<&[u8]>> = datasets.iter().map(|dataset| dataset.class_names().collect()).collect();
+    let classes = unite(&tables);
+    let relabelled = relabelled(&datasets, &tables, &classes);
+    if !relabelled.is_empty() && !args.relabel {
+        let remedy = "--relabel changes these labels; models that were trained on the old ones then name other classes";
+        return Err(Error::Relabels { relabelled: told(&relabelled), remedy });
+    }
     refuse_stale_labels(&datasets, &classes)?;
     // Before anything is copied: what cannot be read is told at once.
     let times: Vec<Times> =
         datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut partial = Partial::create(&args.out)?;
+    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     let moves = moves(&datasets, partial.path());
     let bytes = moves.iter().map(|shard| shard.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
@@ -117,6 +135,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         shards: index.shard_count(),
         linked: args.link,
         bytes,
+        relabelled,
         speed: Speed::since(start, bytes),
     })
 }
@@ -159,14 +178,16 @@ impl Move {
             return Err(Error::Damaged { path: self.from.clone(), fault });
         }
         if !link {
-            let mut from = File::open(&self.from).map_err(Error::io("open", &self.from))?;
+            let mut from = regular::open(&self.from).map_err(Error::io("open", &self.from))?;
             let mut to = File::create_new(&self.to).map_err(Error::io("create", &self.to))?;
             // The kernel copies, and shares the blocks where the file system can.
             io::copy(&mut from, &mut to).map_err(Error::io("copy", &self.from))?;
             to.sync_all().map_err(Error::io("sync", &self.to))?;
             return files::close(to).map_err(Error::io("close", &self.to));
         }
-        match fs::hard_link(&self.from, &self.to) {
+        // A shard may be a link itself, and this one should not depend on it.
+        let from = fs::canonicalize(&self.from).map_err(Error::io("look at", &self.from))?;
+        match fs::hard_link(&from, &self.to) {
             Err(fault) if fault.kind() == io::ErrorKind::CrossesDevices => {
                 let from = self.from.display();
                 let text = format!("--link: {from} is on another file system: leave --link out to copy");
@@ -177,18 +198,20 @@ impl Move {
     }
 }
 
-/// The new label for each label of a dataset.
-fn labels_among(classes: &[&[u8]], dataset: &Dataset) -> Vec<u32> {
-    let label = |name| u32::try_from(classes.partition_point(|known| *known < name)).unwrap_or(u32::MAX);
-    dataset.class_names().map(label).collect()
+/// The labels of each dataset that become others.
+fn relabelled(datasets: &[Dataset], tables: &[Vec<&[u8]>], classes: &United<&[u8]>) -> Vec<Relabelled> {
+    let of_dataset = |((dataset, table), labels): ((&Dataset, &Vec<&[u8]>), &Vec<u32>)| {
+        let labels = moved(table, labels);
+        (!labels.is_empty()).then(|| Relabelled { of: dataset.dir.display().to_string(), labels })
+    };
+    datasets.iter().zip(tables).zip(&classes.labels).filter_map(of_dataset).collect()
 }
 
 /// Shards are not written again, so labels that stand in them must stay what they are.
-fn refuse_stale_labels(datasets: &[Dataset], classes: &[&[u8]]) -> Result<(), Error> {
-    for dataset in datasets {
+fn refuse_stale_labels(datasets: &[Dataset], classes: &United<&[u8]>) -> Result<(), Error> {
+    for (dataset, labels) in datasets.iter().zip(&classes.labels) {
         let says_labels = PackOptions::all(dataset.index.options()).iter().any(|options| options.cls);
-        let moved = labels_among(classes, dataset).into_iter().zip(0..).any(|(new, old)| new != old);
-        if says_labels && moved {
+        if says_labels && (0u32..).zip(labels).any(|(old, new)| old != *new) {
             let fault = "its shards hold labels (--cls) that would no longer be right among the classes of all: \
                          pack it again without --cls";
             return Err(Error::Source { path: dataset.dir.clone(), fault: fault.to_owned() });
@@ -197,13 +220,16 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &[&[u8]]) -> Result<(), Er
     Ok(())
 }
 
-fn assemble(datasets: &[Dataset], times: &[Times], classes: &[&[u8]]) -> Result<Assembled, FormatError> {
-    let mut assembly = Assembly::new(classes.iter().copied())?;
+fn assemble(
+    datasets: &[Dataset],
+    times: &[Times],
+    classes: &United<&[u8]>,
+) -> Result<Assembled, FormatError> {
+    let mut assembly = Assembly::new(classes.names.iter().copied())?;
     let mut first = 0u32;
-    for (dataset, times) in datasets.iter().zip(times) {
-        let labels = labels_among(classes, dataset);
+    for ((dataset, times), labels) in datasets.iter().zip(times).zip(&classes.labels) {
         let name = |shard: ShardId| shard_name(first.saturating_add(shard.0));
-        assembly.add_index((&dataset.index, times), &labels, name)?;
+        assembly.add_index((&dataset.index, times), labels, name)?;
         first = first.saturating_add(dataset.index.shard_count());
     }
     let options: Vec<_> = datasets.iter().map(Dataset::options).collect();
@@ -217,6 +243,9 @@ impl fmt::Display for Merged {
         let Self { merged, samples, classes, shards, speed, content_id, .. } = self;
         let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
         let how = if self.linked { "linked" } else { "copied" };
+        for relabelled in &self.relabelled {
+            writeln!(f, "note: {relabelled}")?;
+        }
         writeln!(
             f,
             "{dataset}: {samples} samples of {classes} classes in {shards} shards, from {merged} datasets"

@@ -72,12 +72,6 @@ impl PackOptions {
         })
     }
 
-    /// The options of a dataset; `None` if another tool made it, or it was put together from
-    /// several.
-    pub(crate) fn read(options: &str) -> Option<Self> {
-        serde_json::from_str(options).ok()
-    }
-
     /// The options of a dataset and of all that were merged or appended to it, as far as they can
     /// be read.
     pub(crate) fn all(options: &str) -> Vec<Self> {

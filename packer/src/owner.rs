@@ -2,10 +2,12 @@
 //! be told from what a living one uses.
 
 use std::fs;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use shade_dataset::regular;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Longest part of a host's name in the name of a file.
@@ -32,7 +34,7 @@ struct Process {
 
 impl Owner {
     pub(crate) fn of(process: u32) -> Self {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot = regular::read_to_string(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         Self {
             boot: boot.trim().to_owned(),
@@ -66,10 +68,21 @@ impl Owner {
     /// `HOST-PLACE-PID-START`, for the name of a file. PLACE stands for boot and PID namespace: two
     /// containers may have one host name and equal PIDs.
     pub(crate) fn name(&self) -> String {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let plain = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
-        let host: String = host.chars().filter(plain).take(HOST_BYTES_MAX).collect();
+        let host = regular::read_to_string(Path::new("/proc/sys/kernel/hostname")).unwrap_or_default();
+        let host: String = host.chars().filter(is_plain).take(HOST_BYTES_MAX).collect();
         format!("{host}-{}-{}-{}", self.place(), self.process, self.began)
+    }
+
+    /// Whether a text has the form of a [`name`](Self::name).
+    pub(crate) fn is_name(text: &str) -> bool {
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let mut parts = text.rsplitn(4, '-');
+        let (began, process, place) = (parts.next(), parts.next(), parts.next());
+        let is_place = |place: &str| place.len() == 16 && place.bytes().all(|byte| byte.is_ascii_hexdigit());
+        began.is_some_and(is_number)
+            && process.is_some_and(|process| !process.is_empty() && is_number(process))
+            && place.is_some_and(is_place)
+            && parts.next().is_some_and(|host| host.chars().all(|c| is_plain(&c)))
     }
 
     /// Whether the process of this [`name`](Self::name) lived in this place, and lives no more.
@@ -91,10 +104,15 @@ impl Owner {
     }
 }
 
+/// Whether a host's name keeps this character.
+fn is_plain(c: &char) -> bool {
+    c.is_ascii_alphanumeric() || "._-".contains(*c)
+}
+
 impl Process {
     /// `None` if there is no such process, or it may not be seen.
     fn read(process: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let stat = regular::read_to_string(Path::new(&format!("/proc/{process}/stat"))).ok()?;
         // The second field is the name in brackets, which may hold anything; field 3 is the state,
         // 22 the start time.
         let (_, after_name) = stat.rsplit_once(')')?;
@@ -141,10 +159,12 @@ mod tests {
     fn names_tell_the_dead_of_this_place() {
         let (here, gone) = (Owner::current(), gone());
         assert!(here.knows_name_to_be_gone(&gone.name()), "{}", gone.name());
+        assert!(Owner::is_name(&here.name()) && Owner::is_name(&gone.name()));
         assert!(!here.knows_name_to_be_gone(&here.name()));
         let elsewhere = Owner { boot: "another boot".to_owned(), ..gone };
         for name in [elsewhere.name().as_str(), "", "-", "1-2-3", "nonsense", "host-0-1-2"] {
             assert!(!here.knows_name_to_be_gone(name), "{name}");
+            assert!(name == elsewhere.name() || !Owner::is_name(name), "{name}");
         }
         // The same number, but a process that began at another time.
         let mut reused = Owner::of(std::process::id());

@@ -84,6 +84,12 @@ pub(crate) fn shard_name(number: u32) -> String {
     format!("shard-{number:06}.tar")
 }
 
+/// The number of the shard that has this name.
+pub(crate) fn shard_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("shard-")?.strip_suffix(".tar")?.parse().ok()?;
+    (shard_name(number) == name).then_some(number)
+}
+
 /// Fisher-Yates over ChaCha8, written out because `rand`'s shuffles may change between versions,
 /// and an order on disk must not. A position is the upper half of a 64 x 64-bit product: its bias
 /// is below 2^-31 for 2^32 samples.

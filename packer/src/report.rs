@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use shade_formats::printable::Lines;
 
 /// The result of a command that ran to its end.
 pub trait Outcome {
@@ -40,13 +41,19 @@ impl<R: Printed> Outcome for R {
 
     fn write(&self, json: bool, out: &mut dyn Write) -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut *out, self)?;
+            write_json(out, self)?;
         } else {
-            write!(out, "{self}")?;
+            write!(out, "{}", Lines(self))?;
         }
         out.write_all(b"\n")?;
         out.flush()
     }
+}
+
+/// Writes one JSON object that a terminal does not obey either: JSON itself escapes only the first
+/// control characters.
+pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    write!(out, "{}", Lines(serde_json::to_string(value)?))
 }
 
 /// How long a command took, and how fast it was.
@@ -77,7 +84,7 @@ impl Display for Speed {
 }
 
 /// Writes a path as text, so that a report can name a path that is not UTF-8.
-pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn path_as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 

@@ -7,10 +7,10 @@
 //! file may be missing, older or newer than the index. Its bytes: `formats/layout/INDEX.md`,
 //! "Beside the index".
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use shade_dataset::regular;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Index};
@@ -58,7 +58,7 @@ impl Times {
     /// The file cannot be read.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(TIMES_FILE);
-        match fs::read(&path) {
+        match regular::read(&path) {
             Ok(bytes) => Ok(Self::decode(bytes)),
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(fault) => Err(Error::io("read", &path)(fault)),

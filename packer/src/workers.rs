@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
+use shade_images::caught;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -40,7 +41,7 @@ impl Workers {
     /// The failure that came first. The others' work, which must look at `stop`, is then abandoned.
     pub(crate) fn all(&self, stop: &Stop, work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
         let first = First { fault: Mutex::new(None), stop };
-        let done = self.0.broadcast(|_| work().map_err(|fault| first.keep(fault)));
+        let done = self.0.broadcast(|_| guarded(&work).map_err(|fault| first.keep(fault)));
         first.result(done.into_iter().collect())
     }
 
@@ -53,7 +54,7 @@ impl Workers {
     ) -> Result<Vec<T>, Error> {
         let first = First { fault: Mutex::new(None), stop };
         let each = |task| {
-            let done = stop.check().and_then(|()| work(task));
+            let done = stop.check().and_then(|()| guarded(|| work(task)));
             done.map_err(|fault| first.keep(fault))
         };
         // Tasks are large: each is handed out by itself, so that no thread waits beside a queue.
@@ -61,6 +62,11 @@ impl Workers {
         let done = self.install(run);
         first.result(done)
     }
+}
+
+/// Does `work`. A panic of it becomes the command's failure, which gives up its files as any other.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    caught(work).unwrap_or_else(|text| Err(Error::Defect(text)))
 }
 
 impl First<'_> {
@@ -101,5 +107,15 @@ mod tests {
             Ok(())
         });
         assert!(matches!(fault, Err(Error::Usage(text)) if text == "one"));
+    }
+
+    #[test]
+    fn a_panic_of_a_thread_is_the_failure() {
+        let workers = Workers::start(NonZeroUsize::new(2).unwrap()).unwrap();
+        let of_each =
+            workers.each(&[1, 2], &Stop::default(), |&task| -> Result<(), _> { panic!("task {task}") });
+        assert!(matches!(&of_each, Err(Error::Defect(text)) if text.starts_with("task ")), "{of_each:?}");
+        let of_all = workers.all(&Stop::default(), || panic!("all"));
+        assert!(matches!(&of_all, Err(Error::Defect(text)) if text.starts_with("all ")), "{of_all:?}");
     }
 }

@@ -205,7 +205,7 @@ fn merged_datasets_keep_the_times_of_each() {
     let (more, other, all) = (temp.path().join("more"), temp.path().join("other"), temp.path().join("all"));
     write(&more.join("c2/50.ppm"), &picture(50, 20, 10));
     run_well(&[&"create", &more, &other, &"-q"]);
-    run_well(&[&"merge", &all, &other, &out, &"-q"]);
+    run_well(&[&"merge", &all, &other, &out, &"--relabel", &"-q"]);
     assert!(run_well(&[&"append", &source, &all, &"-q"]).contains("nothing new"));
     edit(&source.join("c0/04.ppm"));
     let output = run(&[&"append", &source, &all, &"-q"]);

@@ -1,10 +1,13 @@
 //! extract writes below its folder only, and never one file over another, with any index.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
+use crate::support::{
+    PROGRAM, left_out, names, noise, picture, run, run_well, stderr_of, tar_of, tree, write,
+};
 use serde_json::Value;
 use shade_formats::ShardId;
 use shade_formats::checksum::crc32c;
@@ -184,4 +187,87 @@ fn transformed_images_keep_their_names_and_it_says_so() {
     let refused = run(&[&"create", &source, &raw, &"--format", &"raw", &"--restart-markers"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr_of(&refused).contains("--restart-markers is for JPEGs"));
+}
+
+/// Another user who may write beside the destination, and in it if he can, while the program works
+/// with a mask that lets everybody write.
+#[test]
+fn another_user_cannot_lead_it_elsewhere() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("only root becomes another user");
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let [source, dataset, beside, victim] =
+        ["images", "dataset", "beside", "victim"].map(|name| temp.path().join(name));
+    for number in 0..600u64 {
+        write(&source.join(format!("c{}/d{}/{number}.png", number % 3, number / 3)), &noise(number, 100));
+    }
+    run_well(&[&"create", &source, &dataset, &"-q"]);
+    fs::create_dir(&victim).unwrap();
+    fs::create_dir(&beside).unwrap();
+    for folder in [temp.path(), &beside] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    // Renames whatever appears, plants links to the victim's folder, also in what it can write to.
+    let attack = format!(
+        "cd {beside} && while :; do for p in *.part-* out; do\n\
+           [ -e \"$p\" ] || continue; touch \"$p/planted\" && echo \"wrote into $p\" >> ../log\n\
+           for c in c0 c1 c2; do mv \"$p/$c\" \"$p/x$c\" && ln -s {victim} \"$p/$c\"; done\n\
+           mv \"$p\" stolen.$RANDOM && ln -s {victim} \"$p\"; done; done",
+        beside = beside.display(),
+        victim = victim.display()
+    );
+    for name in ["extract", "subset", "merge", "create"] {
+        for round in 0..3 {
+            let out = beside.join("out");
+            let mut attacker = Command::new("setpriv");
+            attacker.args(["--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c", &attack]);
+            let mut attacker = attacker.stderr(Stdio::null()).spawn().unwrap();
+            let (program, images, packed, out) =
+                (PROGRAM, source.display(), dataset.display(), out.display());
+            let line = match name {
+                "extract" => format!("umask 000; exec {program} extract {packed} {out} -q"),
+                "subset" => {
+                    format!("umask 000; exec {program} subset {packed} {out} --fraction 0.9 --copy -q")
+                }
+                "merge" => format!("umask 000; exec {program} merge {out} {packed} -q"),
+                _ => format!("umask 000; exec {program} create {images} {out} --shard-size 8KiB -q"),
+            };
+            let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+            attacker.kill().unwrap();
+            attacker.wait().unwrap();
+            assert!(name != "extract" || names(&victim).is_empty(), "{name} {round}: {output:?}");
+            // In unfinished work he could do nothing. What is published has the user's own mode.
+            let log = fs::read_to_string(temp.path().join("log")).unwrap_or_default();
+            assert!(!log.contains(".part-"), "{name} {round}: {log}");
+            for entry in fs::read_dir(&beside).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_symlink() { fs::remove_file(&path) } else { fs::remove_dir_all(&path) }.unwrap();
+            }
+            fs::read_dir(&victim).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_is_published_has_the_mode_of_other_folders() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, dataset] = ["images", "dataset"].map(|name| temp.path().join(name));
+    write(&source.join("cat/1.png"), b"x");
+    run_well(&[&"create", &source, &dataset, &"-q"]);
+    for umask in ["000", "002", "022", "027", "077"] {
+        let script = format!(
+            "umask {umask}; cd \"$1\"; mkdir plain; \"$0\" create images a -q && \"$0\" extract a b -q && \
+             \"$0\" merge c a -q && \"$0\" subset a d --fraction 1 -q && \"$0\" plan images e -q && \
+             stat -c %a e.part-* && \"$0\" create images e --part 0/1 -q && \"$0\" finish e -q && \
+             stat -c %a plain a b b/cat c d e; rm -r plain a b c d e"
+        );
+        let output = Command::new("bash").args(["-c", &script, PROGRAM]).arg(temp.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let modes: Vec<&str> = text.lines().filter(|line| line.len() == 3).collect();
+        let expected = format!("{:o}", 0o777 & !u32::from_str_radix(umask, 8).unwrap());
+        assert_eq!(modes[0], "700", "{umask}: {text}");
+        assert!(modes.len() == 8 && modes[1..].iter().all(|mode| *mode == expected), "{umask}: {text}");
+    }
 }

@@ -65,10 +65,18 @@ fn a_merged_dataset_holds_all_and_merges_again() {
     let temp = tempfile::tempdir().unwrap();
     let [one, two, three] = three(temp.path());
     let (pair, all, linked) = (temp.path().join("pair"), temp.path().join("all"), temp.path().join("linked"));
-    run_well(&[&"merge", &pair, &one, &two, &"-q"]);
-    run_well(&[&"merge", &all, &pair, &three, &"-q"]);
+    run_well(&[&"merge", &pair, &one, &two, &"--relabel", &"-q"]);
+    run_well(&[&"merge", &all, &pair, &three, &"--relabel", &"-q"]);
     let report: Value = serde_json::from_str(&run_well(&[
-        &"merge", &linked, &one, &two, &three, &"--link", &"--json", &"-q",
+        &"merge",
+        &linked,
+        &one,
+        &two,
+        &three,
+        &"--relabel",
+        &"--link",
+        &"--json",
+        &"-q",
     ]))
     .unwrap();
     assert_eq!(
@@ -113,7 +121,7 @@ fn a_merged_dataset_is_repaired_from_the_source_of_a_part() {
     let temp = tempfile::tempdir().unwrap();
     let [one, two, _] = three(temp.path());
     let pair = temp.path().join("pair");
-    run_well(&[&"merge", &pair, &one, &two, &"-q"]);
+    run_well(&[&"merge", &pair, &one, &two, &"--relabel", &"-q"]);
     let before = tree(&pair);
     fs::remove_file(pair.join("shard-000001.tar")).unwrap();
     run_well(&[&"verify", &pair, &"--repair", &temp.path().join("one"), &"-q"]);
@@ -135,7 +143,7 @@ fn what_cannot_be_merged_is_refused_and_leaves_nothing() {
     assert_eq!(run(&[&"merge", &out, &temp.path().join("one")]).status.code(), Some(1));
     let shard = fs::OpenOptions::new().write(true).open(one.join("shard-000000.tar")).unwrap();
     shard.set_len(1024).unwrap();
-    let output = run(&[&"merge", &out, &one, &two, &"-q"]);
+    let output = run(&[&"merge", &out, &one, &two, &"--relabel", &"-q"]);
     assert!(output.status.code() == Some(3) && stderr_of(&output).contains("shard-000000.tar"));
     assert!(!names(temp.path()).iter().any(|name| name.starts_with("out")));
 }
@@ -151,9 +159,31 @@ fn labels_that_stand_in_shards_must_stay_right() {
         run_well(&[&"create", &temp.path().join(source), out, &"--cls", &"-q"]);
     }
     // Among ants, cats have the label 1; their shard says 0.
-    let output = run(&[&"merge", &temp.path().join("out"), &cats, &ants, &"-q"]);
+    let output = run(&[&"merge", &temp.path().join("out"), &cats, &ants, &"--relabel", &"-q"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr_of(&output).contains("--cls") && !temp.path().join("out").exists(), "{output:?}");
     run_well(&[&"merge", &temp.path().join("out"), &cats, &other, &"-q"]);
     run_well(&[&"verify", &temp.path().join("out"), &"-q"]);
+}
+
+#[test]
+fn shards_that_are_links_are_linked_by_their_files() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let [first, second, _] = three(temp.path());
+    for (how, from) in [("--symlink", &first), ("--link", &first), ("--copy", &second)] {
+        let (some, merged) = (at(&format!("some{how}")), at(&format!("merged{how}")));
+        run_well(&[&"subset", from, &some, &"--fraction", &"1", &how, &"-q"]);
+        run_well(&[&"merge", &merged, &some, &"--link", &"-q"]);
+        let expected = classes(&some);
+        let moved = at("moved");
+        fs::rename(from, &moved).unwrap();
+        for name in names(&merged).iter().filter(|name| name.ends_with(".tar")) {
+            assert!(fs::symlink_metadata(merged.join(name)).unwrap().is_file(), "{how}: {name} is a link");
+        }
+        // A subset's shards may hold more samples than it has.
+        assert_eq!(classes(&merged), expected);
+        assert_eq!(extracted(&merged, &at(&format!("back{how}"))).len(), expected.len());
+        fs::rename(&moved, from).unwrap();
+    }
 }

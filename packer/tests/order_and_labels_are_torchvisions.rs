@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{left_out, run_well, torchvision_order, varied_image_folder, write};
+use crate::support::{left_out, run, run_well, stderr_of, torchvision_order, varied_image_folder, write};
 use shade_formats::SampleId;
 use shade_pack::Error;
 use shade_pack::catalogue::Catalogue;
@@ -90,7 +90,8 @@ fn a_folder_without_classes_and_a_class_without_images_are_named() {
     write(&temp.path().join("cat/1.jpg"), b"x");
     write(&temp.path().join("dog/1.gif"), b"x");
     fs::create_dir(temp.path().join("eel")).unwrap();
-    let text = fault(temp.path());
+    let refused = run(&[&"create", &temp.path(), &temp.path().with_extension("shade"), &"-q"]);
+    let text = stderr_of(&refused);
     assert!(text.contains("found no valid file for the classes dog, eel"), "{text}");
     assert!(text.contains(".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp"), "{text}");
 }

@@ -563,7 +563,7 @@ fn what_the_plan_has_decided_is_not_said_to_a_part() {
             "{output:?}"
         );
     }
-    assert_eq!(names(&planted), ["dataset.plan"]);
+    assert_eq!(names(&planted), ["dataset.plan", "dataset.unfinished"]);
 }
 
 #[test]

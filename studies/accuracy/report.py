@@ -12,12 +12,14 @@ from studies.accuracy.cells import CELLS
 from studies.accuracy.recipes import RECIPES
 from studies.accuracy.results import Run
 from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED, SEEDS
-from studies.accuracy.statistics import CONFIDENCE, MARGIN, difference, mean
+from studies.accuracy.statistics import CONFIDENCE, MARGIN, SEEDS_FOR_A_VERDICT, Difference, difference, mean
 
 WIDTH = 100
 CACHE_SHOWN = CACHE.replace("%", " %")
 # The rate of the store in the first table.
 SUMMARY_RATE = 0.5
+# Simulated bytes that are further off than this are named one by one.
+FAR_OFF = 0.05
 Cells = Mapping[str, Sequence[Run]]
 
 
@@ -33,8 +35,9 @@ def write(folder: Path) -> Path:
             continue
         plot = folder.parent / f"{name.replace('/', '-')}.svg"
         plots.write(cells, name, plot)
-        lines += [*_machines(cells), *_summary(cells), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
-        lines += [*_bytes(cells), *_times(cells), *_live(results.read_live(folder, name)), *claims.section(cells), *_checks(cells), *_missing(cells)]
+        live = results.read_live(folder, name)
+        lines += [*_machines(cells), *_summary(cells, live), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
+        lines += [*_bytes(cells), *_times(cells), *_live(live), *claims.section(cells), *_checks(cells), *_missing(cells)]
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out
 
@@ -43,14 +46,18 @@ ABOUT = f"""\
 # Accuracy per byte read
 
 Made by `python -m studies.accuracy report` from the records in [results/](results/). What a cell, a
-seed and a figure is, and why: [DESIGN.md](DESIGN.md), which was written before the first run. What
+seed and a figure is, and why: [DESIGN.md](DESIGN.md), written before the first run, with its later changes. What
 follows from it for users: [which sampler](../../docs/which-sampler.md).
 
 *Accuracy* is the test accuracy after the last step: mean and two-sided {100 * CONFIDENCE:.0f} % interval over seeds.
 *Beside permutations* is the mean of the paired differences, with the one-sided {100 * CONFIDENCE:.0f} %
-bounds below and above it. A cell is *as good* if the lower bound is above -{MARGIN} points,
-and *worse* if the upper bound is below 0; both can hold. Bounds are not corrected for the number of
-cells.
+bounds of that cell alone below and above it.
+
+*Verdicts* are by wider bounds, which hold for all cells of the table at once with {100 * CONFIDENCE:.0f} %
+(Bonferroni). A cell is *as good* if the lower one is above -{MARGIN} points, *worse* if the upper
+one is below 0, and *better* if the lower one is above 0. Where neither holds it is *not told*: that
+is no proof of a loss. With fewer than {SEEDS_FOR_A_VERDICT} seeds there is no verdict. The test set was looked at
+before some cells were chosen; DESIGN.md lists these changes with their dates.
 """
 
 
@@ -59,8 +66,10 @@ def _machines(cells: Cells) -> list[str]:
     devices = sorted({f"{run['device']} ({run['machine']})" for run in runs})
     dates = sorted(run["date"][:10] for run in runs)
     versions = sorted({f"torch {run['versions']['torch']}, shade {run['versions']['shade']}" for run in runs})
+    dirty = sum(run["versions"]["shade"].endswith("-dirty") for run in runs)
     return _prose(
         f"{len(runs)} runs from {dates[0]} to {dates[-1]}. Device: {'; '.join(devices)}. Versions: {'; '.join(versions)}."
+        + (f" {dirty} runs are of builds with changes that were not committed (`-dirty`)." if dirty else "")
     )
 
 
@@ -73,8 +82,8 @@ SUMMARY = (
 )
 
 
-def _summary(cells: Cells) -> list[str]:
-    head = ("", "accuracy, %", "bytes, of N", "waits, of compute", "time")
+def _summary(cells: Cells, live: Cells) -> list[str]:
+    head = ("", "accuracy, %", "bytes, of N", "waits, of compute", "time", "waits, live, seed 0")
     rows = []
     for name, cell, policy in SUMMARY:
         runs = cells.get(cell, ())
@@ -86,28 +95,39 @@ def _summary(cells: Cells) -> list[str]:
         unit = _mean(frontier.compute_time(run) for run in cells["uniform"])
         accuracy = str(mean(list(frontier.accuracies(runs).values())))
         share = read / runs[0]["dataset_bytes"]
-        rows.append((name, accuracy, f"{share:.2f}", f"{100 * (time / compute - 1):.0f} %", f"{time / unit:.2f}"))
+        waits = f"{100 * (time / compute - 1):.0f} %"
+        rows.append((name, accuracy, f"{share:.2f}", waits, f"{time / unit:.2f}", _waited_live(live.get(cell, ()), policy)))
     about = (
         f"A cache of {CACHE_SHOWN}, and a store that serves {SUMMARY_RATE:g} times what the trainer computes. Accuracies are of "
-        "all seeds; bytes, in passes over the data, and waits are simulated from one recorded run of each cell. Time 1 is that "
-        "of permutations that never wait."
+        "all seeds; those over a page cache are the accuracies of permutations, as order and cache change nothing that is trained. "
+        "Bytes, in passes over the data, waits and time are simulated from one recorded run of each cell, with a read for each "
+        "record. Time 1 is that of permutations that never wait. Live, the daemon reads neighbouring records together: see below."
     )
     return ["### In short", "", *_prose(about), *_table(head, rows)]
+
+
+def _waited_live(runs: Sequence[Run], policy: str) -> str:
+    """Waits of compute that the cell had on a mounted store of the same rate; empty if it did not run there."""
+    if policy != "lookahead":
+        return ""
+    at_rate = [run for run in runs if run["rate"] == SUMMARY_RATE and run["store"]["kind"] == "mounted"]
+    return " ".join(f"{100 * run['stall_seconds'] / run['compute_seconds']:.1f} %" for run in at_rate)
 
 
 def _accuracy(cells: Cells) -> list[str]:
     head = ("cell", "seeds", "accuracy, %", "beside permutations, points", "", "samples trained, of N", "bytes, of N")
     rows = []
+    differences = {name: _beside_baseline(name, runs, cells) for name, runs in _ordered(cells)}
+    judged = sum(found is not None and found.count >= SEEDS_FOR_A_VERDICT for found in differences.values())
     for name, runs in _ordered(cells):
-        baseline = cells.get(CELLS[name].baseline, ())
-        beside = None if name == CELLS[name].baseline else difference(frontier.accuracies(runs), frontier.accuracies(baseline))
+        beside = differences[name]
         rows.append(
             (
                 f"`{name}`",
                 str(len(runs)),
                 str(mean(list(frontier.accuracies(runs).values()))),
                 "" if beside is None else str(beside),
-                "" if beside is None or beside.count < 2 else beside.verdict,
+                "" if beside is None else beside.verdict(judged),
                 f"{_mean(run['samples_trained'] / run['dataset_samples'] for run in runs):.2f}",
                 f"{_mean(run['bytes_read'] / run['dataset_bytes'] for run in runs):.2f}",
             )
@@ -117,17 +137,23 @@ def _accuracy(cells: Cells) -> list[str]:
         "",
         *_table(head, rows),
         *_prose(
-            f"Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, live, in passes over the data. Cells of a variant, "
-            "or of several ranks, stand beside the permutations of that."
+            f"Verdicts are corrected for {judged} comparisons. Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, "
+            "live, in passes over the data. Cells of a variant, or of several ranks, stand beside the permutations of that. "
+            "`infobatch` is a variant: it leaves out by ranks of losses within a batch, and has no annealing."
         ),
     ]
+
+
+def _beside_baseline(name: str, runs: Sequence[Run], cells: Cells) -> Difference | None:
+    baseline = CELLS[name].baseline
+    return None if name == baseline else difference(frontier.accuracies(runs), frontier.accuracies(cells.get(baseline, ())))
 
 
 def _bytes(cells: Cells) -> list[str]:
     head = ("cell", *(f"c = {cache}: passes" for cache in CACHES), *(f"c = {cache}: points" for cache in CACHES))
     rows = []
     for name, runs in _ordered(cells):
-        if not _is_recorded(runs) or not CELLS[name].is_plain:
+        if not _is_played(name, runs):
             continue
         read = [frontier.bytes_read(runs, cache, frontier.own_policy(runs)) for cache in CACHES]
         if None in read:
@@ -142,7 +168,8 @@ def _bytes(cells: Cells) -> list[str]:
             "Bytes read in the whole training, in passes over the data, by size of the cache, simulated for a store of "
             f"ρ = {frontier.RATE_OF_BYTES:g}; then the accuracy beside permutations with fewer epochs that read as many bytes "
             "with that cache, in points, interpolated between those that ran. Permutations have the better of `lookahead` and "
-            "`static`. Empty: no permutation of the study reads so little."
+            "`static`. Empty: no permutation of the study reads so little. `pads-draw-ahead` is not here: who plays a recording does "
+            "not know the next epoch's plan, which is what it reads ahead by. What it read live stands in the table above."
         ),
         *_table(head, rows),
     ]
@@ -153,7 +180,7 @@ def _times(cells: Cells) -> list[str]:
     rows = []
     unit = _mean(frontier.compute_time(run) for run in cells.get("uniform", ()))
     for name, runs in _ordered(cells):
-        if not _is_recorded(runs) or not CELLS[name].is_plain or not unit:
+        if not _is_played(name, runs) or not unit:
             continue
         times = [frontier.time_taken(runs, rate, CACHE, frontier.own_policy(runs)) for rate in RATES]
         if None in times:
@@ -250,16 +277,19 @@ def _checks(cells: Cells) -> list[str]:
     if not seeds:
         lines = "`pads-lru`, which must deliver the ids of `pads`, has not run yet."
     live_rate = max(RATES)
-    off = []
-    for runs in cells.values():
+    off: list[tuple[float, str]] = []
+    for name, runs in _ordered(cells):
         for run in runs:
             simulated = frontier.bytes_read([run], CACHE, frontier.own_policy([run]), live_rate)
             if simulated:
-                off.append(abs(simulated / run["bytes_read"] - 1))
+                off.append((simulated / run["bytes_read"] - 1, name))
     if off:
+        beyond = [f"`{name}` {100 * by:+.1f} %" for by, name in off if abs(by) > FAR_OFF]
+        within = max((abs(by) for by, _ in off if abs(by) <= FAR_OFF), default=0.0)
         lines += (
             f" The store of the runs never made them wait. Simulated for ρ = {live_rate:g}, bytes differ from those that the "
-            f"daemon read by {100 * max(off):.1f} % at most, over {len(off)} recorded runs."
+            f"daemon read by {100 * within:.1f} % at most in {len(off) - len(beyond)} of {len(off)} recorded runs"
+            f"{', and further in: ' + ', '.join(beyond) if beyond else ''}."
         )
     return ["### Checks", "", *_prose(lines)]
 
@@ -275,8 +305,10 @@ def _ordered(cells: Cells) -> list[tuple[str, Sequence[Run]]]:
     return [(name, cells[name]) for name in CELLS if cells.get(name)]
 
 
-def _is_recorded(runs: Sequence[Run]) -> bool:
-    return any(run["seed"] == RECORDED_SEED for run in runs)
+def _is_played(name: str, runs: Sequence[Run]) -> bool:
+    """Whether a recording of the cell can be played with other caches and stores."""
+    recorded = any(run["seed"] == RECORDED_SEED for run in runs)
+    return recorded and CELLS[name].is_plain and not CELLS[name].plan.get("draw_ahead")
 
 
 def _mean(values: Iterable[float]) -> float:

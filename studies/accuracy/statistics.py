@@ -11,6 +11,8 @@ from scipy.stats import t
 # A cell is as good as another if it is less than this worse, in points.
 MARGIN = 0.5
 CONFIDENCE = 0.95
+# With fewer seeds there is no verdict: the interval of two or three is mostly chance.
+SEEDS_FOR_A_VERDICT = 4
 
 
 @dataclass(frozen=True)
@@ -27,20 +29,36 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, and the one-sided 95 % bounds below and above it."""
+    """The mean of paired differences and its standard error, over `count` seeds."""
 
     mean: float
-    lower: float
-    upper: float
+    error: float
     count: int
 
     @property
-    def verdict(self) -> str:
-        """What the study says: see DESIGN.md."""
-        if self.lower > 0:
+    def lower(self) -> float:
+        """The one-sided 95 % bound below the mean."""
+        return self.bounds(1)[0]
+
+    @property
+    def upper(self) -> float:
+        """The one-sided 95 % bound above the mean."""
+        return self.bounds(1)[1]
+
+    def bounds(self, comparisons: int) -> tuple[float, float]:
+        """One-sided bounds that all hold with 95 % where this is one of `comparisons` (Bonferroni)."""
+        half = self.error * _quantile(self.count, 1 - (1 - CONFIDENCE) / comparisons)
+        return self.mean - half, self.mean + half
+
+    def verdict(self, comparisons: int) -> str:
+        """What the study says of one of `comparisons`: see DESIGN.md."""
+        if self.count < SEEDS_FOR_A_VERDICT:
+            return "too few seeds"
+        lower, upper = self.bounds(comparisons)
+        if lower > 0:
             return "better"
-        as_good = self.lower > -MARGIN
-        if self.upper < 0:
+        as_good = lower > -MARGIN
+        if upper < 0:
             return "worse, within the margin" if as_good else "worse"
         return "as good" if as_good else "not told"
 
@@ -59,9 +77,7 @@ def difference(values: Mapping[int, float], beside: Mapping[int, float]) -> Diff
     if not seeds:
         return None
     differences = [values[seed] - beside[seed] for seed in seeds]
-    average = sum(differences) / len(seeds)
-    margin = _error(differences) * _quantile(len(seeds), CONFIDENCE)
-    return Difference(average, average - margin, average + margin, len(seeds))
+    return Difference(sum(differences) / len(seeds), _error(differences), len(seeds))
 
 
 def on_line(points: Sequence[tuple[float, float]], at: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,11 +62,12 @@ class ImageSet:
     def write(self, target: Path) -> None:
         """Writes PNGs to `target`/train and `target`/val. A file's name is the image's number, so
         the order within a class is the original one. `target` is there whole or not at all."""
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        for name, split in (("train", self.train), ("val", self.val)):
-            self._write(split, unfinished / name)
-        unfinished.rename(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+            unfinished = Path(scratch) / target.name
+            for name, split in (("train", self.train), ("val", self.val)):
+                self._write(split, unfinished / name)
+            unfinished.rename(target)
 
     def _write(self, split: Split, folder: Path) -> None:
         for name in self.classes:

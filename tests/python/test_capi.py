@@ -137,6 +137,34 @@ def test_batches_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None
     assert all(np.array_equal(ids, copy) for ids, copy in kept)
 
 
+def test_a_batch_of_another_session_is_not_reported(shade: ctypes.CDLL, packed: Packed) -> None:
+    options = {"batch_size": 8, "plan": {"sampler": "pads"}}
+    training = opened(shade, packed.path, **options)
+    others = [
+        opened(shade, packed.path, **options, daemon={"job": "another"}),
+        opened(shade, packed.path, batch_size=8, train=False),
+        opened(shade, packed.path, batch_size=8, image_size=12, daemon={"job": "decoded"}),
+    ]
+    losses = (c_float * 8)(*range(8))
+    for session in (training, *others):
+        assert shade.shade_start_epoch(session, 0, 0) == OK
+        batch = c_void_p()
+        assert shade.shade_next(session, 60.0, byref(batch)) == OK
+        about = BatchInfo(size=ctypes.sizeof(BatchInfo))
+        assert shade.shade_batch_describe(batch, byref(about)) == OK
+        assert (about.epoch, about.index, about.rows) == (0, 0, 8)
+        code = shade.shade_report(training, batch, losses, 8)
+        assert code == (OK if session is training else USAGE)
+        if session is not training:
+            assert b"of another session" in shade.shade_error()
+            shade.shade_close(session)
+            assert shade.shade_report(training, batch, losses, 8) == USAGE
+        shade.shade_batch_release(batch)
+    total = facts(shade, "shade_stats", training)["total"]
+    assert (total["reported"], total["unmatched_reports"]) == (8, 0)
+    shade.shade_close(training)
+
+
 def test_views_crops_and_flips_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
     part: dict[str, Any] = {"RandomResizedCrop": {"size": [8, 9]}}
     views = [[{"Resize": {"size": [12, 10]}}, {"Grayscale": {}}], [part, {"RandomHorizontalFlip": {}}]]

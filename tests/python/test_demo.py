@@ -258,3 +258,24 @@ def test_the_first_images_of_fashion_mnist_stand_in_for_cifar10(
 def write_idx(path: Path, array: np.ndarray) -> None:
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     path.write_bytes(gzip.compress(header + array.tobytes()))
+
+
+def test_what_no_demo_has_made_stays(png_folder: Path, tmp_path: Path) -> None:
+    for name in ("unfinished", f"{png_folder.name}-held-out", "a.shade"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.tex").write_text("mine")
+    for name in (f"{png_folder.name}-held-out", "a.shade"):
+        with pytest.raises(SystemExit, match="no demo has made it"):
+            data.anew(tmp_path, name)
+    with pytest.raises(SystemExit, match="no demo has made it"):
+        data.given(png_folder, tmp_path, None)
+    data.write_stripes(tmp_path / "some")
+    assert len(list(tmp_path.glob("*/thesis.tex"))) == 3
+    # Nor does it count what a link leads to.
+    data.anew(tmp_path, "made").symlink_to(tmp_path / "a.shade")
+    with pytest.raises(SystemExit, match="no demo has made it"):
+        data.anew(tmp_path, "made")
+    # What a demo has made is made anew.
+    images = data.given(png_folder, tmp_path / "some", None)
+    (images.folder / "old").write_text("old")
+    assert data.given(png_folder, tmp_path / "some", None) == images and not (images.folder / "old").exists()

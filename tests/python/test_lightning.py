@@ -1,9 +1,10 @@
-"""Lightning fits, validates, logs, saves and resumes, with a DataLoader and with our Loader."""
+"""Lightning fits, validates, logs, saves and resumes, with a DataLoader and with our Loader, under both names."""
 
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import packed
@@ -13,9 +14,7 @@ from shade_load import Daemon, ImageFolder, Loader, Plan
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
-lightning = pytest.importorskip("lightning")
-from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
-from lightning.pytorch.loggers import CSVLogger  # noqa: E402
+pytest.importorskip("lightning")
 from shade_load.integrations.lightning import LoaderCallback, LoaderData  # noqa: E402
 
 BATCH = 16
@@ -23,15 +22,27 @@ EPOCHS = 2
 INPUTS = 3 * packed.SIDE * packed.SIDE
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-    root = tmp_path_factory.mktemp("lightning")
+@pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
+def lightning(request: pytest.FixtureRequest) -> ModuleType:
+    """The package that trains."""
+    return pytest.importorskip(request.param)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> packed.Packed:
+    """One for each test: a daemon that lingers would have its records."""
+    root = tmp_path / "dataset"
+    root.mkdir()
     packed.image_folder(root / "folder", "png")
     return packed.pack(root / "folder", root / "data.shade")
 
 
-class Tiny(lightning.LightningModule):
-    """One linear layer, and a record of what it was given."""
+class Tiny:
+    """One linear layer, and a record of what it was given; a module by the package that trains."""
+
+    @classmethod
+    def of(cls, lightning: ModuleType) -> Any:
+        return type(cls.__name__, (cls, lightning.LightningModule), {})()
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +102,7 @@ def loaders(dataset: packed.Packed, job: str, plan: Plan = Plan()) -> Iterator[L
         data.close()
 
 
-def fit(model: Tiny, batches: Any, root: Path, **options: Any) -> lightning.Trainer:
+def fit(lightning: ModuleType, model: Any, batches: Any, root: Path, **options: Any) -> Any:
     """Trains on the CPU, and expects that the model has changed."""
     before = [value.detach().clone() for value in model.parameters()]
     trainer = lightning.Trainer(
@@ -108,17 +119,17 @@ def fit(model: Tiny, batches: Any, root: Path, **options: Any) -> lightning.Trai
     return trainer
 
 
-def test_a_data_loader_over_image_folder(dataset: packed.Packed, tmp_path: Path) -> None:
+def test_a_data_loader_over_image_folder(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path) -> None:
     items = ImageFolder(dataset.path, v2.PILToTensor())
-    model = OverDataLoader()
-    fit(model, DataLoader(items, BATCH, num_workers=2, persistent_workers=True), tmp_path)
+    model = OverDataLoader.of(lightning)
+    fit(lightning, model, DataLoader(items, BATCH, num_workers=2, persistent_workers=True), tmp_path)
     assert [label for labels in model.labels for label in labels] == EPOCHS * dataset.labels
 
 
-def test_the_callback_reports_losses_and_logs_metrics(dataset: packed.Packed, tmp_path: Path) -> None:
-    model, logger = OverLoader(), CSVLogger(tmp_path)
+def test_the_callback_reports_losses_and_logs_metrics(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path) -> None:
+    model, logger = OverLoader.of(lightning), lightning.loggers.CSVLogger(tmp_path)
     with loaders(dataset, "lightning", Plan(sampler="pads", cover=0)) as data:
-        fit(model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "logger": logger, "log_every_n_steps": 1})
+        fit(lightning, model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "logger": logger, "log_every_n_steps": 1})
         assert data.train_dataloader().stats()["epoch"]["reported_share"] == 1.0
     first, second = ([sample for of, ids in model.seen for sample in ids if of == epoch] for epoch in range(EPOCHS))
     assert sorted(first) == list(range(len(dataset))), "a permutation, as nothing was known"
@@ -132,39 +143,49 @@ def test_the_callback_reports_losses_and_logs_metrics(dataset: packed.Packed, tm
 
 
 def test_losses_are_logged_weighted_by_the_size_of_their_batches(
-    dataset: packed.Packed, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    model = OverLoader()
+    model = OverLoader.of(lightning)
     assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"
     with loaders(dataset, "lightning-logs") as data:
-        logged = fit(model, data, tmp_path).callback_metrics
+        logged = fit(lightning, model, data, tmp_path).callback_metrics
     assert len(model.validated) == len(dataset)
     assert logged["val_loss"].item() == pytest.approx(sum(model.validated) / len(dataset), rel=1e-5)
     assert logged["train_loss_epoch"].item() > 0
     assert not [str(warning.message) for warning in recwarn if "batch_size" in str(warning.message)]
 
 
-def test_an_epoch_that_is_cut_short_is_followed_by_the_next(dataset: packed.Packed, tmp_path: Path) -> None:
-    model = OverLoader()
+def test_an_epoch_that_is_cut_short_is_followed_by_the_next(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path) -> None:
+    model = OverLoader.of(lightning)
     with loaders(dataset, "lightning-short") as data:
-        fit(model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "limit_train_batches": 2})
+        fit(lightning, model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "limit_train_batches": 2})
+    assert [epoch for epoch, _ in model.seen] == [0, 0, 1, 1]
+
+
+def test_without_the_callback_lightning_tells_the_sampler(
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path
+) -> None:
+    model = OverLoader.of(lightning)
+    with loaders(dataset, "lightning-bare") as data:
+        loader = data.train_dataloader()
+        fit(lightning, model, loader, tmp_path, trainer={"limit_train_batches": 2})
     assert [epoch for epoch, _ in model.seen] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("at_train_end", [False, True], ids=["after-validation", "before-validation"])
-def test_a_training_goes_on_from_any_checkpoint(dataset: packed.Packed, tmp_path: Path, at_train_end: bool) -> None:
+def test_a_training_goes_on_from_any_checkpoint(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, at_train_end: bool) -> None:
     """From one at an epoch's end, and from those after a step, the epoch's last among them."""
 
     def trained(checkpoint: Path | None) -> list[tuple[int, list[int]]]:
-        model = OverLoader()
+        model = OverLoader.of(lightning)
         saves = [
-            ModelCheckpoint(tmp_path / "steps", "{step}", save_top_k=-1, every_n_train_steps=1),
-            ModelCheckpoint(tmp_path / "ends", "{step}", save_top_k=-1, save_on_train_epoch_end=at_train_end),
+            lightning.callbacks.ModelCheckpoint(tmp_path / "steps", "{step}", save_top_k=-1, every_n_train_steps=1),
+            lightning.callbacks.ModelCheckpoint(tmp_path / "ends", "{step}", save_top_k=-1, save_on_train_epoch_end=at_train_end),
         ]
         first = checkpoint is None
         options = {"callbacks": [LoaderCallback(), *(saves if first else [])], "enable_checkpointing": first}
         with loaders(dataset, "lightning-resumed", Plan(sampler="pads")) as data:
-            fit(model, data, tmp_path, trainer=options, ckpt_path=checkpoint)
+            fit(lightning, model, data, tmp_path, trainer=options, ckpt_path=checkpoint)
         return model.seen
 
     whole = trained(None)

@@ -184,8 +184,8 @@ def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_
     assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 16
     with pytest.raises(TypeError, match=r"hit_cap belongs into plan=Plan\(hit_cap=2\)"):
         Loader(folder, 8, hit_cap=2)
-    with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffle'"):
-        Loader(folder, 8, job="a", shuffle=True)
+    with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffled'"):
+        Loader(folder, 8, job="a", shuffled=True)
     with pytest.raises(TypeError, match=r"exchange belongs into daemon=Daemon\(exchange=None\)"):
         Loader(folder, 8, exchange=None)
 
@@ -350,8 +350,8 @@ def test_none_leaves_images_as_they_are() -> None:
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),
         (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
-        (lambda image: image, r"use Loader\(transform="),
-        ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, or \"none\""),
+        (lambda image: image, r"shade_load.ImageFolder with your DataLoader.* or Loader\(transform="),
+        ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, torchvision's .*, or \"none\""),
         (["none"], r"decode: got 'none'"),
     ],
 )

@@ -21,10 +21,12 @@ from shade_load.transforms import (
     Grayscale,
     RandAugment,
     RandomApply,
+    RandomChoice,
     RandomErasing,
     RandomGrayscale,
     RandomHorizontalFlip,
     RandomInvert,
+    RandomOrder,
     RandomResizedCrop,
     RandomSolarize,
     RandomVerticalFlip,
@@ -72,6 +74,11 @@ def rows(dataset: packed.Packed, decode: Any, epochs: int = 1, **options: Any) -
             for batch in loader
             for sample, image in zip(batch.ids.tolist(), batch.images, strict=True)
         ]
+
+
+def pixels_of(decode: Any) -> list[dict[str, Any]]:
+    """The operations on pixels, as the native module gets them."""
+    return json.loads(image_spec(decode, False, False)["pixels"])
 
 
 # Nothing about these is left to chance. Arguments are torchvision's.
@@ -127,14 +134,12 @@ def test_torchvisions_own_objects_are_taken(module: Any) -> None:
         (TrivialAugmentWide(fill=(1, 2, 3)), module.TrivialAugmentWide(fill=[1, 2, 3])),
         (RandomSolarize(9, 0.2), module.RandomSolarize(9, 0.2)),
     ]:
-        for step in (mine, other):
-            image_spec([RandomResizedCrop(32), step], False, False)
-        name = type(mine).__name__
-        taken = transforms.from_torchvision(name, other)
-        if name == "RandomApply":
-            assert taken.p == mine.p and type(taken.transforms[0]) is type(mine.transforms[0])
-        else:
-            assert taken == mine
+        expected, taken = (pixels_of([RandomResizedCrop(32), step]) for step in (mine, other))
+        if type(mine) is RandomApply:
+            # torchvision keeps a ColorJitter's ranges.
+            inner = [step["RandomApply"].pop("transforms")[0].keys() for step in (expected[0], taken[0])]
+            assert inner[0] == inner[1]
+        assert taken == expected
 
 
 def test_color_jitter_adjusts_in_any_order(dataset: packed.Packed) -> None:
@@ -249,6 +254,7 @@ RECIPE = [
     RandomApply([GaussianBlur(5)]),
     RandomSolarize(128, 0.2),
     RandAugment(),
+    RandomOrder([RandomChoice([Grayscale(3), [RandomInvert(), RandomSolarize(99)]], [1, 3]), ColorJitter(0.2)]),
     RandomErasing(0.25),
 ]
 
@@ -324,7 +330,17 @@ def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed)
         ([WHOLE, RandAugment(magnitude=31)], "magnitude is 31, but must be 0 to 30"),
         ([WHOLE, RandAugment(num_magnitude_bins=1)], "num_magnitude_bins is 1, but must be 2 to 255"),
         ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BICUBIC)], "bicubic"),
-        ([WHOLE, *[RandomInvert()] * 13], "at most 12"),
+        ([WHOLE, *[RandomInvert()] * 49], "at most 48"),
+        ([WHOLE, *[ColorJitter(0.1)] * 8], "at most 240 bytes"),
+        ([WHOLE, RandomChoice([])], "RandomChoice: got no transforms"),
+        ([WHOLE, RandomChoice([RandomInvert()], [0.5, 0.5])], "p: got 2 numbers, expected one for each of 1"),
+        ([WHOLE, RandomChoice([RandomInvert(), Grayscale(3)], [1, -1])], "at least 0"),
+        ([WHOLE, RandomChoice([RandomInvert(), Grayscale(3)], (0, 0.0))], "not all 0"),
+        ([WHOLE, RandomChoice([RandomInvert()], [float("nan")])], "Out of range float"),
+        ([WHOLE, RandomChoice([Grayscale()])], "Grayscale: got 1 channels, expected 3"),
+        ([WHOLE, RandomOrder([[Grayscale(1)]])], "Grayscale: got 1 channels, expected 3"),
+        ([WHOLE, RandomChoice([[RandAugment()], RandomInvert()]), RandomVerticalFlip()], "RandomVerticalFlip before RandomChoice"),
+        ([WHOLE, RandomOrder([RandomErasing()]), RandomHorizontalFlip()], "RandomHorizontalFlip before RandomOrder"),
         ([WHOLE, RandomGrayscale(float("nan"))], "decode: got [RandomGrayscale(p=nan)]: Out of range float"),
     ],
 )
@@ -345,9 +361,8 @@ def test_numbers_and_enumerations_of_other_libraries_are_taken() -> None:
         (ColorJitter(None, [0.5, 1.5]), ColorJitter(0, (0.5, 1.5))),
     ]:
         for wrapped in (lambda step: step, lambda step: RandomApply([step])):
-            spec, expected = (image_spec([WHOLE, wrapped(step)], False, False) for step in (given, plain))
             # 2 and 2.0 are the same to the daemon.
-            assert json.loads(spec["pixels"]) == json.loads(expected["pixels"])
+            assert pixels_of([WHOLE, wrapped(given)]) == pixels_of([WHOLE, wrapped(plain)])
 
 
 @pytest.mark.parametrize(
@@ -365,7 +380,14 @@ def test_arguments_of_no_use_are_named(step: Any, expected: str) -> None:
     assert expected in str(raised.value)
 
 
-def test_random_apply_takes_operations_on_pixels_only() -> None:
-    for inner in (RandomHorizontalFlip(), tv.RandomHorizontalFlip(), lambda image: image):
-        with pytest.raises(TypeError, match="expected transforms of pixels"):
-            image_spec([WHOLE, RandomApply([inner])], False, False)
+@pytest.mark.parametrize("kind", [RandomApply, RandomChoice, RandomOrder])
+def test_parts_are_operations_on_pixels_only(kind: Any) -> None:
+    name = kind.__name__
+    for inner in (RandomHorizontalFlip(), tv.RandomHorizontalFlip(), v2.CenterCrop(8), [Grayscale(3), Resize((8, 8))]):
+        for step in (kind([inner]), getattr(v2, name)([inner]), RandomApply([kind([RandomInvert(), inner])])):
+            with pytest.raises(TypeError, match=f"{name}: got .*, expected transforms of pixels, .* crops and flips"):
+                image_spec([WHOLE, step], False, False)
+    with pytest.raises(TypeError, match=f"{name}: got .*<lambda>, expected transforms of shade_load.transforms"):
+        image_spec([WHOLE, kind([lambda image: image])], False, False)
+    with pytest.raises(TypeError, match=f"{name}: got .*RandomInvert, expected a list of transforms"):
+        image_spec([WHOLE, kind(RandomInvert())], False, False)

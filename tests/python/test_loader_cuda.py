@@ -61,7 +61,8 @@ def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path
     ):
         for (here, _), (there, labels) in zip(cpu, cuda, strict=True):
             assert there.device == labels.device == torch.device("cuda:0")
-            assert there.is_contiguous(memory_format=torch.channels_last)
+            layout = torch.channels_last if channels_last else torch.contiguous_format
+            assert all(floats.is_contiguous(memory_format=layout) for floats in (here, there))
             assert torch.equal(here, there.cpu())
 
 

@@ -328,6 +328,62 @@ def test_validation_takes_every_sample_once_and_in_order(dataset: packed.Packed,
         loader.close()
 
 
+@pytest.mark.parametrize("policy", ["quiver", "icache"])
+def test_validation_is_in_order_whatever_the_cache_would_rather_have(
+    dataset: packed.Packed, policy: Any, tmp_path: Path
+) -> None:
+    daemon = Daemon(job="order", policy=policy, socket=tmp_path / "order.sock")
+    options: dict[str, Any] = {"cache": "30%", "daemon": daemon}
+
+    def in_order(validates: Loader) -> None:
+        for _ in range(3):
+            assert [sample for batch in validates for sample in batch.ids.tolist()] == list(range(len(dataset)))
+
+    # Alone, beside a training, and when that has left.
+    with Loader(dataset.path, 4, train=False, **options) as validates:
+        in_order(validates)
+        with Loader(dataset.path, 4, **options) as trains:
+            for batch in trains:
+                del batch
+            in_order(validates)
+        in_order(validates)
+
+
+@pytest.mark.parametrize("preset", ["permutations", "deepio", "coordl-prep", "shade", "quiver"])
+def test_validation_uses_of_a_plan_what_concerns_it(
+    dataset: packed.Packed, preset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_training = Plan(
+        order="hits_first",
+        rep=3.0,
+        hit_cap=0.5,
+        cover=1,
+        explore=0.5,
+        echo=3.0,
+        prune=0.1,
+        whole_from=2,
+        replacement=False,
+        pace=True,
+        draw_ahead=True,
+        strata=3,
+        mix=0.5,
+        group="sweep",
+    )
+    daemon = Daemon(job="part", exchange=None, socket=tmp_path / "part.sock")
+    # One rank of two nodes.
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    jobs = []
+    for plan in (of_training, Plan()):
+        with Loader(
+            dataset.path, 4, preset=preset, train=False, plan=plan, rank=1, world_size=2, daemon=daemon
+        ) as validates:
+            seen = [sample for batch in validates for sample in batch.ids.tolist()]
+            jobs.append(validates._job)
+        assert seen == list(range(1, len(dataset), 2))
+    assert jobs[0] == jobs[1]
+
+
 def test_validation_leaves_training_as_it_is(dataset: packed.Packed) -> None:
     def stats() -> dict[str, Any]:
         return {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}

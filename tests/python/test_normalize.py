@@ -2,13 +2,21 @@
 
 import weakref
 from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Daemon, Loader, Normalize, _native
-from shade_load.transforms import CenterCrop
+from shade_load import Daemon, Loader, Normalize, Plan, _native
+from shade_load.transforms import (
+    CenterCrop,
+    Grayscale,
+    RandomHorizontalFlip,
+    RandomInvert,
+    RandomResizedCrop,
+    RandomVerticalFlip,
+)
 from torchvision.transforms import v2
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -29,7 +37,7 @@ def torchvisions(bytes_: torch.Tensor) -> torch.Tensor:
 def test_floats_are_torchvisions_to_the_last_bit(shape: tuple[int, int, int], memory_format: torch.memory_format) -> None:
     bytes_ = images(*shape).contiguous(memory_format=memory_format)
     found = Normalize(MEAN, STD)(bytes_)
-    assert found.dtype == torch.float32 and found.is_contiguous(memory_format=torch.channels_last)
+    assert found.dtype == torch.float32 and found.is_contiguous(memory_format=memory_format)
     assert torch.equal(found, torchvisions(bytes_))
 
 
@@ -53,9 +61,11 @@ def test_any_number_of_threads_does_the_same(threads: int) -> None:
 
 
 def test_tensors_with_gaps_will_do_and_none_is_empty() -> None:
-    bytes_ = images(4, 30, 50)[::2, :, 3:20, ::2]
-    assert torch.equal(Normalize(MEAN, STD)(bytes_), torchvisions(bytes_))
-    assert Normalize(MEAN, STD)(bytes_[:0]).shape == (0, 3, 17, 25)
+    bytes_ = images(4, 30, 50)
+    for gaps in (bytes_[::2, :, 3:20, ::2], bytes_.movedim(-1, -2), bytes_.flip(0)[:, :, 2:]):
+        found = Normalize(MEAN, STD)(gaps)
+        assert torch.equal(found, torchvisions(gaps)) and found.is_contiguous()
+    assert Normalize(MEAN, STD)(bytes_[:0]).shape == (0, 3, 30, 50)
 
 
 def test_what_is_no_batch_of_bytes_is_refused_by_name() -> None:
@@ -81,10 +91,11 @@ def test_on_other_devices_torchs_functions_do_it_there() -> None:
         normalize, bytes_ = Normalize(MEAN, STD, name), images(4, 30, 50)
         there = normalize(bytes_.to("meta"))
         assert (there.device.type, there.shape, there.dtype) == ("meta", bytes_.shape, normalize.dtype)
-        assert there.is_contiguous(memory_format=torch.channels_last)
         for memory_format in (torch.contiguous_format, torch.channels_last):
-            computed = normalize._computed(bytes_.contiguous(memory_format=memory_format))
-            assert computed.is_contiguous(memory_format=torch.channels_last)
+            given = bytes_.contiguous(memory_format=memory_format)
+            assert normalize(given.to("meta")).is_contiguous(memory_format=memory_format)
+            computed = normalize._computed(given)
+            assert computed.is_contiguous(memory_format=memory_format)
             assert torch.equal(computed, normalize(bytes_))
 
 
@@ -101,7 +112,7 @@ def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:
     class Target:
         def __init__(self, source: Temporary) -> None:
             self.source = source
-            self.floats = torch.empty(bytes_.shape, memory_format=torch.channels_last)
+            self.floats = torch.empty(bytes_.shape)
 
         def __dlpack__(self) -> object:
             assert self.source.exported() is not None, "the source's memory is gone before it is used"
@@ -114,13 +125,79 @@ def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:
     assert source.exported() is None, "and no longer"
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_a_loader_delivers_floats(tmp_path: Path, channels_last: bool) -> None:
-    (tmp_path / "folder" / "a").mkdir(parents=True)
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("normalize")
+    (folder / "images" / "a").mkdir(parents=True)
     for number, image in enumerate(images(10, 24, 24)):
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "folder" / "a" / f"{number}.png")
-    packed.run_pack("create", tmp_path / "folder", tmp_path / "data.shade")
-    options = {"decode": CenterCrop(24), "channels_last": channels_last, "train": False, "daemon": Daemon(job="normalize")}
-    with Loader(tmp_path / "data.shade", 4, transform=Normalize(MEAN, STD), **options) as loader:
-        found = torch.cat([batch.images for batch in loader])
-    assert torch.equal(found, torchvisions(images(10, 24, 24)))
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(folder / "images" / "a" / f"{number}.png")
+    packed.run_pack("create", folder / "images", folder / "data.shade")
+    return folder / "data.shade"
+
+
+LAYOUTS = {False: torch.contiguous_format, True: torch.channels_last}
+WHOLE = CenterCrop(24)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("decode", [[WHOLE], [[WHOLE], [WHOLE, RandomInvert(0.0)]]])
+def test_floats_have_the_loaders_memory_format(dataset: Path, channels_last: bool, dtype: str, decode: Any) -> None:
+    normalize = Normalize(MEAN, STD, dtype)
+    options: dict[str, Any] = {"decode": decode, "channels_last": channels_last, "train": False}
+    with Loader(dataset, 4, transform=normalize, daemon=Daemon(job="normalize"), **options) as loader:
+        batches = [batch.images if isinstance(batch.images, list) else [batch.images] for batch in loader]
+    for views in zip(*batches, strict=True):
+        assert all(images.is_contiguous(memory_format=LAYOUTS[channels_last]) for images in views)
+        assert torch.equal(torch.cat(views), normalize(images(10, 24, 24)))
+    assert torch.equal(torch.cat([views[0] for views in batches]), torchvisions(images(10, 24, 24)).to(normalize.dtype))
+
+
+class LeNet(torch.nn.Module):
+    """As in many scripts, `view` flattens what convolutions made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 5), torch.nn.ReLU(), torch.nn.MaxPool2d(2))
+        self.classifier = torch.nn.Linear(6 * 10 * 10, 3)
+
+    def forward(self, floats: torch.Tensor) -> torch.Tensor:
+        features = self.features(floats)
+        return self.classifier(features.view(features.size(0), -1))
+
+
+@pytest.mark.parametrize("transform", [Normalize(MEAN, STD), lambda images: images.float() / 255])
+def test_models_with_view_train(dataset: Path, transform: Any) -> None:
+    model = LeNet()
+    with Loader(dataset, 4, image_size=24, transform=transform, daemon=Daemon(job="lenet")) as loader:
+        for floats, labels in loader:
+            assert floats.view(len(floats), -1).shape[1] == 3 * 24 * 24
+            torch.nn.functional.cross_entropy(model(floats), labels).backward()
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "image_size": {"image_size": 24},
+    "crop": {"decode": [RandomResizedCrop(20), RandomHorizontalFlip()]},
+    "operations": {"decode": [WHOLE, RandomInvert(), RandomVerticalFlip()]},
+    "grey": {"decode": [WHOLE, Grayscale()]},
+    "views": {"decode": [[WHOLE], [RandomResizedCrop(8), Grayscale()], [RandomResizedCrop(20)]]},
+    "own sizes": {"decode": "none"},
+    "echo": {"image_size": 24, "plan": Plan(sampler="echo", echo=2.0)},
+    "group": {"image_size": 24, "plan": Plan(group="strides")},
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_tensor_of_a_batch_lies_as_it_is_told(dataset: Path, kind: str, channels_last: bool) -> None:
+    with Loader(dataset, 4, channels_last=channels_last, daemon=Daemon(job="strides"), **KINDS[kind]) as loader:
+        for batch in loader:
+            images = batch.images if isinstance(batch.images, list) else [batch.images]
+            for image in images:
+                of_batch = image if image.dim() == 4 else image[None]
+                assert of_batch.is_contiguous(memory_format=LAYOUTS[channels_last])
+            for name in batch.keys():
+                columns = getattr(batch, name)
+                if name != "images":
+                    columns = columns if isinstance(columns, list) else [columns]
+                    assert all(column.is_contiguous() for column in columns), name

@@ -1,10 +1,15 @@
 //! Real cache servers: single ones and clusters of Valkey and Redis, stopped when dropped.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use shade_tier::{Address, Connection, Login, Reply, ServerFault};
 use tempfile::TempDir;
@@ -13,6 +18,8 @@ use crate::{eventually, left_out, root};
 
 /// Slots of a cluster.
 const SLOTS: usize = 16_384;
+/// How long the tests wait for an answer: a busy machine is no fault.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Time after which a cluster takes a server for dead, ms.
 const NODE_TIMEOUT_MS: &str = "1000";
 
@@ -172,7 +179,7 @@ impl CacheServers {
     }
 
     fn try_connect(&self, at: usize) -> Result<Connection, ServerFault> {
-        let login = Login::from_environment(&self.text().parse().unwrap());
+        let login = Login::from_environment(&self.text().parse().unwrap(), PATIENCE);
         Connection::open(&Address { host: "127.0.0.1".into(), port: self.servers[at].port }, &login)
     }
 
@@ -252,4 +259,69 @@ impl Drop for CacheServers {
             let _ = server.child.wait();
         }
     }
+}
+
+/// A way to a server that is cut off where a command is seen.
+pub struct CuttingProxy {
+    port: u16,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl CuttingProxy {
+    /// Passes everything on to the server number `at`. A connection over which the client sends
+    /// `command` is closed before the server sees it, `times` times in all.
+    ///
+    /// # Panics
+    /// When nothing can listen.
+    #[must_use]
+    pub fn new(servers: &CacheServers, at: usize, command: &'static str, times: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, to) = (listener.local_addr().unwrap().port(), servers.servers[at].port);
+        let cuts = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&cuts);
+        // They end with the test's process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let (mut back, mut onto) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = io::copy(&mut back, &mut onto);
+                    let _ = onto.shutdown(Shutdown::Both);
+                });
+                let counted = Arc::clone(&counted);
+                std::thread::spawn(move || {
+                    pass_on(client, server, command, |seen| {
+                        seen && counted
+                            .fetch_update(Relaxed, Relaxed, |cuts| (cuts < times).then(|| cuts + 1))
+                            .is_ok()
+                    });
+                });
+            }
+        });
+        Self { port, cuts }
+    }
+
+    /// What `--tier` takes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("valkey://127.0.0.1:{}", self.port)
+    }
+
+    /// Number of connections that were cut.
+    #[must_use]
+    pub fn cuts(&self) -> usize {
+        self.cuts.load(Relaxed)
+    }
+}
+
+fn pass_on(mut client: TcpStream, mut server: TcpStream, command: &str, is_cut: impl Fn(bool) -> bool) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = client.read(&mut bytes) {
+        let seen = bytes[..count].windows(command.len()).any(|part| part == command.as_bytes());
+        if is_cut(seen) || server.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
 }

@@ -118,7 +118,7 @@ impl Daemon {
         let mapped = maps.lines().filter(|line| line.contains("shade-ring")).count();
         let is_session_s = |file: &PathBuf| {
             let name = file.to_string_lossy();
-            ["socket:", "anon_inode:[eventfd]", "/memfd:shade-ring"].iter().any(|of| name.starts_with(of))
+            ["socket:", "/memfd:shade-ring"].iter().any(|of| name.starts_with(of))
         };
         mapped + self.open_files().iter().filter(|file| is_session_s(file)).count()
     }

@@ -74,7 +74,7 @@ pub fn report(session: &Session, spec: &JobSpec, batch: &Taken) -> Result<(), Cl
     let own = u32::try_from(spec.plan.seed).unwrap_or(0);
     let loss = |&id: &u32| (id * 7919 % 1000) as f32 + ((id + own) * 104_729 % 300) as f32;
     let losses: Vec<f32> = batch.ids.iter().map(loss).collect();
-    session.report(batch.epoch, batch.number, &losses)
+    session.report(batch.id, &losses)
 }
 
 /// The epoch's number and rows, and checksums of ids, labels and everything else that was

@@ -22,7 +22,7 @@ mod sources;
 mod trainer;
 mod trainer_process;
 
-pub use cache_servers::{CacheServers, cache_server_programs};
+pub use cache_servers::{CacheServers, CuttingProxy, PATIENCE, cache_server_programs};
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;
 pub use fields::add_fields;

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use shade_client::{Batch, ClientError, JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
+use shade_client::{
+    Batch, BatchId, ClientError, JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail,
+};
 use shade_formats::control::REFUSE_BUSY;
 
 use crate::columns::values;
@@ -14,8 +16,10 @@ use crate::eventually;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A batch copied out of the ring.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Taken {
+    /// Which batch of which session it is, to report its losses.
+    pub id: BatchId,
     /// Its epoch.
     pub epoch: u32,
     /// Its number within the rank's epoch.
@@ -119,6 +123,20 @@ pub fn next(session: &Session) -> Result<Option<Batch>, ClientError> {
     }
 }
 
+/// Equal content, whatever the session.
+impl PartialEq for Taken {
+    fn eq(&self, other: &Self) -> bool {
+        let rows = |taken: &Self| {
+            (taken.epoch, taken.number, taken.hits, taken.misses, taken.skipped, taken.substituted)
+        };
+        let columns = (&self.ids, &self.labels, &self.weights, &self.flags);
+        let data = (&self.records, &self.pixels, &self.later_views);
+        rows(self) == rows(other)
+            && columns == (&other.ids, &other.labels, &other.weights, &other.flags)
+            && data == (&other.records, &other.pixels, &other.later_views)
+    }
+}
+
 /// Copies a batch.
 ///
 /// # Panics
@@ -132,6 +150,7 @@ pub fn copy(batch: &Batch) -> Taken {
     let pixels = if has_pixels { values(batch, |batch| batch.images(0).unwrap()) } else { Vec::new() };
     let later_views = (1..batch.views().len()).map(|view| values(batch, |batch| batch.images(view).unwrap()));
     Taken {
+        id: batch.id(),
         epoch: descriptor.epoch,
         number: descriptor.batch,
         ids: values(batch, Batch::ids).into_iter().map(number).collect(),

@@ -1,12 +1,18 @@
-//! Chooses direct or buffered reads: asks the file system once, at start, and says why.
+//! Chooses direct or buffered reads: asks the file system once, at start, tries it, and says why.
+//!
+//! Direct reads see what every process of this machine has written, also where the file system
+//! keeps written pages for a while: the kernel writes those out first. They see what other machines
+//! write no later than buffered reads do. Shards never change once they are there, and each record
+//! has a checksum.
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 
 use crate::file_system::{FileSystem, Locality};
 use crate::memory::{PAGE_BYTES, ReadMemory};
+use crate::regular;
 use crate::rules::refuses_direct;
 
 /// Records start at multiples of this and are padded to it, so a direct read into a record's memory
@@ -16,8 +22,8 @@ const ALIGN_BYTES_MAX: u32 = 512;
 /// Past the page cache or through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// Direct on NFS and Lustre, and on a local file system that names an alignment which shards
-    /// have.
+    /// Direct wherever a trial read brings the same bytes so, except where the file system names
+    /// an alignment that shards do not have.
     #[default]
     Auto,
     /// Direct, or an error where the file system's alignment rules it out.
@@ -92,13 +98,20 @@ fn ask(mode: IoMode, folder: &Path, shard: Option<&Path>, memory_align_bytes: u3
         Err(errno) => return buffered(format!("its file system does not answer: {errno}")),
     };
     let choice = decide(mode, &file_system, alignment(shard), memory_align_bytes);
-    let tried = shard.filter(|_| choice.direct_align_bytes.is_some()).map(try_direct);
-    match tried {
-        Some(Err(errno)) if refuses_direct(errno) => {
+    let Some(shard) = shard.filter(|_| choice.direct_align_bytes.is_some()) else {
+        // Without a shard nothing can be tried, and the file system has named nothing.
+        let is_unknown = choice.direct_align_bytes.is_some() && file_system.locality != Locality::Network;
+        let text = || format!("{} names no alignment, and there is no shard to try", file_system.name);
+        return if is_unknown && mode == IoMode::Auto { buffered(text()) } else { choice };
+    };
+    match try_direct(shard) {
+        Ok(true) => choice,
+        Ok(false) => buffered(format!("{} brings other bytes by direct reads", file_system.name)),
+        Err(errno) if refuses_direct(errno) => {
             buffered(format!("{} refuses direct reads: {errno}", file_system.name))
         }
         // Any other fault of the shard is told when a record of it is read.
-        _ => choice,
+        Err(_) => choice,
     }
 }
 
@@ -108,11 +121,21 @@ fn alignment(shard: Option<&Path>) -> Align {
     is_told.then_some((answer.stx_dio_mem_align, answer.stx_dio_offset_align))
 }
 
-/// Reads the first page of a shard past the page cache: a file system may accept the flag and
-/// refuse the read.
-fn try_direct(shard: &Path) -> Result<(), Errno> {
-    let file = open(shard, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?;
-    pread(&file, ReadMemory::default().aligned(PAGE_BYTES), 0).map(drop)
+/// Reads a shard's second 512 bytes past the page cache, into memory that is aligned no better, and
+/// through it. Returns whether the bytes are the same. A file system may accept the flag and refuse
+/// the read, or such a place.
+fn try_direct(shard: &Path) -> Result<bool, Errno> {
+    let place = ALIGN_BYTES_MAX as usize;
+    let (mut direct, mut buffered) = (ReadMemory::default(), ReadMemory::default());
+    let [direct, buffered] = [&mut direct, &mut buffered]
+        .map(|memory| memory.aligned(PAGE_BYTES).get_mut(place..2 * place).unwrap_or_default());
+    let open = |flags| {
+        let opened = regular::open_at(CWD, shard, flags);
+        opened.map_err(|fault| Errno::from_io_error(&fault).unwrap_or(Errno::NXIO))
+    };
+    let read = pread(&open(OFlags::RDONLY | OFlags::DIRECT)?, &mut *direct, place as u64)?;
+    let expected = pread(&open(OFlags::RDONLY)?, &mut *buffered, place as u64)?;
+    Ok(read == expected && direct == buffered)
 }
 
 fn decide(mode: IoMode, file_system: &FileSystem, align: Align, memory_align_bytes: u32) -> Choice {
@@ -133,7 +156,7 @@ fn decide(mode: IoMode, file_system: &FileSystem, align: Align, memory_align_byt
         None if mode == IoMode::Direct => {
             direct(ALIGN_BYTES_MAX, format!("as asked, {name} names no alignment"))
         }
-        None => buffered(format!("{name} names no alignment for direct reads")),
+        None => direct(ALIGN_BYTES_MAX, format!("{name} names no alignment, a trial read was good")),
     }
 }
 
@@ -164,7 +187,8 @@ mod tests {
             (Auto, "xfs", false, Some((4, 1)), Some(1)),
             (Auto, "ext4", false, Some((4096, 512)), None),
             (Auto, "ext4", false, Some((4, 4096)), None),
-            (Auto, "tmpfs", false, None, None),
+            (Auto, "tmpfs", false, None, Some(512)),
+            (Auto, "fuse", false, None, Some(512)),
             (Auto, "nfs", true, None, Some(512)),
             (Auto, "nfs", true, Some((1, 1)), Some(1)),
             (Auto, "lustre", true, Some((4096, 4096)), None),
@@ -179,6 +203,25 @@ mod tests {
             let got = decide(mode, &file_system, align, 512);
             assert_eq!(got.direct_align_bytes, expected, "{mode:?} {file_system:?}: {got}");
         }
+    }
+
+    #[test]
+    fn a_trial_read_brings_what_is_in_the_file_or_the_reason_why_not() {
+        let temp = tempfile::tempdir().unwrap();
+        for len in [0, 512, 700, 1024, 4096, 100_000] {
+            let path = temp.path().join(format!("{len}"));
+            let bytes: Vec<u8> = (0..=255).cycle().take(len).collect();
+            std::fs::write(&path, bytes).unwrap();
+            match try_direct(&path) {
+                Ok(is_same) => assert!(is_same, "{len}"),
+                Err(errno) => assert!(refuses_direct(errno), "{len}: {errno}"),
+            }
+            // It was written a moment ago, so the page cache has what the disk may not have.
+            let choice = choose(IoMode::Auto, temp.path(), Some(&path), 512).unwrap();
+            assert_eq!(choice.direct_align_bytes.is_some(), choice.to_string().starts_with("direct: "));
+        }
+        assert_eq!(choose(IoMode::Auto, temp.path(), None, 4096).unwrap().direct_align_bytes, None);
+        assert_eq!(try_direct(temp.path()).err(), Some(Errno::ISDIR));
     }
 
     #[test]

@@ -50,6 +50,14 @@ pub enum ReadFault {
         /// The shard's file.
         path: PathBuf,
     },
+    /// Something else is in the shard's place.
+    #[error("cannot open {}: {what}", path.display())]
+    NotAFile {
+        /// The shard's file.
+        path: PathBuf,
+        /// What it is: a sentence.
+        what: String,
+    },
     /// The store refuses to read a shard that is open.
     #[error("cannot read {}: {errno}{}", path.display(), Tried(*tried))]
     Refused {
@@ -161,7 +169,7 @@ impl ReadFault {
             Self::Open { errno, .. } | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
                 *errno == Errno::NOENT || LOST.contains(errno)
             }
-            Self::Missing { .. } | Self::Truncated { .. } => true,
+            Self::Missing { .. } | Self::NotAFile { .. } | Self::Truncated { .. } => true,
             _ => false,
         }
     }

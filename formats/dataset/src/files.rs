@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
+use rustix::fs::{Advice, CWD, OFlags, fadvise};
 use rustix::io::Errno;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{ContentId, ShardId};
@@ -18,6 +18,7 @@ use crate::identity::{FileIdentity, OtherFile, what_changed};
 use crate::memory::PAGE_BYTES;
 use crate::open::{Content, DatasetError};
 use crate::outage::Outage;
+use crate::regular;
 use crate::rules::{PATIENCE, may_pass, refuses_direct};
 
 /// Most shards that blocking readers keep open: the process needs descriptors for other things.
@@ -283,22 +284,21 @@ impl Files {
         let path = self.path(shard).map_err(Unopened::Fault)?;
         // Read-only also because Linux 7.2 and later answer NFS reads inline only for such
         // descriptors.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut direct_align_bytes =
             self.direct_align_bytes.filter(|_| !self.buffered.load(Ordering::Relaxed));
-        let fd = match direct_align_bytes {
-            Some(_) => open(&path, flags | OFlags::DIRECT, Mode::empty()),
-            None => open(&path, flags, Mode::empty()),
-        };
-        let fd = match fd {
-            Err(errno) if direct_align_bytes.is_some() && refuses_direct(errno) => {
+        let open = |more| regular::open_at(CWD, &path, OFlags::RDONLY | more);
+        let fd = match open(direct_align_bytes.map_or(OFlags::empty(), |_| OFlags::DIRECT)) {
+            Err(fault) if direct_align_bytes.is_some() && errno_of(&fault).is_some_and(refuses_direct) => {
                 self.buffered.store(true, Ordering::Relaxed);
                 direct_align_bytes = None;
-                open(&path, flags, Mode::empty())
+                open(OFlags::empty())
             }
             other => other,
         };
-        let fd = fd.map_err(|errno| self.unopened(&path, errno, slot, file))?;
+        let fd = fd.map_err(|fault| match errno_of(&fault) {
+            Some(errno) => self.unopened(&path, errno, slot, file),
+            None => Unopened::Fault(ReadFault::NotAFile { path: path.clone(), what: fault.to_string() }),
+        })?;
         let identity = FileIdentity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
         // With few descriptors a shard is opened many times, and its path may have changed
         // meanwhile.
@@ -344,12 +344,13 @@ impl Files {
         self.check_dataset(path)
     }
 
-    /// Checks that the dataset is still the one that was opened, after the shard at `path` went
-    /// stale.
+    /// Checks that the dataset is still the one that was opened, perhaps with more added to it,
+    /// after the shard at `path` went stale.
     fn check_dataset(&self, path: &Path) -> Result<(), Unopened> {
         let index = self.folder.join(INDEX_FILE);
-        let got = match Content::now(&self.folder) {
-            Ok(content) => content.id,
+        let got = match Content::check(&self.folder, Content::of(&self.index)) {
+            Ok(()) => return Ok(()),
+            Err(DatasetError::Replaced { got, .. }) => got,
             Err(DatasetError::Io { source, .. }) => {
                 return Err(trouble(&index, Errno::from_io_error(&source).unwrap_or(Errno::IO)));
             }
@@ -358,12 +359,13 @@ impl Files {
             Err(_) => ContentId(0),
         };
         let (path, expected) = (path.to_owned(), self.index.content_id());
-        if got == expected {
-            Ok(())
-        } else {
-            Err(Unopened::Fault(ReadFault::Changed { path, got, expected }))
-        }
+        Err(Unopened::Fault(ReadFault::Changed { path, got, expected }))
     }
+}
+
+/// What the system said; `None` if what it opened is no file.
+fn errno_of(fault: &std::io::Error) -> Option<Errno> {
+    Errno::from_io_error(fault)
 }
 
 /// Trouble with opening `path`.

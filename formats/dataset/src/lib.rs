@@ -6,7 +6,9 @@
 //! the mount. An `attempt` is one read on its way: `rules` judges each of its results, and `outage`
 //! tells of trouble that it waits for. `blocking` makes a read's system calls in the calling
 //! thread, into the aligned `memory` of the caller; the daemon's engines make their own.
-//! `decompress` checks records and decompresses them. `fault` says what can go wrong.
+//! `decompress` checks records and decompresses them. `fault` says what can go wrong. `regular` is
+//! how any crate opens a file by its name.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attempt;
 mod blocking;
@@ -20,6 +22,7 @@ mod identity;
 mod memory;
 mod open;
 mod outage;
+pub mod regular;
 mod rules;
 
 pub use attempt::{Attempt, Next};

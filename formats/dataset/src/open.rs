@@ -11,6 +11,7 @@ use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError};
 
 use crate::file_system::{FileSystem, Locality};
+use crate::regular;
 
 /// A dataset on disk.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Dataset {
 pub struct Content {
     /// Number of samples.
     pub samples: u32,
+    /// Number of classes.
+    pub classes: u32,
     /// The dataset's content id.
     pub id: ContentId,
 }
@@ -60,7 +63,7 @@ pub enum DatasetError {
     },
     /// The dataset is not the one that was expected.
     #[error(
-        "{}: content id {got}, expected {expected}: the dataset was replaced or added to meanwhile; open it anew",
+        "{}: content id {got}, expected {expected}: the dataset was replaced meanwhile; open it anew",
         path.display()
     )]
     Replaced {
@@ -126,14 +129,19 @@ impl Dataset {
         Ok(Self { folder, index: Arc::new(index) })
     }
 
-    /// Opens the dataset in `folder`, which must have the content `expected`.
+    /// Opens the dataset in `folder`, which must have the content `expected`, perhaps with samples
+    /// and classes that were added at its end since.
     ///
     /// # Errors
     /// [`DatasetError`]: not a dataset, damaged, or another one.
-    pub fn open_same(folder: PathBuf, expected: ContentId) -> Result<Self, DatasetError> {
+    pub fn open_same(folder: PathBuf, expected: Content) -> Result<Self, DatasetError> {
         let dataset = Self::open_in(folder)?;
-        compare(&dataset.folder, dataset.index.content_id(), expected)?;
-        Ok(dataset)
+        let got = dataset.index.content_id();
+        let of_first = || dataset.index.content_id_of_first(expected.samples, expected.classes);
+        if got == expected.id || of_first() == Some(expected.id) {
+            return Ok(dataset);
+        }
+        Err(DatasetError::Replaced { path: dataset.folder.join(INDEX_FILE), got, expected: expected.id })
     }
 }
 
@@ -147,36 +155,40 @@ impl Content {
         let mut start = Vec::new();
         file.take(HEADER_BYTES as u64).read_to_end(&mut start).map_err(io(&path))?;
         let format = |source| DatasetError::Format { path: path.clone(), source };
-        let id = Index::content_id_at_start(&start).map_err(format)?;
-        let samples = Index::samples_at_start(&start).map_err(format)?;
-        Ok(Self { samples, id })
+        let id = Index::content_id_at_start(&start).map_err(&format)?;
+        let samples = Index::samples_at_start(&start).map_err(&format)?;
+        let classes = Index::classes_at_start(&start).map_err(format)?;
+        Ok(Self { samples, classes, id })
     }
 
-    /// Checks that the dataset in `folder` still has the content `expected`.
+    /// The content of an open dataset.
+    #[must_use]
+    pub fn of(index: &Index) -> Self {
+        Self { samples: index.len(), classes: index.class_count(), id: index.content_id() }
+    }
+
+    /// Checks that the dataset in `folder` still has the content `expected`, perhaps with more
+    /// added at its end. Only then it reads the whole index.
     ///
     /// # Errors
     /// [`DatasetError`]: not a dataset, damaged, or another one.
-    pub fn check(folder: &Path, expected: ContentId) -> Result<(), DatasetError> {
-        compare(folder, Self::now(folder)?.id, expected)
+    pub fn check(folder: &Path, expected: Self) -> Result<(), DatasetError> {
+        if Self::now(folder)?.id == expected.id {
+            return Ok(());
+        }
+        Dataset::open_same(folder.to_owned(), expected).map(drop)
     }
 }
 
 fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {
     let path = folder.join(INDEX_FILE);
-    match File::open(&path) {
+    match regular::open(&path) {
         Ok(file) => Ok((path, file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(DatasetError::NotPacked { folder: folder.to_owned() })
         }
         Err(error) => Err(io(&path)(error)),
     }
-}
-
-fn compare(folder: &Path, got: ContentId, expected: ContentId) -> Result<(), DatasetError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(DatasetError::Replaced { path: folder.join(INDEX_FILE), got, expected })
 }
 
 /// For `map_err`: adds the path.
@@ -250,15 +262,17 @@ mod tests {
         assert!(none.to_string().contains("is no dataset") && none.to_string().contains("shade-pack create"));
         let path = there.join(INDEX_FILE);
         std::fs::write(&path, IndexBuilder::new().finish().unwrap()).unwrap();
-        let Content { samples, id } = Content::now(&there).unwrap();
-        assert_eq!((samples, id), (0, Dataset::open(&path).unwrap().index.content_id()));
-        Content::check(&there, id).unwrap();
+        let content = Content::now(&there).unwrap();
+        assert_eq!(content, Content::of(&Dataset::open(&path).unwrap().index));
+        assert_eq!((content.samples, content.classes), (0, 0));
+        Content::check(&there, content).unwrap();
+        let other = Content { id: ContentId(5), ..content };
         for told in [
-            Content::check(&there, ContentId(5)).unwrap_err(),
-            Dataset::open_same(there.clone(), ContentId(5)).unwrap_err(),
+            Content::check(&there, other).unwrap_err(),
+            Dataset::open_same(there.clone(), other).unwrap_err(),
         ] {
             let text = told.to_string();
-            assert!(text.contains(&id.to_string()) && text.contains("was replaced"), "{text}");
+            assert!(text.contains(&content.id.to_string()) && text.contains("was replaced"), "{text}");
         }
         std::fs::write(&path, b"no index").unwrap();
         for told in [Dataset::open_in(there.clone()).map(drop), Content::now(&there).map(drop)] {

@@ -1,6 +1,8 @@
 //! `shade-formats`: every byte layout that two processes share. No I/O, threads, system calls or
 //! clock.
 //!
+//! [`printable`] makes text of strangers safe to print.
+//!
 //! On disk: [`shard`] (a plain ustar tar) and [`index`] (`dataset.shade`). In shared memory:
 //! [`ring`]. On the socket: [`control`]. In the file of a recorded training: [`trace`]. The specs
 //! lie beside the code: `SHARD.md`, `INDEX.md`, `RING.md`, `CONTROL.md`, `TRACE.md`.
@@ -12,6 +14,7 @@ pub mod ids;
 mod image;
 pub mod index;
 pub mod limits;
+pub mod printable;
 pub mod ring;
 pub mod shard;
 pub mod trace;

@@ -44,12 +44,13 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 /// Most views of one image in a decoded batch. DINO's recipe has ten.
 pub const VIEWS_MAX: usize = 16;
 
-/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has six.
-pub const PIXEL_STEPS_MAX: usize = 12;
+/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has six, and 3-Augment
+/// seven.
+pub const PIXEL_STEPS_MAX: usize = 48;
 
-/// Bytes of these operations: BYOL's recipe takes 70, with RandAugment and RandomErasing 102. A
-/// specification has this room in place.
-pub const PIXEL_STEPS_BYTES_MAX: usize = 104;
+/// Bytes of these operations: BYOL's recipe takes 70, with RandAugment and RandomErasing 102. One
+/// of torchvision's fourteen by `RandomChoice` takes 156. A specification has this room in place.
+pub const PIXEL_STEPS_BYTES_MAX: usize = 240;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;

@@ -262,6 +262,54 @@ fn fields_are_content_and_keys_and_dictionaries_are_not() {
     assert!(one != plain && other != plain && one != other);
 }
 
+/// An index of the first samples and classes of one and the same dataset. `has_fields` says which
+/// samples have any.
+fn beginning(samples: u32, classes: u32, has_fields: impl Fn(u32) -> bool) -> Index {
+    let mut builder = IndexBuilder::new();
+    let shard = Shard { name: "shard-000000.tar", bytes: 1 << 20, crc32c: 0, records: samples };
+    builder.push_shard(shard).unwrap();
+    for class in 0..classes {
+        builder.push_class("name".repeat(class as usize + 1).as_bytes()).unwrap();
+    }
+    for sample in 0..samples {
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512 + 2048 * u64::from(sample),
+            stored_len: 9,
+            raw_len: 9,
+            crc32c: sample,
+            label: sample % classes.min(2),
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Other,
+        };
+        builder.push_sample(&entry, format!("name/{sample}.png").as_bytes()).unwrap();
+    }
+    let row = |sample| {
+        if has_fields(sample) { FieldsRow { blocks: 2, crc32c: sample } } else { FieldsRow::default() }
+    };
+    builder.set_fields((0..samples).map(row).collect());
+    Index::open(builder.finish().unwrap()).unwrap()
+}
+
+#[test]
+fn a_dataset_that_was_added_to_tells_what_it_was_before() {
+    let patterns: [fn(u32) -> bool; 4] = [|_| false, |_| true, |sample| sample >= 5, |sample| sample < 2];
+    for has_fields in patterns {
+        let whole = beginning(8, 4, has_fields);
+        for (samples, classes) in [(1, 2), (4, 2), (5, 3), (6, 4), (8, 2), (8, 4)] {
+            let before = beginning(samples, classes, has_fields);
+            assert_eq!(whole.content_id_of_first(samples, classes), Some(before.content_id()));
+            assert_ne!(whole.content_id_of_first(samples, classes - 1), Some(before.content_id()));
+        }
+        assert_eq!(whole.content_id_of_first(9, 4), None);
+        assert_eq!(whole.content_id_of_first(8, 5), None);
+        let other = beginning(8, 4, |sample| !has_fields(sample));
+        assert_ne!(other.content_id_of_first(4, 2), whole.content_id_of_first(4, 2));
+    }
+}
+
 #[test]
 fn the_writer_refuses_extras_that_do_not_fit() {
     let says = |built: Result<Vec<u8>, FormatError>, say: &str| {

@@ -142,6 +142,8 @@ fn decoded_and_ragged_specifications_go_on_with_their_images() {
         ),
         (PixelStep::RandAugment { operations: 2, magnitude: 9, bins: 31, moved }, "0c02091f01060708"),
         (PixelStep::TrivialAugmentWide { bins: 31, moved }, "0d1f01060708"),
+        (PixelStep::Choice { count: 7 }, "0e07"),
+        (PixelStep::Order { count: 5 }, "0f05"),
     ] {
         let length = 159 + bytes.len() / 2;
         let pixels = PixelSteps::new(&[step]).unwrap();

@@ -5,6 +5,8 @@
 //! only. [`shade_formats::ring`] has the layout.
 
 mod consumer;
+#[cfg(not(loom))]
+mod doorbell;
 mod header;
 #[cfg(loom)]
 mod loom_region;
@@ -20,6 +22,8 @@ mod segments;
 mod sync;
 
 pub use consumer::{Consumer, Releaser};
+#[cfg(not(loom))]
+pub use doorbell::{Doorbell, Heard};
 #[cfg(loom)]
 pub use loom_region::Region;
 #[cfg(not(loom))]
@@ -28,4 +32,4 @@ pub use producer::Producer;
 #[cfg(not(loom))]
 pub use region::Region;
 #[cfg(not(loom))]
-pub use segments::{Doorbell, RingEnd, RingSegments};
+pub use segments::{RingEnd, RingSegments};

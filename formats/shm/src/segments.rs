@@ -1,4 +1,4 @@
-//! Makes the three segments and two doorbells of a session, sealed so that neither side can take
+//! Makes the three segments and the doorbells of a session, sealed so that neither side can take
 //! memory from the other.
 //!
 //! Every page is allocated here: one that is missing in the middle of an epoch would be a SIGBUS. A
@@ -13,23 +13,16 @@ use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use shade_formats::control::WELCOME_FDS;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSize};
 
 use crate::memfd::{self, Writers};
-use crate::{Producer, Region};
-
-/// The bytes that ring an eventfd once.
-#[expect(
-    clippy::host_endian_bytes,
-    reason = "the kernel reads an eventfd's number in the machine's own order"
-)]
-const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
+use crate::{Doorbell, Producer, Region};
 
 /// Thread limit: more find memory hardly any faster.
 const POPULATING_THREADS_MAX: usize = 4;
@@ -40,6 +33,7 @@ const POPULATED_BYTES_MIN: usize = 16 << 20;
 #[derive(Debug)]
 pub struct RingSegments {
     end: RingEnd,
+    /// The client's end.
     doorbell: Doorbell,
     daemon: OwnedFd,
     client: OwnedFd,
@@ -54,12 +48,10 @@ pub struct RingEnd {
     /// Where batches are written. Clones go to the workers; the memory lives until the last is
     /// dropped.
     pub payload: Region,
-    to_client: OwnedFd,
+    /// Wakes the client: [ring](Doorbell::ring) it when publishing says so. It becomes readable
+    /// when the client has released descriptors.
+    pub doorbell: Arc<Doorbell>,
 }
-
-/// Becomes readable when the client has released descriptors: poll it, then [`Doorbell::answer`].
-#[derive(Debug)]
-pub struct Doorbell(OwnedFd);
 
 impl RingSegments {
     /// Makes, allocates, maps and seals everything for a ring with such a payload.
@@ -78,9 +70,10 @@ impl RingSegments {
         let producer = Producer::create(daemon_region, client_region, payload)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)?;
+        let (ours, theirs) = Doorbell::pair()?;
         Ok(Self {
-            end: RingEnd { producer, payload, to_client: doorbell()? },
-            doorbell: Doorbell(doorbell()?),
+            end: RingEnd { producer, payload, doorbell: Arc::new(ours) },
+            doorbell: theirs,
             daemon,
             client,
             payload: payload_fd,
@@ -90,60 +83,15 @@ impl RingSegments {
     /// The descriptors that go with `Welcome`, in order.
     #[must_use]
     pub fn welcome_fds(&self) -> [BorrowedFd<'_>; WELCOME_FDS] {
-        [
-            self.daemon.as_fd(),
-            self.client.as_fd(),
-            self.payload.as_fd(),
-            self.end.to_client.as_fd(),
-            self.doorbell.as_fd(),
-        ]
+        [self.daemon.as_fd(), self.client.as_fd(), self.payload.as_fd(), self.doorbell.as_fd()]
     }
 
     /// Closes the descriptors that only the client needed, once it has them. Returns the publishing
-    /// end and the doorbell of releases.
+    /// end.
     #[must_use]
-    pub fn into_ends(self) -> (RingEnd, Doorbell) {
-        (self.end, self.doorbell)
+    pub fn into_end(self) -> RingEnd {
+        self.end
     }
-}
-
-impl RingEnd {
-    /// Wakes the client. Call it when publishing says so.
-    ///
-    /// # Errors
-    /// Never, unless the descriptor was closed under us.
-    pub fn ring_client(&self) -> io::Result<()> {
-        match rustix::io::write(&self.to_client, &ONE_RING) {
-            // A full counter is not zero either: the client will wake.
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-impl AsFd for Doorbell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Doorbell {
-    /// Resets it. Ask the producer for releases afterwards, not before: a release in between rings
-    /// again.
-    ///
-    /// # Errors
-    /// Never, unless the descriptor was closed under us.
-    pub fn answer(&self) -> io::Result<()> {
-        match rustix::io::read(&self.0, &mut [0_u8; 8]) {
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// A doorbell. It does not block: neither side may wait for the other.
-fn doorbell() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
@@ -243,22 +191,6 @@ mod tests {
         let end = Descriptor { kind: Kind::EpochEnd, ..Descriptor::default() };
         ring.end.producer.publish(&end).unwrap();
         assert_eq!(consumer.poll().unwrap(), Some(end));
-    }
-
-    #[test]
-    #[expect(clippy::host_endian_bytes, reason = "as for ONE_RING")]
-    fn a_doorbell_rings_until_answered() {
-        let ring = segments();
-        ring.doorbell.answer().unwrap();
-        rustix::io::write(&ring.doorbell, &ONE_RING).unwrap();
-        let mut word = [0_u8; 8];
-        ring.doorbell.answer().unwrap();
-        assert_eq!(rustix::io::read(&ring.doorbell, &mut word), Err(Errno::AGAIN));
-        for _ in 0..3 {
-            ring.end.ring_client().unwrap();
-        }
-        assert_eq!(rustix::io::read(ring.welcome_fds()[3], &mut word), Ok(8));
-        assert_eq!(u64::from_ne_bytes(word), 3);
     }
 
     #[test]

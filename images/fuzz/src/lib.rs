@@ -117,7 +117,7 @@ struct Found {
 
 impl Found {
     fn new(pixels: Pixels<'_>) -> Self {
-        let Pixels { rgb, area, source, reduced_by } = pixels;
+        let Pixels { rgb, area, source, reduced_by, .. } = pixels;
         Self { rgb: rgb.to_vec(), area, source, reduced_by }
     }
 

@@ -234,7 +234,7 @@ fn pixel_format(bits: u16, coding: u32, masks: [u32; 3]) -> Result<PixelFormat, 
         (RUNS_OF_BYTES, 8, _) => PixelFormat::Runs { of_nibbles: false },
         (RUNS_OF_NIBBLES, 4, _) => PixelFormat::Runs { of_nibbles: true },
         _ => {
-            let detail = format_args!("{bits} bits a pixel in coding {coding} with masks {masks:x?}");
+            let detail = format_args!("{bits} bits a pixel in coding {coding} and its colour masks");
             return Err(ImageFault::unsupported(Media::Bmp, detail));
         }
     })

@@ -15,15 +15,9 @@ pub(super) fn grey(value: u8) -> [u8; 3] {
 }
 
 /// A grey sample of 16 bits, clamped to 255 instead of divided by 256. That loses nearly
-/// everything, but `convert("RGB")` does it. (Colours of 16 bits keep their high byte: [`high`].)
+/// everything, but `convert("RGB")` does it. (Colours of 16 bits keep their high byte.)
 pub(super) fn saturate(value: u16) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
-}
-
-/// The high byte of a sample of 16 bits.
-pub(super) fn high(value: u16) -> u8 {
-    let [high, _] = value.to_be_bytes();
-    high
 }
 
 /// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 minus

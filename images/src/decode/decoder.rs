@@ -1,9 +1,10 @@
 //! One decoder per thread, with the buffers that all its images share.
 
-use shade_formats::index::{Media, sniff};
+use shade_formats::index::{KIND_BYTES, Kind, Media, sniff};
 
-use super::jpeg::JpegDecoder;
-use super::{bmp, jpeg, png, ppm, tiff, webp};
+use super::jpeg::{Decoded, Jpeg, JpegDecoder};
+use super::{bmp, png, ppm, tiff, webp};
+use crate::guard::caught;
 use crate::limits::shrink;
 use crate::{Area, Image, ImageFault, Part, Size};
 
@@ -11,10 +12,12 @@ use crate::{Area, Image, ImageFault, Part, Size};
 /// small images cost no allocation of ours.
 #[derive(Default)]
 pub struct Decoder {
-    jpeg: jpeg::Jpeg,
+    jpeg: Jpeg,
     /// Pixels before they are converted to RGB.
     samples: Vec<u8>,
     rgb: Vec<u8>,
+    /// See [`Pixels::note`].
+    note: Option<String>,
 }
 
 /// A decoded image, in the decoder's own buffer or in the bytes that it was decoded from.
@@ -28,6 +31,8 @@ pub struct Pixels<'a> {
     pub source: Size,
     /// 1, 2, 4 or 8; 1 for all but JPEG. Sides are rounded up.
     pub reduced_by: u32,
+    /// What is wrong with the file although all its pixels are there, as in Pillow.
+    pub note: Option<&'a str>,
 }
 
 impl Decoder {
@@ -40,7 +45,7 @@ impl Decoder {
     /// A decoder that decodes JPEGs by `jpeg`.
     #[must_use]
     pub fn with_jpeg(jpeg: JpegDecoder) -> Self {
-        Self { jpeg: jpeg::Jpeg::new(jpeg), ..Self::default() }
+        Self { jpeg: Jpeg::new(jpeg), ..Self::default() }
     }
 
     /// Decodes `bytes` to the pixels of `PIL.Image.open(f).convert("RGB")`. The first bytes tell
@@ -62,38 +67,54 @@ impl Decoder {
     /// found. Call [`Decoder::shrink`] once the pixels are used.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], and for an unknown reduction.
+    /// As for [`Decoder::decode`], and for an unknown reduction. A panic of the decoder is one, too.
     pub fn decode_part<'a>(
         &'a mut self,
         media: Media,
         bytes: &'a [u8],
         part: impl FnOnce(Size) -> Part,
     ) -> Result<Pixels<'a>, ImageFault> {
-        let Self { jpeg, samples, rgb } = self;
-        let mut in_place = None;
-        let whole = |size| (size, Area::whole(size), 1);
-        let (source, area, reduced_by) = match media {
-            Media::Jpeg => {
-                let decoded = jpeg.decode(bytes, part, samples, rgb)?;
-                (decoded.source, decoded.area, decoded.reduced_by)
-            }
-            Media::Png => whole(png::decode(bytes, samples, rgb)?),
-            Media::Webp => whole(webp::decode(bytes, samples, rgb)?),
+        self.note = None;
+        let decoded = caught(|| self.decode_any(media, bytes, part)).unwrap_or_else(|text| {
+            // The panic may have left the buffers half-changed.
+            *self = Self::with_jpeg(self.jpeg.decoder());
+            Err(ImageFault::Panicked { media, text })
+        });
+        let (Decoded { source, area, reduced_by }, in_place) = decoded?;
+        let bytes = area.size.width as usize * area.size.height as usize * 3;
+        let rgb = in_place.unwrap_or(&self.rgb).get(..bytes).unwrap_or_default();
+        Ok(Pixels { rgb, area, source, reduced_by, note: self.note.as_deref() })
+    }
+
+    /// Decodes into `self.rgb`, unless the pixels stand in `bytes`, which are returned then.
+    fn decode_any<'b>(
+        &mut self,
+        media: Media,
+        bytes: &'b [u8],
+        part: impl FnOnce(Size) -> Part,
+    ) -> Result<(Decoded, Option<&'b [u8]>), ImageFault> {
+        let Self { jpeg, samples, rgb, note } = self;
+        let size = match media {
+            Media::Jpeg => return Ok((jpeg.decode(bytes, part, samples, rgb, note)?, None)),
             Media::Ppm => {
-                let (size, pixels) = ppm::decode(bytes, rgb)?;
-                in_place = pixels;
-                whole(size)
+                let (size, in_place) = ppm::decode(bytes, rgb)?;
+                return Ok((Decoded::whole(size), in_place));
             }
-            Media::Bmp => whole(bmp::decode(bytes, rgb)?),
-            Media::Tiff => whole(tiff::decode(bytes, rgb)?),
+            Media::Png => png::decode(bytes, samples, rgb, note)?,
+            Media::Webp => webp::decode(bytes, samples, rgb, note)?,
+            Media::Bmp => bmp::decode(bytes, rgb)?,
+            Media::Tiff => tiff::decode(bytes, samples, rgb)?,
             Media::Gif | Media::Other => {
-                let detail = "only jpeg, png, webp, ppm, bmp and tiff can";
-                return Err(ImageFault::unsupported(media, detail));
+                return Err(match Kind::of(bytes.get(..KIND_BYTES).unwrap_or(bytes)) {
+                    Kind::NoImage(what) => ImageFault::NoImage { what },
+                    Kind::OtherImage(kind) => ImageFault::NoDecoder { kind },
+                    Kind::Image(kind) => {
+                        ImageFault::corrupt(kind, "its index says that it is of another kind")
+                    }
+                });
             }
         };
-        let bytes = area.size.width as usize * area.size.height as usize * 3;
-        let rgb = in_place.unwrap_or(rgb).get(..bytes).unwrap_or_default();
-        Ok(Pixels { rgb, area, source, reduced_by })
+        Ok((Decoded::whole(size), None))
     }
 
     /// Frees buffers that a large image made grow.

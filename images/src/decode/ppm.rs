@@ -21,7 +21,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], rgb: &mut Vec<u8>) -> Result<(Size, Op
         Some(b"P5") => 1,
         Some(b"P6") => 3,
         Some(b"P1" | b"P2" | b"P3" | b"P4") => {
-            return Err(ImageFault::unsupported(Media::Ppm, "only P5 and P6 of netpbm's forms can"));
+            return Err(ImageFault::unsupported(Media::Ppm, "another form than P5 and P6"));
         }
         _ => return Err(corrupt("neither P5 nor P6 at its start")),
     };

@@ -33,20 +33,30 @@ impl Image {
             // The cubic with a = -0.5, which Pillow means by "bicubic".
             Filter::Bicubic => FilterType::CatmullRom,
         };
-        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
-        let mut rgb = vec![0; to.width as usize * to.height as usize * 3];
-        // Typed images: otherwise the resizer compiles for every kind of pixel, which takes
-        // minutes.
-        let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, self.rgb())
-            .map_err(|error| fault(from, to, &error))?;
-        let mut target = TypedImage::<U8x3>::from_buffer(to.width, to.height, &mut rgb)
-            .map_err(|error| fault(from, to, &error))?;
-        Resizer::new()
-            .resize_typed(&source, &mut target, &options)
-            .map_err(|error| fault(from, to, &error))?;
-        drop(target);
-        Self::new(to, rgb)
+        // Pillow resizes along rows first, and rounds to bytes in between: where the cubic has
+        // overshot, the other order gives other colours.
+        let wide = Size { width: to.width, height: from.height };
+        check_size(wide.width.into(), wide.height.into())?;
+        let along_rows = resize(self.rgb(), from, wide, filter)?;
+        Self::new(to, resize(&along_rows, wide, to, filter)?)
     }
+}
+
+/// Resizes the pixels `rgb` of size `from`, in one step.
+fn resize(rgb: &[u8], from: Size, to: Size, filter: FilterType) -> Result<Vec<u8>, ImageFault> {
+    if from == to {
+        return Ok(rgb.to_vec());
+    }
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
+    let mut resized = vec![0; to.width as usize * to.height as usize * 3];
+    // Typed images: otherwise the resizer compiles for every kind of pixel, which takes minutes.
+    let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, rgb)
+        .map_err(|error| fault(from, to, &error))?;
+    let mut target = TypedImage::<U8x3>::from_buffer(to.width, to.height, &mut resized)
+        .map_err(|error| fault(from, to, &error))?;
+    Resizer::new().resize_typed(&source, &mut target, &options).map_err(|error| fault(from, to, &error))?;
+    drop(target);
+    Ok(resized)
 }
 
 fn fault(from: Size, to: Size, error: &dyn std::error::Error) -> ImageFault {

@@ -164,6 +164,10 @@ def bmps():
 
 def webps():
     image = picture(40, 29)
+    # The colour below a low alpha is the frame's, not the canvas's.
+    faint = image.convert("RGBA")
+    faint.putalpha(Image.fromarray((np.arange(40 * 29) % 30).astype(np.uint8).reshape(29, 40)))
+    faint.save("lossy_faint.webp", save_all=True, append_images=[picture(40, 29, 2).convert("RGBA")], exact=True, duration=50)
     image.save("lossy.webp", quality=80)
     image.save("lossless.webp", lossless=True)
     with_alpha(image).save("lossy_alpha.webp", quality=80)
@@ -207,6 +211,7 @@ def pngs():
     picture(40, 13).quantize(64).save("palette8.png")
     picture(43, 62).save("tall.png")
     picture(61, 43).save("resize.png")
+    edges(61, 43).save("edges.png")
 
     width, height = SIZE
     image = picture(*SIZE)
@@ -276,6 +281,15 @@ def turned():
     image.save("turned9.jpg", quality=90, exif=exif)
 
 
+def edges(width, height):
+    """Text, lines and noise in black and white: the cubic overshoots at each edge."""
+    y, x = np.mgrid[0:height, 0:width]
+    value = np.where((x // 3 + y // 5) % 2 == 0, 255, 0)
+    value[height // 2 :, width // 2 :] = np.random.default_rng(4).integers(0, 2, (height - height // 2, width - width // 2)) * 255
+    value[:, ::7] = 255
+    return Image.fromarray(np.stack([value, 255 - value, value], axis=2).astype(np.uint8))
+
+
 def resize_and_crop(image, side):
     width, height = image.size
     if width <= height:
@@ -317,6 +331,9 @@ def main():
     for filter in [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC]:
         for width, height in RESIZED:
             write(f"resize.png.{filter.name.lower()}.{width}x{height}.rgb", source.resize((width, height), filter))
+        for width, height in [(31, 22), (20, 43), (61, 20), (17, 43), (90, 71), (7, 5)]:
+            resized = Image.open("edges.png").resize((width, height), filter)
+            write(f"edges.png.{filter.name.lower()}.{width}x{height}.rgb", resized)
 
 
 main()

@@ -5,6 +5,7 @@
 //! for. That changes only while the core acts, so each `advance` counts the time since the one
 //! before.
 
+use crate::action::Action;
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::JobId;
@@ -55,8 +56,35 @@ impl<M: Memory> Core<M> {
         Some(Bound::Waits(cause))
     }
 
-    /// A line about an epoch that all ranks of the job have ended: its waits, hits and bytes read.
-    pub(super) fn epoch_line(&self, job: JobId) -> Option<String> {
+    /// Tells of an epoch that all ranks of the job were given, once they have released all of it,
+    /// or one of them `goes_on` before.
+    pub(super) fn tell_of_epoch(
+        &mut self,
+        id: JobId,
+        now_ns: u64,
+        goes_on: bool,
+        actions: &mut Vec<Action<M>>,
+    ) {
+        if !self.jobs.get(id).is_some_and(|job| job.is_line_due) {
+            return;
+        }
+        self.note_waits(now_ns);
+        let mut are_done = true;
+        for session in self.sessions.iter_mut().filter(|session| session.job == id) {
+            let is_done = session.has_released_epoch();
+            if is_done {
+                session.clock.end_epoch(now_ns);
+            }
+            are_done &= is_done;
+        }
+        if are_done || goes_on {
+            actions.extend(self.epoch_line(id).map(Action::Inform));
+            self.jobs.get_mut(id).into_iter().for_each(|job| job.is_line_due = false);
+        }
+    }
+
+    /// A line about an epoch of the job: its waits, hits and bytes read.
+    fn epoch_line(&self, job: JobId) -> Option<String> {
         let sessions = self.sessions.iter().filter(|session| session.job == job);
         let (waits, times): (Vec<_>, Vec<_>) = sessions.map(|session| session.clock.of_epoch()).unzip();
         let job = self.jobs.get(job)?;

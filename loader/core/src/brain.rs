@@ -90,6 +90,8 @@ pub struct Core<M: Memory> {
     pub(super) sessions: Vec<Session<M>>,
     /// The observers, each with the name of the job that it wants a trace of.
     pub(super) observers: Vec<(SessionId, String)>,
+    /// Jobs that look ahead next, as the cache was resized.
+    pub(super) looks_ahead_due: Vec<JobId>,
     /// When the due times of several jobs are predicted anew at the earliest.
     pub(super) predict_at_ns: u64,
     /// Number of the order to draw that was given last; 0 before the first.
@@ -139,6 +141,7 @@ impl<M: Memory> Core<M> {
             fill_turns: FillTurns::default(),
             sessions: Vec::new(),
             observers: Vec::new(),
+            looks_ahead_due: Vec::new(),
             predict_at_ns: 0,
             last_draw: 0,
             postponed: Vec::new(),

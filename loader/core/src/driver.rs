@@ -168,6 +168,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
             let may_go_on = self.core.advance(self.now_ns, &mut self.actions);
             self.world.after(&self.core, &self.actions);
             self.carry_out();
+            let may_go_on = may_go_on || self.core.has_slices_left();
             if !may_go_on || !self.soon.is_empty() {
                 return;
             }

@@ -3,6 +3,7 @@
 use shade_formats::SampleId;
 use shade_formats::control::OnError;
 use shade_formats::index::Entry;
+use shade_formats::printable::OneLine;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 
 use crate::action::Action;
@@ -20,10 +21,11 @@ impl<M: Memory> Core<M> {
     /// A fault with all that a user needs to find the record.
     pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
         let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
+        let path = OneLine(path);
         let Some(entry) = self.index.entry(sample) else {
             return format!("sample {sample} ({path}): {fault}");
         };
-        let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
+        let shard = OneLine(self.index.shard(entry.shard).map_or("?", |shard| shard.name));
         format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
     }
 

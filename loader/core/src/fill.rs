@@ -14,7 +14,7 @@ use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
-use crate::session::{Delivered, EpochEnd, EpochRequest, Outstanding, Session, runs_dry_in_ns};
+use crate::session::{EpochEnd, EpochRequest, Outstanding, Session, runs_dry_in_ns};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -184,8 +184,8 @@ impl<M: Memory> Core<M> {
             let is_over = |request: EpochRequest| request.epoch == epoch && request.ended;
             let mut ranks = self.sessions.iter().filter(|session| session.job == job);
             if ranks.all(|session| session.request.is_some_and(is_over)) {
-                self.note_waits(now_ns);
-                actions.extend(self.epoch_line(job).map(Action::Inform));
+                self.jobs.get_mut(job).into_iter().for_each(|job| job.is_line_due = true);
+                self.tell_of_epoch(job, now_ns, false, actions);
             }
         }
     }
@@ -229,8 +229,7 @@ fn publish<M: Memory>(
     if !batch.abandoned {
         job.delivered(&batch);
         let samples = batch.real().map(|row| row.sample).collect();
-        let delivered = Delivered { samples, reported: 0 };
-        session.delivered.insert((batch.epoch, batch.number), delivered);
+        session.deliver((batch.epoch, batch.number), samples, job.awaits_losses());
     }
     actions.push(Action::Publish(session.id, descriptor));
 }

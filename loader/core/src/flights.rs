@@ -1,6 +1,6 @@
 //! The reads that the store has not answered yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use shade_formats::SampleId;
 
@@ -24,10 +24,15 @@ pub(super) struct Flight {
     pub(super) hedged: bool,
 }
 
+/// Where more places than this are kept for flights that have ended, the oldest flight is moved.
+const ENDED_MAX: usize = 1024;
+
 /// All flights, in the order of their submission.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
-    /// By number, from `first` on: the oldest first. `None` have ended.
+    /// Those that many later ones have overtaken, by number. A read may never end.
+    overtaken: BTreeMap<FlightId, Flight>,
+    /// The others by number, from `first` on: the oldest first. `None` have ended.
     flights: VecDeque<Option<Flight>>,
     first: FlightId,
     in_flight: usize,
@@ -51,7 +56,7 @@ impl Flights {
     ) {
         self.in_flight += 1;
         self.records_in_flight += records as usize;
-        if self.flights.is_empty() {
+        if self.flights.is_empty() && self.overtaken.is_empty() {
             self.oldest_since_ns = now_ns;
         }
         let flight = Flight { submitted_ns: now_ns, job, first, records, missing: records, hedged };
@@ -60,25 +65,59 @@ impl Flights {
 
     /// One record of `flight` has come. Returns the flight's job, and whether the flight has ended.
     pub(super) fn landed(&mut self, flight: FlightId, now_ns: u64) -> Option<(JobId, bool)> {
-        let at = flight.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        let slot = at.and_then(|at| self.flights.get_mut(at))?;
+        let Some(at) = flight.checked_sub(self.first) else { return self.overtaken_landed(flight, now_ns) };
+        let slot = usize::try_from(at).ok().and_then(|at| self.flights.get_mut(at))?;
         let flight = slot.as_mut()?;
-        let job = flight.job;
-        if flight.missing > 0 {
-            flight.missing -= 1;
-            self.records_in_flight -= 1;
-        }
+        let (job, had) = (flight.job, flight.missing);
+        flight.missing = had.saturating_sub(1);
         let has_ended = flight.missing == 0;
         if has_ended {
             *slot = None;
             self.in_flight -= 1;
         }
+        self.records_in_flight -= usize::from(had > 0);
         while self.flights.front().is_some_and(Option::is_none) {
             self.flights.pop_front();
             self.first += 1;
-            self.oldest_since_ns = now_ns;
+            if self.overtaken.is_empty() {
+                self.oldest_since_ns = now_ns;
+            }
+        }
+        if self.flights.len() > self.in_flight + ENDED_MAX {
+            self.overtake();
         }
         Some((job, has_ended))
+    }
+
+    /// As [`landed`](Self::landed), of a flight that others have overtaken.
+    fn overtaken_landed(&mut self, id: FlightId, now_ns: u64) -> Option<(JobId, bool)> {
+        let is_oldest = self.overtaken.first_key_value().is_some_and(|(&first, _)| first == id);
+        let flight = self.overtaken.get_mut(&id)?;
+        let (job, had) = (flight.job, flight.missing);
+        flight.missing = had.saturating_sub(1);
+        self.records_in_flight -= usize::from(had > 0);
+        let has_ended = flight.missing == 0;
+        if has_ended {
+            self.overtaken.remove(&id);
+            self.in_flight -= 1;
+            if is_oldest {
+                self.oldest_since_ns = now_ns;
+            }
+        }
+        Some((job, has_ended))
+    }
+
+    /// Moves the first flight, whose place keeps those of all later ones, and drops the places of
+    /// flights behind it that have ended.
+    fn overtake(&mut self) {
+        if let Some(Some(flight)) = self.flights.pop_front() {
+            self.overtaken.insert(self.first, flight);
+        }
+        self.first += 1;
+        while self.flights.front().is_some_and(Option::is_none) {
+            self.flights.pop_front();
+            self.first += 1;
+        }
     }
 
     /// Number of flights submitted and not yet ended.
@@ -100,11 +139,52 @@ impl Flights {
 
     /// The flights, the oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Flight> {
-        self.flights.iter().flatten()
+        self.overtaken.values().chain(self.flights.iter().flatten())
     }
 
     /// The flights with their numbers, the oldest first.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flight)> {
-        (self.first..).zip(&mut self.flights).filter_map(|(id, flight)| Some((id, flight.as_mut()?)))
+        let later = (self.first..).zip(&mut self.flights);
+        let later = later.filter_map(|(id, flight)| Some((id, flight.as_mut()?)));
+        self.overtaken.iter_mut().map(|(&id, flight)| (id, flight)).chain(later)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn submit(flights: &mut Flights, records: u32, now_ns: u64) -> FlightId {
+        let id = flights.next_id();
+        flights.submitted(7, (SampleId(0), records), false, now_ns);
+        id
+    }
+
+    #[test]
+    fn reads_that_never_end_keep_no_place_of_those_that_do() {
+        let mut flights = Flights::default();
+        let stuck = [1, 3].map(|records| submit(&mut flights, records, 5));
+        for now_ns in 10..100_000 {
+            let ids = [1, 2].map(|records| submit(&mut flights, records, now_ns));
+            assert_eq!(flights.landed(ids[1], now_ns), Some((7, false)));
+            assert_eq!(flights.landed(ids[0], now_ns), Some((7, true)));
+            assert_eq!(flights.landed(ids[1], now_ns), Some((7, true)));
+            assert_eq!(flights.landed(ids[1], now_ns), None, "once each");
+        }
+        assert!(flights.flights.len() <= 2 + ENDED_MAX, "{}", flights.flights.len());
+        assert_eq!((flights.in_flight(), flights.records_in_flight()), (2, 4));
+        assert_eq!(flights.iter_mut().map(|(id, _)| id).collect::<Vec<_>>(), stuck);
+        assert_eq!(flights.iter().map(|flight| flight.records).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(flights.oldest_since_ns(), 5);
+        // They may end after all.
+        assert_eq!(flights.landed(stuck[0], 200_000), Some((7, true)));
+        assert_eq!(flights.oldest_since_ns(), 200_000);
+        for ends in [false, false, true] {
+            assert_eq!(flights.landed(stuck[1], 300_000), Some((7, ends)));
+        }
+        assert_eq!((flights.in_flight(), flights.records_in_flight(), flights.iter().count()), (0, 0, 0));
+        let last = submit(&mut flights, 1, 400_000);
+        assert_eq!(flights.oldest_since_ns(), 400_000);
+        assert_eq!(flights.landed(last, 400_001), Some((7, true)));
     }
 }

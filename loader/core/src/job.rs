@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use shade_formats::control::{JobSpec, Output, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Tables, WeightTable};
+use shade_formats::control::{
+    JobSpec, Output, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Subset, Tables, WeightTable,
+};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
@@ -39,6 +41,8 @@ pub(super) struct Job {
     pub(super) id: JobId,
     /// The name that its ranks give.
     pub(super) name: String,
+    /// All its ranks were given the epoch, and no line has told of it.
+    pub(super) is_line_due: bool,
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
     /// When the observer gets the next look at the counters, at the earliest.
@@ -98,6 +102,12 @@ pub(super) struct Job {
     pub(super) slices: Slices,
     /// Global batches below have their final samples. Those of later ones may still be exchanged.
     pub(super) settled: u32,
+    /// A state has the rest of the epoch: from then on nothing is exchanged, so that the rest is
+    /// the same wherever it is delivered.
+    pub(super) rest_is_saved: bool,
+    /// By sample: it comes more than once in the plan. Made when samples are first exchanged; empty
+    /// if there is none.
+    pub(super) repeated: Option<Vec<bool>>,
     /// Positions of the plan whose sample was exchanged.
     pub(super) exchanged: HashSet<u32>,
     /// What packages brought, if it may stand in for other samples.
@@ -157,16 +167,17 @@ impl Job {
         let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| unfit(error.to_string()))?
             .of_strata(spec.plan.strata);
-        if let Some(weights) = &weights {
-            check_weights(weights, &strata).map_err(unfit)?;
+        if let (Some(weights), Some(subset)) = (&weights, strata.subset()) {
+            check_weights(weights, subset).map_err(unfit)?;
         }
         let rooms = Rooms::new(&spec, index, strata.subset());
-        let (payload, ring) = payload_size(&spec, index, strata.subset(), &rooms)
+        let (payload, ring) = payload_size(&spec, index, (strata.subset(), weights.as_ref()), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         let mut job = Self {
             id,
             name,
+            is_line_due: false,
             observer: None,
             next_look_ns: 0,
             pace: Pace::new(spec.batch_size, spec.world_size),
@@ -198,6 +209,8 @@ impl Job {
             use_numbers: UseNumbers::default(),
             slices,
             settled: 0,
+            rest_is_saved: false,
+            repeated: None,
             exchanged: HashSet::new(),
             stand_ins: None,
             validation: Vec::new(),
@@ -236,6 +249,8 @@ impl Job {
         self.waits_since_ns = None;
         self.outlook = None;
         self.settled = 0;
+        self.rest_is_saved = false;
+        self.repeated = None;
         self.exchanged.clear();
         self.stand_ins = None;
         self.faults = Faults::default();
@@ -282,6 +297,17 @@ impl Job {
     pub(super) fn plans_for_others(&self) -> bool {
         let is_whole = self.plan.as_ref().is_some_and(|plan| plan.part.is_whole());
         is_whole && self.spec.local_ranks() < self.spec.world_size
+    }
+
+    /// The ranks that have the plan's places by turns, if each has its own strata; 1 if a sample
+    /// may be at any rank.
+    pub(super) fn ranks_apart(&self) -> usize {
+        let (strata, world_size) = (self.strata.count(), self.spec.world_size);
+        if strata == 1 || !strata.is_multiple_of(world_size) {
+            return 1;
+        }
+        let part = self.plan.as_ref().map_or(&self.part, |plan| &plan.part);
+        part.ranks().map_or(world_size as usize, |(ranks, _)| ranks.len())
     }
 
     /// Number of samples that may be in a plan of this daemon.
@@ -340,6 +366,12 @@ impl Job {
         if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.strata.samples()) }
     }
 
+    /// Whether losses may come for any delivered batch: it draws by them, or its trainer reports
+    /// them. A trainer that never does has only its last batches to begin with.
+    pub(super) fn awaits_losses(&self) -> bool {
+        self.spec.plan.sampler.is_by_importance() || self.total.reported > 0
+    }
+
     /// The current epoch's number.
     pub(super) fn epoch(&self) -> Option<u32> {
         self.plan.as_ref().map(|plan| plan.epoch)
@@ -352,29 +384,9 @@ impl Job {
     }
 }
 
-/// Refuses a table of weights by which a stratum could not be drawn.
-pub(super) fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
-    if let Some(subset) = strata.subset() {
-        let has_weight = |id: &u32| table.weights().get(*id as usize).is_some_and(|&weight| weight > 0);
-        let text = "no sample of indices has a weight above 0: give one of them a weight";
-        return if subset.ids().iter().any(has_weight) { Ok(()) } else { Err(text.to_owned()) };
-    }
-    if strata.count() == 1 {
-        return Ok(());
-    }
-    // `None` where no sample is known.
-    let mut has_weight = vec![None; strata.count() as usize];
-    for (id, &weight) in (0..).map(SampleId).zip(table.weights()) {
-        if let Some(slot) = has_weight.get_mut(strata.of(id) as usize) {
-            *slot = Some(weight > 0 || *slot == Some(true));
-        }
-    }
-    match has_weight.iter().filter(|has_weight| **has_weight == Some(false)).count() {
-        0 => Ok(()),
-        none => Err(format!(
-            "in {none} of {} strata no sample has a weight above 0, so that nothing could be drawn there: choose \
-             fewer with Plan(strata=...)",
-            strata.count()
-        )),
-    }
+/// Refuses a table of weights by which a subset could not be drawn.
+fn check_weights(table: &WeightTable, subset: &Subset) -> Result<(), String> {
+    let has_weight = |id: &u32| table.weights().get(*id as usize).is_some_and(|&weight| weight > 0);
+    let text = "no sample of indices has a weight above 0: give one of them a weight";
+    if subset.ids().iter().any(has_weight) { Ok(()) } else { Err(text.to_owned()) }
 }

@@ -118,17 +118,18 @@ impl<M: Memory> Core<M> {
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = batch_layout(&job.spec.output, capacity.max(1), data_len);
-        // With repeated samples a batch can be larger than the ring allows.
-        let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
-        {
-            Ok(layout) => layout,
+        let ring_bytes = session.payload.bytes();
+        let layout = match layout {
+            Ok(layout) if layout.total <= ring_bytes => layout,
             // Its epoch may never be asked for.
-            Err(_) if is_ahead => {
+            _ if is_ahead => {
                 session.is_full = true;
                 return false;
             }
-            Err(error) => {
-                actions.push(Action::Close(session.id, error.to_string()));
+            // Only where a sample was drawn far more often than chance would have it.
+            _ => {
+                let text = too_long((epoch, number), data_len, ring_bytes);
+                actions.push(Action::Close(session.id, text));
                 return false;
             }
         };
@@ -213,6 +214,15 @@ impl<M: Memory> Core<M> {
         }
         self.count(job, |counts| counts.add(accesses));
     }
+}
+
+/// Why a batch cannot be delivered: it is longer than its ring.
+fn too_long((epoch, number): (u32, u32), data_len: u64, ring_bytes: u64) -> String {
+    format!(
+        "batch {number} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
+         some long record comes in it many times: give Daemon(ring={}), or lower batch_size",
+        data_len.saturating_mul(3)
+    )
 }
 
 impl Job {

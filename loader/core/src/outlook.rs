@@ -9,7 +9,7 @@ use shade_formats::SampleId;
 use crate::brain::Core;
 use crate::job::JobId;
 use crate::memory::Memory;
-use crate::plan::{Lookahead, Slot, in_sight, next_accesses};
+use crate::plan::{Lookahead, Slot, in_sight, may_exchange, next_accesses};
 
 impl<M: Memory> Core<M> {
     /// The access of `slot` begins: tells the cache when the job uses its sample next, and which
@@ -79,8 +79,8 @@ impl<M: Memory> Core<M> {
     }
 
     /// Before the first rank opens global batch `number`: its absent samples change places with
-    /// residents of later batches, if the policy exchanges samples. No rank has opened those
-    /// batches.
+    /// residents of later batches, if the policy exchanges samples and the plan permits it. No rank
+    /// has opened those batches.
     pub(super) fn exchange(&mut self, job: JobId, number: u32) {
         if !self.jobs.get(job).is_some_and(|job| self.jobs.admits(job)) {
             return;
@@ -90,19 +90,29 @@ impl<M: Memory> Core<M> {
         }
         self.find_stand_ins(job);
         let Some(job) = self.jobs.get_mut(job) else { return };
-        // Other nodes would not know of an exchange with a sample of theirs.
-        if number < job.settled || job.scripted == job.epoch() || job.plans_for_others() {
+        if number < job.settled {
             return;
         }
         job.settled = number.saturating_add(1);
         let (from, to) = (job.start(number), job.start(job.settled));
+        // Other nodes would not know of an exchange with a sample of theirs.
+        if !may_exchange(&job.spec.plan)
+            || job.rest_is_saved
+            || job.scripted == job.epoch()
+            || job.plans_for_others()
+        {
+            return;
+        }
+        let ranks = job.ranks_apart();
         let Some(plan) = &mut job.plan else { return };
+        let repeated = job.repeated.get_or_insert_with(|| plan.repeated(job.importance.len()));
+        let comes_once = |id: SampleId| repeated.get(id.index()) != Some(&true);
         let (cache, reading) = (&self.cache, &self.reading);
-        let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id);
-        let may_stand_in = |id| cache.may_stand_in(id);
+        let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id) && comes_once(id);
+        let may_stand_in = |id| cache.may_stand_in(id) && comes_once(id);
         let exchanged = match &mut job.stand_ins {
             Some(all) => all.exchange(plan, (from, to), is_absent, may_stand_in),
-            None => plan.exchange(from as usize, to as usize, is_absent, may_stand_in),
+            None => plan.exchange((from as usize, to as usize), ranks, is_absent, may_stand_in),
         };
         if self.cache.properties().counts_exchanges {
             job.exchanged.extend(exchanged);

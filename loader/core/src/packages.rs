@@ -79,7 +79,7 @@ impl<M: Memory> Core<M> {
         let mut residents: Vec<SampleId> = cache.ids().filter(|&id| cache.may_stand_in(id)).collect();
         // In an order that does not depend on where they lie in memory.
         residents.sort_unstable();
-        job.stand_ins = Some(StandIns::new(&plan.ids, samples, residents));
+        job.stand_ins = Some(StandIns::new(&plan.ids, samples, job.ranks_apart(), residents));
     }
 }
 

@@ -1,6 +1,5 @@
 //! Ranks: they attach and leave, ask for epochs and release batches.
 
-use shade_formats::SampleId;
 use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC, Sampler};
 use shade_formats::limits::JOBS_MAX;
 
@@ -115,7 +114,8 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    pub(super) fn detach(&mut self, session: SessionId) {
+    pub(super) fn detach(&mut self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
+        self.goes_on(now_ns, session, actions);
         let Some(at) = self.sessions.iter().position(|s| s.id == session) else { return };
         // It can no longer tell whether it trained.
         self.note_taken(session);
@@ -144,6 +144,13 @@ impl<M: Memory> Core<M> {
         }
     }
 
+    /// `session` leaves its epoch: tells of it, if it was not told of.
+    fn goes_on(&mut self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
+        if let Some(job) = self.session(session).map(|session| session.job) {
+            self.tell_of_epoch(job, now_ns, true, actions);
+        }
+    }
+
     /// `session` has released these descriptors.
     pub(super) fn released(
         &mut self,
@@ -166,6 +173,9 @@ impl<M: Memory> Core<M> {
             }
         }
         self.trace_release(now_ns, session, actions);
+        if let Some(job) = self.session(session).map(|session| session.job) {
+            self.tell_of_epoch(job, now_ns, false, actions);
+        }
     }
 
     /// `session` took batches of the epoch that it asked for last, or may have.
@@ -188,6 +198,7 @@ impl<M: Memory> Core<M> {
         if has_taken {
             self.note_taken(session);
         }
+        self.goes_on(now_ns, session, actions);
         let EpochRequest { epoch, next_batch, .. } = request;
         let slices = self.job_of(session).map(|job| job.slices_of(epoch));
         let batches = slices.map_or(0, |slices| slices.batches_per_epoch());
@@ -252,17 +263,8 @@ impl<M: Memory> Core<M> {
         if self.jobs.go_on_aggregating() {
             return true;
         }
-        self.rank_residents();
-        false
-    }
-
-    fn rank_residents(&mut self) {
         self.tier.rank_anew();
         self.cache.rank_anew();
-        // Some policies keep what they know of each.
-        let residents: Vec<SampleId> = self.cache.ids().collect();
-        for id in residents {
-            self.cache.rescore(id, self.jobs.importance());
-        }
+        false
     }
 }

@@ -1,7 +1,8 @@
 //! The cache becomes larger or smaller while jobs go on.
 //!
-//! A larger one just has room. From a smaller one residents leave at once, in the policy's order.
-//! Those that rows still need leave as soon as these are filled.
+//! A larger one just has room. From a smaller one residents leave in the policy's order, some
+//! thousand with each `advance`, and no newcomer comes until they have left. Those that rows still
+//! need leave as soon as these are filled.
 
 use shade_formats::SampleId;
 
@@ -10,26 +11,42 @@ use crate::job::JobId;
 use crate::memory::Memory;
 use crate::windows::Windows;
 
+/// Residents that leave a smaller cache at once: some ms.
+const LEAVE_AT_ONCE: usize = 4096;
+
 impl<M: Memory> Core<M> {
     /// Gives the cache another capacity.
-    pub(super) fn resize(&mut self, now_ns: u64, cache_bytes: u64, window_bytes: u32) {
+    pub(super) fn resize(&mut self, cache_bytes: u64, window_bytes: u32) {
         (self.config.cache_bytes, self.config.window_bytes) = (cache_bytes, window_bytes);
         self.windows = (window_bytes > 0).then(|| Windows::new(&*self.index, window_bytes));
         self.cache.resize(cache_bytes);
         // There may be room again for what had left.
         self.jobs.iter_mut().for_each(|job| job.prefetch_at = 0);
         // Where all samples were resident nobody looked ahead, and now the next uses matter.
-        for job in self.jobs.admitting_ids() {
-            self.look_ahead(job, now_ns);
-        }
-        self.evict_surplus();
+        self.looks_ahead_due = self.jobs.admitting_ids();
     }
 
-    /// Evicts what a smaller cache has no room for, except what rows still need.
-    pub(super) fn evict_surplus(&mut self) {
+    /// Does a part of what a smaller cache needs: a job looks ahead, or some residents leave.
+    pub(super) fn shrink(&mut self, now_ns: u64) {
+        if let Some(job) = self.looks_ahead_due.pop() {
+            self.look_ahead(job, now_ns);
+        } else if self.cache.has_surplus() {
+            self.evict_surplus();
+        }
+    }
+
+    /// Whether the next [`advance`](Core::advance) has more to do for a smaller cache, whatever
+    /// else happens.
+    #[must_use]
+    pub fn has_slices_left(&self) -> bool {
+        !self.looks_ahead_due.is_empty() || self.cache.has_slices_left()
+    }
+
+    /// Evicts some of what a smaller cache has no room for, except what rows still need.
+    fn evict_surplus(&mut self) {
         let mut evicted = Vec::new();
         let pinned = |held: &M::Record| M::holders(held) > 1;
-        self.cache.evict_surplus(self.jobs.importance(), pinned, &mut evicted);
+        self.cache.evict_surplus(LEAVE_AT_ONCE, self.jobs.importance(), pinned, &mut evicted);
         let evictions = evicted.len() as u64;
         // They leave for nobody: the job counts them that is there for longest.
         let first = self.jobs.admitting().next().map(|job| job.id);

@@ -77,9 +77,14 @@ pub(super) struct Session<M: Memory> {
     pub(super) blocked_since_ns: Option<u64>,
     /// How long its trainer has waited, and for what.
     pub(super) clock: WaitClock,
-    /// By (epoch, batch): the batches of the current epoch and of the one before.
+    /// By (epoch, batch): the batches of the current epoch and of the one before; only the last
+    /// ones while nobody needs a loss nor has reported one.
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
 }
+
+/// Batches for which a first loss may come where nobody needs one: far more than are in a ring.
+const REPORTABLE: u32 = 256;
+const _: () = assert!(REPORTABLE as usize >= 4 * RING_DESCRIPTORS);
 
 impl<M: Memory> Session<M> {
     pub(super) fn new(
@@ -148,6 +153,21 @@ impl<M: Memory> Session<M> {
         self.is_full = false;
         let begun_ns = published_ns.max(std::mem::replace(&mut self.released_ns, now_ns));
         Some(now_ns.saturating_sub(begun_ns))
+    }
+
+    /// A batch was delivered. Where losses may come for any, all are kept: see
+    /// [`Job::awaits_losses`].
+    pub(super) fn deliver(&mut self, (epoch, batch): (u32, u32), samples: Vec<SampleId>, keeps_all: bool) {
+        self.delivered.insert((epoch, batch), Delivered { samples, reported: 0 });
+        if !keeps_all && let Some(old) = batch.checked_sub(REPORTABLE) {
+            self.delivered.remove(&(epoch, old));
+        }
+    }
+
+    /// Whether it was given all of the epoch that it asked for, and holds none of it any more.
+    pub(super) fn has_released_epoch(&self) -> bool {
+        let has_ended = self.request.is_some_and(|request| request.ended);
+        has_ended && self.open.is_empty() && self.outstanding.values().all(|held| held.block.is_none())
     }
 
     /// Time that the client has had the batch at hand and not released it, or has done nothing

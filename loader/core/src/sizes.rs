@@ -1,15 +1,16 @@
 //! Sizes of memory: the cache's capacity, the staging reserve beside it, a ring's payload.
 
 use std::collections::BinaryHeap;
+use std::iter::repeat_n;
 
-use shade_formats::control::{JobSpec, OnError, Output, Subset, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, Subset, Tail, WeightTable};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
 
 use crate::block_size::charged_bytes;
-use crate::plan::Strata;
+use crate::plan::{Repeats, Strata};
 use crate::rows::row_bytes;
 use crate::samples::Samples;
 
@@ -214,12 +215,12 @@ pub(super) fn same_class<'a>(
 }
 
 /// The payload of one rank's ring: as the job asks, or else eight mean batches and at least 16 MiB.
-/// It has room for three of the largest batches. So one that a trainer keeps, wherever it lies,
-/// leaves room for another.
+/// It has room for three of the largest batches, with all repeats of long records that the sampler
+/// may put into one. So one that a trainer keeps, wherever it lies, leaves room for another.
 pub(super) fn payload_size(
     spec: &JobSpec,
     index: &dyn Samples,
-    subset: Option<&Subset>,
+    (subset, weights): (Option<&Subset>, Option<&WeightTable>),
     rooms: &Rooms,
 ) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
@@ -235,9 +236,15 @@ pub(super) fn payload_size(
             let unknown =
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
             let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
-            let mut lens: Vec<u64> = entries_of(index, subset).map(|(_, entry)| room(&entry)).collect();
-            let total: u64 = lens.iter().sum();
-            let mean = total / (lens.len().max(1) as u64) * capacity;
+            let repeats = Repeats::new(spec, samples, subset, weights);
+            let mut lens: Vec<u64> = Vec::with_capacity(samples as usize);
+            let mut total = 0;
+            for (id, entry) in entries_of(index, subset) {
+                let room = room(&entry);
+                total += room;
+                lens.extend(repeat_n(room, repeats.of(id)));
+            }
+            let mean = total / u64::from(samples.max(1)) * capacity;
             lens.sort_unstable_by(|a, b| b.cmp(a));
             let longest = lens.first().copied().unwrap_or(0).saturating_mul(capacity);
             (lens.iter().cycle().take(rows as usize).sum(), longest, mean)
@@ -259,8 +266,8 @@ pub(super) fn payload_size(
     if bytes > PAYLOAD_BYTES_MAX {
         return Err(too_large(bytes));
     }
-    // No batch is longer than one of the longest record only. A sampler that draws with replacement
-    // could draw that, but a third of the ring has room for the longest batch without repeats.
+    // No batch is longer than one of the longest record only, and none to be expected longer than a
+    // third of the ring.
     let third = bytes / 3 / PAYLOAD_ALIGN_BYTES * PAYLOAD_ALIGN_BYTES;
     Ok(PayloadSize { bytes, gap_bytes: block(longest.min(third))?.min(third) })
 }

@@ -42,7 +42,7 @@ use crate::drawing::DrawnPlan;
 use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
-use crate::job::{Job, Loaded, Validation, check_weights};
+use crate::job::{Job, Loaded, Validation};
 use crate::lists::Lists;
 use crate::memory::Memory;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
@@ -58,15 +58,18 @@ const PLAN_HEADER_BYTES: usize = 32;
 const NO_EPOCH: u32 = u32::MAX;
 
 impl<M: Memory> Core<M> {
-    /// Saves the state before batch `batch` of `epoch`.
+    /// Saves the state before batch `batch` of `epoch`. From then on the rest of that epoch is as
+    /// saved.
     pub(super) fn save_state(
-        &self,
+        &mut self,
         session: SessionId,
         (epoch, batch): (u32, u32),
         actions: &mut Vec<Action<M>>,
     ) {
-        let Some(job) = self.job_of(session) else { return };
         let content_id = self.index.content_id().0;
+        let Some(id) = self.session(session).map(|session| session.job) else { return };
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        job.rest_is_saved |= job.epoch() == Some(epoch);
         let plans = [&job.plan, &job.next_plan];
         let plan_bytes =
             |plan: &Option<Plan>| PLAN_HEADER_BYTES + plan.as_ref().map_or(0, |plan| plan.ids.len() * 8);
@@ -230,6 +233,7 @@ fn restore(
     (job.had_reports, job.is_plan_used) = (false, false);
     job.scored_at = scored_at;
     job.importance = importance;
+    job.rest_is_saved = job.epoch() == Some(next.epoch);
     Ok(job.resume(next))
 }
 
@@ -325,9 +329,7 @@ fn read_strata(
         Some(_) => Ok(job.own_strata.clone()),
         None => Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string()),
     };
-    let weights =
-        |strata: &Strata| job.weights.as_deref().map_or(Ok(()), |table| check_weights(table, strata));
-    match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
+    match spec.and(strata) {
         Ok(strata) => Ok(strata),
         Err(text) => fields.expect(&text, false).map(|()| job.strata.clone()),
     }

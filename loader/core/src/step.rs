@@ -30,7 +30,7 @@ impl<M: Memory> Core<M> {
                 for report in self.postponed_reports(session) {
                     self.take(now_ns, report, actions);
                 }
-                self.detach(session);
+                self.detach(now_ns, session, actions);
             }
             Event::StartEpoch { session, generation, epoch, first_batch, has_taken } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
@@ -66,7 +66,7 @@ impl<M: Memory> Core<M> {
                 }
             }
             Event::Importance(session, table) => self.replace_importance(session, *table),
-            Event::Resize { cache_bytes, window_bytes } => self.resize(now_ns, cache_bytes, window_bytes),
+            Event::Resize { cache_bytes, window_bytes } => self.resize(cache_bytes, window_bytes),
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
     }
@@ -76,9 +76,7 @@ impl<M: Memory> Core<M> {
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        if self.cache.has_surplus() {
-            self.evict_surplus();
-        }
+        self.shrink(now_ns);
         let weighs_on = self.jobs.are_aggregating() && self.go_on_weighing();
         if self.order_due_plans(now_ns, actions) {
             self.note_waits(now_ns);

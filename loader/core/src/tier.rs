@@ -45,6 +45,8 @@ pub(super) struct Tier<M: Memory> {
     pub(super) held: Option<Cache<SampleId>>,
     /// Those on their way there, with the jobs that they were read for.
     pub(super) writing: HashMap<SampleId, JobId>,
+    /// Those that its servers had before this daemon began. No job here has looked at them yet.
+    pub(super) found: Vec<SampleId>,
     /// What is ordered next.
     pub(super) orders: Vec<TierOrder<M>>,
     pub(super) latencies: Latencies,
@@ -58,6 +60,7 @@ impl<M: Memory> Default for Tier<M> {
         Self {
             held: None,
             writing: HashMap::new(),
+            found: Vec::new(),
             orders: Vec::new(),
             latencies: Latencies::default(),
             compare_at_ns: 0,

@@ -20,6 +20,8 @@ const GETS_MAX: usize = 256;
 /// Limit of the records on their way to the tier. Each holds blocks. Beyond it, what leaves the
 /// cache is not stored.
 const PUTS_MAX: usize = 64;
+/// Samples that are taken over in one step.
+const FOUND_AT_ONCE: usize = 1024;
 /// Largest record that is stored. Larger ones would hold up a server's other records for long, and
 /// servers refuse 512 MiB.
 const RECORD_BYTES_MAX: u32 = 64 << 20;
@@ -44,19 +46,7 @@ impl<M: Memory> Core<M> {
                 // It learns of the uses in sight when the next batch is opened.
                 self.jobs.iter_mut().for_each(|job| job.outlook = None);
             }
-            TierEvent::Held(samples) => {
-                for sample in samples {
-                    let Some(entry) = self.index.entry(sample).filter(|_| !self.tier.has_or_will(sample))
-                    else {
-                        continue;
-                    };
-                    if self.cache.get(sample).is_some()
-                        || !self.tier.admit(sample, entry.stored_len, self.jobs.importance())
-                    {
-                        self.tier.order_drop(sample);
-                    }
-                }
-            }
+            TierEvent::Held(samples) => self.tier.found.extend(samples),
             TierEvent::Got { op, outcome, latency } => {
                 // What is refused at once says nothing of how fast it is.
                 if outcome != Err(TierMiss::Down) {
@@ -67,6 +57,23 @@ impl<M: Memory> Core<M> {
             TierEvent::Put { sample, record, outcome } => {
                 self.tier_stored(sample, outcome);
                 self.release(M::take_back(record));
+            }
+        }
+    }
+
+    /// Takes over what the servers had before this daemon began, once a job is here that may use it.
+    ///
+    /// What no job here may use is another node's, and what has no room may be another daemon's: both
+    /// are left as they are. Some at a time, as there may be millions.
+    fn take_over_found(&mut self) {
+        if self.tier.found.is_empty() || self.jobs.admitting().next().is_none() {
+            return;
+        }
+        let rest = self.tier.found.len().saturating_sub(FOUND_AT_ONCE);
+        for sample in self.tier.found.split_off(rest) {
+            let Some(entry) = self.index.entry(sample) else { continue };
+            if self.jobs.have(sample) && self.cache.get(sample).is_none() {
+                self.tier.admit(sample, entry.stored_len, self.jobs.importance());
             }
         }
     }
@@ -157,6 +164,7 @@ impl<M: Memory> Core<M> {
         if self.tier.held.is_none() {
             return;
         }
+        self.take_over_found();
         self.compare_tier(now_ns, actions);
         let mut ops = Vec::new();
         while self.reading.asked_of_tier() < GETS_MAX {

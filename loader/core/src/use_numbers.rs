@@ -5,7 +5,7 @@ use std::mem::replace;
 use shade_formats::SampleId;
 
 /// By position of a plan: which use of its sample it is, counted from 0. Empty if no sample comes
-/// twice. An exchange of two samples does not change it: one of them may then have two equal crops.
+/// twice. An exchange does not change it: only samples that come once change places.
 #[derive(Debug, Default)]
 pub(super) struct UseNumbers(Vec<u16>);
 

@@ -126,6 +126,8 @@ pub(super) struct WaitClock {
     /// When it began the epoch, and how long it had waited until then.
     begun_ns: u64,
     waits_before: Waits,
+    /// When it released the epoch's last batch.
+    ended_ns: Option<u64>,
 }
 
 impl WaitClock {
@@ -138,14 +140,23 @@ impl WaitClock {
             waits: Waits::default(),
             begun_ns: now_ns,
             waits_before: Waits::default(),
+            ended_ns: None,
         }
     }
 
     /// The rank begins an epoch, whose first descriptor is this one at the earliest.
     pub(super) fn begin_epoch(&mut self, now_ns: u64, first: u64) {
+        // What it waited until now is no part of it.
+        self.note(now_ns, self.bound);
         self.awaited = Some(first);
         self.begun_ns = now_ns;
         self.waits_before = self.waits;
+        self.ended_ns = None;
+    }
+
+    /// The rank has released all of its epoch.
+    pub(super) fn end_epoch(&mut self, now_ns: u64) {
+        self.ended_ns.get_or_insert(now_ns);
     }
 
     /// The trainer waits for this descriptor.
@@ -179,8 +190,9 @@ impl WaitClock {
         (self.waits, self.noted_ns.saturating_sub(self.attached_ns))
     }
 
-    /// Its times since it began the epoch, and how long ago that was, ns.
+    /// Its times since it began the epoch, and how long the epoch has taken it, ns.
     pub(super) fn of_epoch(&self) -> (Waits, u64) {
-        (self.waits.since(&self.waits_before), self.noted_ns.saturating_sub(self.begun_ns))
+        let until_ns = self.ended_ns.unwrap_or(self.noted_ns);
+        (self.waits.since(&self.waits_before), until_ns.saturating_sub(self.begun_ns))
     }
 }

@@ -253,7 +253,9 @@ fn the_state_of_one_node_of_several_goes_on_anywhere() {
         let table = (sampler == Sampler::Weighted).then(|| weights(SAMPLES));
         let weights_digest = table.map_or(0, |table| table.digest());
         for draw_ahead in [false, true] {
-            let plan = PlanSpec { sampler, draw_ahead, strata: 12, weights_digest, ..PlanSpec::default() };
+            // A table is drawn by as a whole, on every node.
+            let strata = if matches!(sampler, Sampler::Weighted | Sampler::Balanced) { 1 } else { 12 };
+            let plan = PlanSpec { sampler, draw_ahead, strata, weights_digest, ..PlanSpec::default() };
             let (mut delivered, mut states) = (Vec::new(), Vec::new());
             for ranks in [[0, 3], [1, 2]] {
                 let mut node = node(plan, 4, &ranks);

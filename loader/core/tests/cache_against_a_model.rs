@@ -115,15 +115,25 @@ impl Pair {
             }
         }
         if self.cache.has_surplus() {
-            self.evict_surplus();
+            // ARC's ghosts depend on how many leave at once.
+            let is_arc = self.model.policy == Policy::Arc;
+            self.evict_surplus(if is_arc { usize::MAX } else { 1 + step % 4 });
         }
         self.check();
     }
 
-    fn evict_surplus(&mut self) {
+    /// In slices of `most` residents, in which the same ones leave in the same order.
+    fn evict_surplus(&mut self, most: usize) {
         let mut evicted = Vec::new();
         let is_pinned = |value: &Value| self.pinned.contains(&value.0);
-        self.cache.evict_surplus(&self.importance, is_pinned, &mut evicted);
+        loop {
+            let before = evicted.len();
+            self.cache.evict_surplus(most, &self.importance, is_pinned, &mut evicted);
+            assert!(evicted.len() - before <= most);
+            if !self.cache.has_slices_left() {
+                break;
+            }
+        }
         let victims = self.model.evict_surplus(&self.importance, &self.pinned);
         let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
         assert_eq!(evicted, expected);

@@ -100,6 +100,29 @@ fn records_that_move_are_offered_once_each_and_a_few_at_a_time() {
     assert_eq!((offered, calls), (SAMPLES, SAMPLES.div_ceil(20)));
 }
 
+#[test]
+fn from_a_smaller_cache_some_thousand_leave_at_a_time_and_nothing_comes_meanwhile() {
+    const MANY: u32 = 20_000;
+    for &policy in Policy::ALL {
+        let mut replay = Replay::new(index(MANY, 4, |_| 400), policy, u64::from(MANY) * BLOCK, 64, 3);
+        replay.attach_job(0, "a", &JobSpec { batch_size: 500, ..job(Sampler::Uniform, 1) });
+        replay.start(0, 0, 0);
+        replay.run();
+        let core = replay.core_mut();
+        let (mut actions, mut slices) = (Vec::new(), 0);
+        let mut resident = core.stats(0).resident;
+        assert!(resident > u64::from(MANY) / 2, "{policy:?}: {resident}");
+        core.step(0, Event::Resize { cache_bytes: 100 * BLOCK, window_bytes: 0 }, &mut actions);
+        while core.has_slices_left() {
+            let _ = core.advance(0, &mut actions);
+            let now = core.stats(0).resident;
+            assert!(now <= resident && resident - now <= 4096, "{policy:?}: {resident}, then {now}");
+            (resident, slices) = (now, slices + 1);
+        }
+        assert!(slices >= 2 && resident <= 100, "{policy:?}: {slices} slices, {resident} resident");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 

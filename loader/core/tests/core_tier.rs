@@ -21,11 +21,16 @@ use crate::replay::counted::Counted;
 
 /// A core with a cache of 30 records and a tier of `records`, and its only job.
 fn tiered(records: u64, job: &JobSpec, seed: u64) -> Replay {
-    let mut replay = Replay::new(index(SAMPLES, 4, |_| LEN), Policy::Lookahead, CACHE_BYTES, 64, seed);
+    let mut replay = without_job(seed);
     replay.attach_all(job, 0);
+    room(&mut replay, records);
+    replay
+}
+
+fn without_job(seed: u64) -> Replay {
+    let mut replay = Replay::new(index(SAMPLES, 4, |_| LEN), Policy::Lookahead, CACHE_BYTES, 64, seed);
     replay.latency = Duration::from_millis(5);
     replay.tier.latency = Duration::from_micros(100);
-    room(&mut replay, records);
     replay
 }
 
@@ -194,16 +199,42 @@ fn a_tier_that_is_slower_than_the_store_is_left_alone_and_tried_again() {
 }
 
 #[test]
-fn what_an_earlier_daemon_stored_is_used_or_removed() {
+fn what_an_earlier_daemon_stored_is_used() {
     let mut replay = tiered(100, &spec(10, 1), 9);
-    // All samples, and one of another dataset.
+    // All samples, twice, and one of another dataset.
     replay.tier.held = (0..SAMPLES).collect();
-    let held = (0..SAMPLES + 1).map(SampleId).collect();
+    let held = (0..SAMPLES).chain(0..SAMPLES + 1).map(SampleId).collect();
     replay.step(Event::Tier(TierEvent::Held(held)));
     assert_eq!(tier_of(&replay).samples, 100);
+    assert_eq!(replay.tier.held.len(), SAMPLES as usize, "what has no room may be another daemon's");
     let first = whole_epoch(&mut replay, 0);
     assert!(first.tier_hits >= 60 && first.tier_misses == 0, "{first:?}");
-    assert!(replay.tier.held.len() <= 100, "what has no room was removed");
+}
+
+/// Nodes share the servers. A daemon that starts is told of the records of all.
+#[test]
+fn what_other_nodes_stored_is_left_to_them() {
+    for job_first in [true, false] {
+        let mut replay = without_job(9);
+        room(&mut replay, u64::from(SAMPLES));
+        replay.tier.held = (0..SAMPLES).collect();
+        // One of two nodes of one rank each.
+        let plan = PlanSpec { strata: 2, ..PlanSpec::default() };
+        let spec = JobSpec { ranks_here: 1, plan, ..spec(10, 2) };
+        if job_first {
+            replay.attach(0, 0, &spec);
+        }
+        replay.step(Event::Tier(TierEvent::Held((0..SAMPLES).map(SampleId).collect())));
+        if !job_first {
+            assert_eq!(tier_of(&replay).samples, 0, "nobody here has asked for any");
+            replay.attach(0, 0, &spec);
+        }
+        let mine: HashSet<u32> = (0..2).flat_map(|epoch| ids(&replay.epoch(epoch))).collect();
+        assert_eq!(mine.len(), SAMPLES as usize / 2, "the node has half of the strata");
+        let mut others = (0..SAMPLES).filter(|id| !mine.contains(id));
+        assert!(others.all(|id| replay.tier.held.contains(&id)), "another node's are still there");
+        assert!(counts(&replay).tier_hits > 0, "the node's own are used");
+    }
 }
 
 #[test]

@@ -146,6 +146,62 @@ fn an_epoch_that_all_ranks_have_ended_is_told_once() {
     assert!(line.contains(", 0.0 % hits, ") && line.ends_with(" MB/s"), "{line}");
 }
 
+/// The share of the time that the line about an epoch says.
+fn told_percent(line: &str) -> f64 {
+    line.split("waited ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_epoch_is_told_when_its_last_batch_is_released_over_the_time_until_then() {
+    for goes_on in [false, true] {
+        let mut replay = Replay::on_demand(index(8, 4, |_| 400), Policy::Lookahead, 8 * 512, 8, 5);
+        replay.attach_all(&spec(4, 1), 0);
+        replay.hold = true;
+        replay.start(0, 0, 0);
+        replay.wait(10 * MS);
+        read_all(&mut replay);
+        replay.run();
+        assert!(replay.ended.len() == 1 && replay.informed.is_empty(), "all is published, nothing released");
+        // It takes nine times as long as it has waited for the first batch.
+        replay.wait(90 * MS);
+        replay.hold = false;
+        if goes_on {
+            replay.start(0, 1, 0);
+        } else {
+            replay.release_all(0);
+        }
+        let [line] = &replay.informed[..] else { panic!("{:?}", replay.informed) };
+        assert!(line.contains("epoch 0: ") && (9.0..11.0).contains(&told_percent(line)), "{line}");
+    }
+}
+
+#[test]
+fn no_epoch_waits_for_longer_than_it_takes() {
+    for seed in 0..20 {
+        let mut replay = Replay::new(index(40, 4, |_| 400), Policy::Lookahead, 10 * 512, 8, seed);
+        replay.attach_all(&spec(5, 2), 0);
+        for epoch in 0..6 {
+            // One rank breaks off in the middle of each epoch, and what it waited for comes later.
+            for rank in [0, 1] {
+                replay.start(rank, epoch, 0);
+            }
+            for _ in 0..(seed + u64::from(epoch)) % 7 {
+                replay.tick();
+            }
+            replay.wait(3 * MS);
+            if epoch % 2 == 1 {
+                replay.run();
+            }
+        }
+        replay.run();
+        replay.detach(0);
+        assert!(!replay.informed.is_empty());
+        for line in &replay.informed {
+            assert!((0.0..=100.0).contains(&told_percent(line)), "{line}");
+        }
+    }
+}
+
 #[test]
 fn the_number_of_samples_seen_is_right_after_deliveries_and_in_a_loaded_state() {
     let share = |replay: &Replay| {

@@ -145,7 +145,8 @@ pub struct Serve {
     #[arg(long, value_parser = engine(), default_value = "auto")]
     pub engine: EngineChoice,
 
-    /// `direct` bypasses the page cache, `buffered` uses it, `auto` asks the file system.
+    /// `direct` bypasses the page cache, `buffered` uses it, `auto` is direct where a trial read
+    /// works.
     #[arg(long, value_parser = io(), default_value = "auto")]
     pub io: IoMode,
 

@@ -4,7 +4,6 @@
 //! Standard output is a pipe to that rank. When the rank is gone or does not read, lines are
 //! dropped there; the log itself goes to standard error.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -18,25 +17,25 @@ static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 pub struct LastWords;
 
 impl LastWords {
-    /// Begins to copy the log. From now on the pipe does not block: a full one must not stop the
-    /// daemon.
+    /// Begins to copy the log. From now on the pipe does not block, so that a full one loses lines.
     pub fn begin() {
         let unblocked =
             fcntl_getfl(stdout()).and_then(|flags| fcntl_setfl(stdout(), flags | OFlags::NONBLOCK));
         HAS_BEGUN.store(unblocked.is_ok(), Ordering::Relaxed);
     }
-}
 
-impl io::Write for LastWords {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if HAS_BEGUN.load(Ordering::Relaxed) {
+    /// Whether the log is copied, so that whatever else is said there goes through the log.
+    #[must_use]
+    pub fn has_begun() -> bool {
+        HAS_BEGUN.load(Ordering::Relaxed)
+    }
+
+    /// Writes a line. The rank may make the pipe block again, so only a thread may call it that
+    /// nobody waits for.
+    pub(crate) fn write(line: &[u8]) {
+        if Self::has_begun() {
             // If the pipe is full or closed, the line is missing in the rank's errors, no more.
             let _ = rustix::io::write(stdout(), line);
         }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

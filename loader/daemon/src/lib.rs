@@ -2,6 +2,7 @@
 //! reads (`shade-reads`), workers that fill batches, and sessions with trainers.
 //!
 //! `daemon` wires everything. ARCHITECTURE.md has the overview.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod ask;
 pub mod batches;
@@ -19,6 +20,8 @@ mod panics;
 mod proc;
 pub mod report;
 pub mod service;
+mod signals;
 mod spinner;
+pub mod terminal;
 pub mod top;
 pub mod trace;

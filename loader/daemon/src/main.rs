@@ -1,10 +1,12 @@
 //! `shade-load`: parses arguments, runs the command, prints errors and exits.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use std::fmt::Display;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
+use shade_formats::printable::Lines;
 use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve, default_socket};
 use shade_load::daemon::{self, ServeConfig, TierSettings, serve};
@@ -15,6 +17,7 @@ use shade_load::last_words::LastWords;
 use shade_load::log;
 use shade_load::report::{ReportError, report};
 use shade_load::service;
+use shade_load::terminal::Terminal;
 use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
 use shade_reads::{PATIENCE, ReadsConfig};
@@ -38,16 +41,22 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Serve(args) => run_serve(*args, &inherited),
-        Command::Doctor(args) => exit(doctor(&args, &mut stdout().lock()), DoctorError::exit_code),
-        Command::Simulate(args) => exit(simulate(&args, &mut stdout().lock()), SimulateError::exit_code),
+        Command::Doctor(args) => exit(doctor(&args, &mut Terminal(stdout().lock())), DoctorError::exit_code),
+        Command::Simulate(args) => {
+            exit(simulate(&args, &mut Terminal(stdout().lock())), SimulateError::exit_code)
+        }
         Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
-        Command::Status(args) => exit(ask::status(&args, &mut stdout().lock()), AskError::exit_code),
-        Command::Top(args) => exit(top(&args, &mut stdout().lock()), TopError::exit_code),
+        Command::Status(args) => {
+            exit(ask::status(&args, &mut Terminal(stdout().lock())), AskError::exit_code)
+        }
+        Command::Top(args) => exit(top(&args, &mut Terminal(stdout().lock())), TopError::exit_code),
         Command::Export(args) => exit(export(&args), ExportError::exit_code),
         Command::Report(args) => exit(report(&args), ReportError::exit_code),
-        Command::Stop(args) => exit(ask::stop(&args, &mut stdout().lock()), AskError::exit_code),
-        Command::Drain(args) => exit(ask::drain(&args, &mut stdout().lock()), AskError::exit_code),
-        Command::Resize(args) => exit(ask::resize(&args, &mut stdout().lock()), AskError::exit_code),
+        Command::Stop(args) => exit(ask::stop(&args, &mut Terminal(stdout().lock())), AskError::exit_code),
+        Command::Drain(args) => exit(ask::drain(&args, &mut Terminal(stdout().lock())), AskError::exit_code),
+        Command::Resize(args) => {
+            exit(ask::resize(&args, &mut Terminal(stdout().lock())), AskError::exit_code)
+        }
     }
 }
 
@@ -95,7 +104,13 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
             error.exit_code()
         }
     };
-    let _ = tell(serde_json::json!({ "ended": code }));
+    let ended = serde_json::json!({ "ended": code });
+    if LastWords::has_begun() {
+        // Nobody may read it any more, and this thread must not wait.
+        log::copy(&format!("{ended}\n"));
+    } else {
+        let _ = tell(ended);
+    }
     ExitCode::from(code)
 }
 
@@ -107,7 +122,7 @@ fn say(line: &serde_json::Value) -> std::io::Result<()> {
 
 /// Writes an error before there is a log.
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", Lines(text));
 }
 
 /// The exit code of a command, whose error is logged.

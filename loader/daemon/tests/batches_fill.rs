@@ -629,7 +629,8 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
         matches!(found[1], Err(FillFault::Decode(ImageFault::Corrupt { media: Media::Png, .. }))),
         "{found:?}"
     );
-    assert!(matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))), "{found:?}");
+    let other = "corrupt png: its index says that it is of another kind";
+    assert!(matches!(&found[2], Err(fault) if fault.to_string() == other), "{found:?}");
     for outcome in &found[3..6] {
         assert!(matches!(outcome, Err(FillFault::Zstd(ZstdFault::Frame { .. }))), "{outcome:?}");
     }

@@ -3,11 +3,13 @@
 //! The kernel has the same few errors for very different causes: EPERM may be a sysctl or a
 //! container's filter, ENOSYS a filter or an old kernel. /proc tells which one it is.
 
-use std::{fs, io};
+use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use shade_dataset::regular;
 
 /// The first Linux whose io_uring has all that the engine needs.
 const NEEDED: (u32, u32) = (5, 11);
@@ -137,7 +139,7 @@ fn old(release: &str) -> Unavailable {
 
 /// Reads the facts. One that cannot be read makes the reason less precise, not wrong.
 fn facts() -> Facts {
-    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let text = |path| regular::read_to_string(Path::new(path)).unwrap_or_default();
     let status = text("/proc/self/status");
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     Facts {

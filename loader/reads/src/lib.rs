@@ -20,6 +20,7 @@
 //!
 //! `survey` looks at all shards at start. `availability` says why io_uring cannot be used.
 //! `store_model` is the store that `sim` and `simulate` read from.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod availability;
 mod bell;

@@ -7,8 +7,10 @@
     reason = "a test fails by panicking, and says which ways of reading this machine has"
 )]
 
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -687,18 +689,30 @@ fn a_store_without_limits_has_its_depth_after_a_few_latencies() {
     rig.take(36);
 }
 
-/// A shard that can be opened only once somebody writes to it: a pipe in its place.
+/// Holds a lease on a file until its standard input ends: whoever opens the file waits.
+const LEASE: &str = "import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()";
+
+/// A shard that can be opened only once another process gives up its lease.
 #[test]
 fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later() {
     let dataset = Dataset::create();
-    let pipe = dataset.shard(ShardId(0));
-    std::fs::remove_file(&pipe).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
     let way = ReadsConfig { depth: Depth::Fixed(1), ..config(EngineChoice::Uring, IoMode::Buffered) };
     let Ok(mut rig) = Rig::with_room(&dataset, way, 4096, 96 << 20) else {
         return println!("left out: no io_uring");
     };
+    let mut holder = std::process::Command::new("python3");
+    holder.args(["-c", LEASE]).arg(dataset.shard(ShardId(0))).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut held = [0; 4];
+    if holder.stdout.take().unwrap().read_exact(&mut held).is_err() {
+        holder.wait().unwrap();
+        return println!("left out: no lease on a file here");
+    }
     let other = (0..dataset.index.len())
         .map(SampleId)
         .find(|&id| dataset.entry(id).shard == ShardId(1) && dataset.entry(id).stored_len == 4096)
@@ -716,8 +730,8 @@ fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later(
         let op = rig.op(&dataset, other);
         rig.reads.submit(op);
     }
-    // Returns once the engine has opened the pipe for reading, which then is at its end.
-    drop(std::fs::File::options().write(true).open(&pipe).unwrap());
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
     let early = rig.completions.len();
     let mut before: usize = 0;
     loop {
@@ -725,7 +739,7 @@ fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later(
         let sample = completion.op.sample;
         rig.list.give(completion.op.blocks);
         if sample == waits {
-            assert!(completion.outcome.is_err(), "nothing was written to the pipe");
+            assert_eq!(completion.outcome, Ok(()));
             break;
         }
         before += 1;

@@ -22,6 +22,7 @@
 //! | `nodes` | several nodes that train together: a core each, one store |
 //! | `recommend` | the search for a cache that is enough |
 //! | `run`, `table`, `watch` | the command, its output and its progress |
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access_list;
 mod capacity;

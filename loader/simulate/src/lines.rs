@@ -1,9 +1,10 @@
 //! Text files, read line by line. Errors name file and line. In files of numbers, blank lines and
 //! comments are skipped.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+
+use shade_dataset::regular;
 
 use crate::error::SimulateError;
 
@@ -30,7 +31,7 @@ impl Source {
         if path.as_os_str() == STDIN {
             return Ok(Self::new(BufReader::new(std::io::stdin()), Path::new("standard input")));
         }
-        let file = File::open(path).map_err(|error| SimulateError::read(path, error))?;
+        let file = regular::open_to_read_once(path).map_err(|error| SimulateError::read(path, error))?;
         Ok(Self::new(BufReader::with_capacity(1 << 16, file), path))
     }
 

@@ -2,10 +2,10 @@
 //! in any order.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 use csv::{Reader, StringRecord};
+use shade_dataset::regular;
 use shade_formats::SampleId;
 
 use crate::error::SimulateError;
@@ -27,7 +27,7 @@ impl LossTable {
     /// # Errors
     /// The file cannot be read, has no such columns, or a cell cannot be used.
     pub(super) fn read(path: &Path, samples: u32) -> Result<Self, SimulateError> {
-        let file = File::open(path).map_err(|error| SimulateError::read(path, error))?;
+        let file = regular::open_to_read_once(path).map_err(|error| SimulateError::read(path, error))?;
         let mut rows = Reader::from_reader(file);
         let head = rows.headers().map_err(|error| unreadable(path, &error))?;
         let columns = Columns::find(head).map_err(|what| SimulateError::line(path, 1, what))?;

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
-use shade_formats::trace::{Done, FIRST_KEY, Header, Job, Line, Open, Report, Served, Sizes as SizesLine};
+use shade_formats::trace::{
+    Done, FIRST_KEY, Header, Job, Line, Open, RankLook, Report, Served, Sizes as SizesLine,
+};
 
 use crate::compute::ComputeTimes;
 use crate::error::SimulateError;
@@ -159,8 +161,15 @@ impl Reading {
                 self.report(&report);
                 Ok(())
             }
-            // What the daemon counted: a replay counts itself.
-            Line::Look(_) => Ok(()),
+            // What the daemon counted: a replay counts itself, but not how long trainers waited.
+            Line::Look(look) => {
+                for rank in look.by_rank {
+                    let RankLook { attached_ns, storage_ns, workers_ns, plan_ns, ranks_ns, .. } = rank;
+                    let waited_ns = [storage_ns, workers_ns, plan_ns, ranks_ns].into_iter().sum::<u64>();
+                    self.compute.looked(rank.rank, look.at_us, attached_ns / 1000, waited_ns / 1000);
+                }
+                Ok(())
+            }
             Line::Lost(lost) => {
                 self.lost = self.lost.saturating_add(lost.lines);
                 Ok(())

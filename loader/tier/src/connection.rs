@@ -22,9 +22,9 @@ use crate::stream::{Stream, tls};
 
 /// The environment variable with the password of all servers.
 pub const PASSWORD_VARIABLE: &str = "SHADE_TIER_PASSWORD";
-/// Longest wait for a connection, for a piece of an answer, or for room to send; an answer takes
-/// twice that at most. A batch may wait for it.
-const DEADLINE: Duration = Duration::from_millis(200);
+/// A daemon's longest wait for a connection, for a piece of an answer, or for room to send; an
+/// answer takes twice that at most. A batch may wait for it.
+pub const DEADLINE: Duration = Duration::from_millis(200);
 
 /// Why a server cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,28 +42,28 @@ impl ServerFault {
 impl From<io::Error> for ServerFault {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Self::new(format_args!("no answer within {} ms", DEADLINE.as_millis()))
-            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::new("no answer in time"),
             io::ErrorKind::UnexpectedEof => Self::new("it closed the connection"),
             _ => Self::new(error),
         }
     }
 }
 
-/// How to log in: equal for all servers.
+/// How to log in, and how long to wait: equal for all servers.
 pub struct Login {
+    deadline: Duration,
     tls: Option<Result<Arc<ClientConfig>, ServerFault>>,
     user: Option<String>,
     password: Option<String>,
 }
 
 impl Login {
-    /// With the password of the environment, if there is one.
+    /// With the password of the environment, if there is one. `deadline` is for a connection, for a
+    /// piece of an answer, and for room to send.
     #[must_use]
-    pub fn from_environment(servers: &Servers) -> Self {
+    pub fn from_environment(servers: &Servers, deadline: Duration) -> Self {
         let tls = servers.tls.then(|| tls().map_err(ServerFault::from));
-        Self { tls, user: servers.user.clone(), password: std::env::var(PASSWORD_VARIABLE).ok() }
+        Self { deadline, tls, user: servers.user.clone(), password: std::env::var(PASSWORD_VARIABLE).ok() }
     }
 }
 
@@ -86,7 +86,7 @@ impl Connection {
     /// The server is not there, does not answer in time, or refuses.
     pub fn open(address: &Address, login: &Login) -> Result<Self, ServerFault> {
         let tls = login.tls.as_ref().map(|tls| tls.as_ref().map_err(Clone::clone)).transpose()?;
-        let mut connection = Self(Stream::open(address, tls, DEADLINE)?);
+        let mut connection = Self(Stream::open(address, tls, login.deadline)?);
         if let Some(password) = &login.password {
             let user = login.user.as_ref().map(String::as_bytes);
             let words: Vec<&[u8]> =

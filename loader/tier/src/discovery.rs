@@ -31,6 +31,8 @@ pub(crate) struct Discovery {
     routes: Arc<Routes>,
     /// Room of each server that was asked for it.
     rooms: BTreeMap<Address, u64>,
+    /// The servers that have told all that they hold.
+    scanned: BTreeSet<Address>,
     /// Time that a record takes, once it is measured.
     get: Option<Duration>,
     /// The user was told that no server was found.
@@ -39,7 +41,15 @@ pub(crate) struct Discovery {
 
 impl Discovery {
     pub(crate) fn new(config: TierConfig, shared: Arc<Shared>, routes: Arc<Routes>) -> Self {
-        Self { config, shared, routes, rooms: BTreeMap::new(), get: None, told: false }
+        Self {
+            config,
+            shared,
+            routes,
+            rooms: BTreeMap::new(),
+            scanned: BTreeSet::new(),
+            get: None,
+            told: false,
+        }
     }
 
     /// Runs until `stop` is closed.
@@ -71,14 +81,11 @@ impl Discovery {
         self.routes.set(slots.clone());
         let mut is_complete = true;
         for address in primaries {
-            if self.rooms.contains_key(&address) || is_stopped(stop) {
+            if self.scanned.contains(&address) || is_stopped(stop) {
                 continue;
             }
-            is_complete &= match self
-                .open(&address)
-                .and_then(|mut connection| self.examine(&address, &slots, &mut connection, stop))
-            {
-                Ok(()) => true,
+            is_complete &= match self.examine(&address, &slots).and_then(|()| self.scan(&address, stop)) {
+                Ok(()) => self.scanned.insert(address),
                 Err(fault) => {
                     tracing::debug!("tier: server {address}: {fault}");
                     false
@@ -126,19 +133,17 @@ impl Discovery {
         }
     }
 
-    /// Asks a server for its room and for what it holds.
-    fn examine(
-        &mut self,
-        address: &Address,
-        slots: &Slots,
-        connection: &mut Connection,
-        stop: &Receiver<()>,
-    ) -> Result<(), ServerFault> {
+    /// Asks a server for its room, and measures the first one.
+    fn examine(&mut self, address: &Address, slots: &Slots) -> Result<(), ServerFault> {
+        if self.rooms.contains_key(address) {
+            return Ok(());
+        }
+        let mut connection = self.open(address)?;
         let memory = connection.info("memory")?;
         let most: u64 = memory.get("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         self.rooms.insert(address.clone(), most);
         if self.get.is_none() {
-            self.get = measure(connection, slots, address, self.config.record_bytes);
+            self.get = measure(&mut connection, slots, address, self.config.record_bytes);
         }
         let given = self.config.bytes;
         let of_servers: u64 = self.rooms.values().fold(0, |sum, room| sum.saturating_add(*room));
@@ -150,11 +155,13 @@ impl Discovery {
         }
         tracing::info!("tier: server {address}; {bytes} bytes on {} servers so far", self.rooms.len());
         self.tell(TierEvent::Room { bytes, get: self.get });
-        self.scan(connection, stop)
+        Ok(())
     }
 
-    /// Finds the records that a daemon before has left.
-    fn scan(&self, connection: &mut Connection, stop: &Receiver<()>) -> Result<(), ServerFault> {
+    /// Finds the records that the server has, from this node and others. Over a connection of its
+    /// own: the one that measured may have a late answer in it.
+    fn scan(&self, address: &Address, stop: &Receiver<()>) -> Result<(), ServerFault> {
+        let mut connection = self.open(address)?;
         let mut cursor = "0".to_owned();
         loop {
             let pattern = self.shared.keys.pattern();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{Connection, Login, ServerFault};
+use crate::connection::{Connection, DEADLINE, Login, ServerFault};
 use crate::key::slot;
 use crate::reply::Reply;
 use crate::routes::{Slots, even_slots, slots_of};
@@ -52,7 +52,7 @@ pub type Examined = (Address, Result<ServerFacts, ServerFault>);
 /// # Errors
 /// None of the given servers answers.
 pub fn examine(servers: &Servers, record_bytes: u32) -> Result<Vec<Examined>, ServerFault> {
-    let login = Login::from_environment(servers);
+    let login = Login::from_environment(servers, DEADLINE);
     let mut last = ServerFault::new("no server is given");
     for address in &servers.addresses {
         let asked = Connection::open(address, &login)

@@ -17,6 +17,7 @@
 //! | `discovery` | the thread that finds the servers, their room, and what they hold |
 //! | `tier` | the front |
 //! | `examine` | a server's settings and speed, for `doctor` |
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod connection;
 mod discovery;
@@ -30,7 +31,7 @@ mod servers;
 mod stream;
 mod tier;
 
-pub use connection::{Connection, Login, PASSWORD_VARIABLE, ServerFault};
+pub use connection::{Connection, DEADLINE, Login, PASSWORD_VARIABLE, ServerFault};
 pub use examine::{Examined, ServerFacts, examine};
 pub use orders::{Event, Order, TierConfig};
 pub use reply::Reply;

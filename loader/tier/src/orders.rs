@@ -1,5 +1,7 @@
 //! What a tier is made of, is ordered and answers.
 
+use std::time::Duration;
+
 use shade_core::{TierEvent, TierOrder};
 use shade_formats::ContentId;
 use shade_reads::blocks::FreeList;
@@ -23,4 +25,6 @@ pub struct TierConfig {
     pub content_id: ContentId,
     /// Bytes of a record that the tier's speed is measured with.
     pub record_bytes: u32,
+    /// Longest wait for a server: [`DEADLINE`](crate::DEADLINE) for a daemon.
+    pub deadline: Duration,
 }

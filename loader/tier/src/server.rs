@@ -29,10 +29,73 @@ const PUT_AT_ONCE: usize = 4;
 /// The same with what is removed.
 const WRITTEN_AT_ONCE: usize = 32;
 
+/// A record that the core wants. The answer is sent once: one that is dropped without an answer was
+/// missed.
+pub(crate) struct Fetch {
+    op: Option<ReadOp>,
+    events: Sender<Event>,
+}
+
+impl Fetch {
+    pub(crate) fn new(op: ReadOp, shared: &Shared) -> Self {
+        Self { op: Some(op), events: shared.events.clone() }
+    }
+
+    fn answer(mut self, outcome: Result<(), TierMiss>, latency: Duration) {
+        self.tell(outcome, latency);
+    }
+
+    fn tell(&mut self, outcome: Result<(), TierMiss>, latency: Duration) {
+        if let Some(op) = self.op.take() {
+            // Fails only when the daemon is stopping.
+            let _ = self.events.send(TierEvent::Got { op, outcome, latency });
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.tell(Err(TierMiss::Down), Duration::ZERO);
+    }
+}
+
+/// A record to store. The answer is sent once, with the record's blocks: one that is dropped
+/// without an answer has failed.
+pub(crate) struct Put {
+    sample: SampleId,
+    /// Stored length in bytes.
+    len: u32,
+    record: Option<Lent>,
+    events: Sender<Event>,
+}
+
+impl Put {
+    pub(crate) fn new(sample: SampleId, len: u32, record: Lent, shared: &Shared) -> Self {
+        Self { sample, len, record: Some(record), events: shared.events.clone() }
+    }
+
+    fn answer(mut self, outcome: TierPut) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: TierPut) {
+        if let Some(record) = self.record.take() {
+            let _ = self.events.send(TierEvent::Put { sample: self.sample, record, outcome });
+        }
+    }
+}
+
+impl Drop for Put {
+    fn drop(&mut self) {
+        self.tell(TierPut::Failed);
+    }
+}
+
 /// A change of what the server holds.
 pub(crate) enum Write {
-    /// Store a record of this stored length.
-    Put(SampleId, u32, Lent),
+    Put(Put),
+    /// Not answered. One that cannot be carried out leaves a record behind, which is overwritten if
+    /// the sample comes to the tier again.
     Remove(SampleId),
 }
 
@@ -50,9 +113,8 @@ pub(crate) struct Shared {
 
 /// One server, seen from outside its thread. Its thread ends when the last clone of it is dropped.
 pub(crate) struct Server {
-    shared: Arc<Shared>,
     is_up: Arc<AtomicBool>,
-    fetches: Sender<ReadOp>,
+    fetches: Sender<Fetch>,
     writes: Sender<Write>,
 }
 
@@ -74,7 +136,7 @@ struct Work {
     address: Address,
     shared: Arc<Shared>,
     is_up: Arc<AtomicBool>,
-    fetches: Receiver<ReadOp>,
+    fetches: Receiver<Fetch>,
     writes: Receiver<Write>,
 }
 
@@ -88,50 +150,28 @@ impl Server {
         let (writes_in, writes) = unbounded();
         // It is asked from the start, and reached by the first order.
         let is_up = Arc::new(AtomicBool::new(true));
-        let work = Work { address, shared: Arc::clone(&shared), is_up: Arc::clone(&is_up), fetches, writes };
+        let work = Work { address, shared, is_up: Arc::clone(&is_up), fetches, writes };
         std::thread::Builder::new().name(format!("shade-tier-{number}")).spawn(move || work.run())?;
-        Ok(Self { shared, is_up, fetches: fetches_in, writes: writes_in })
+        Ok(Self { is_up, fetches: fetches_in, writes: writes_in })
     }
 
     /// Fetches a record. Answered at once while the server is left alone.
-    pub(crate) fn fetch(&self, op: ReadOp) {
-        if !self.is_up.load(Ordering::Relaxed) {
-            return self.shared.missed(op, TierMiss::Down, Duration::ZERO);
-        }
-        if let Err(refused) = self.fetches.send(op) {
-            self.shared.missed(refused.into_inner(), TierMiss::Down, Duration::ZERO);
+    pub(crate) fn fetch(&self, fetch: Fetch) {
+        if self.is_up.load(Ordering::Relaxed) {
+            // What the thread does not take any more is dropped with the error, which answers it.
+            let _ = self.fetches.send(fetch);
         }
     }
 
-    /// Changes what the server holds.
+    /// Changes what the server holds. Answered at once while the server is left alone.
     pub(crate) fn write(&self, write: Write) {
-        if !self.is_up.load(Ordering::Relaxed) {
-            return self.shared.not_written(write);
-        }
-        if let Err(refused) = self.writes.send(write) {
-            self.shared.not_written(refused.into_inner());
+        if self.is_up.load(Ordering::Relaxed) {
+            let _ = self.writes.send(write);
         }
     }
 }
 
 impl Shared {
-    fn tell(&self, event: Event) {
-        // Fails only when the daemon is stopping.
-        let _ = self.events.send(event);
-    }
-
-    pub(crate) fn missed(&self, op: ReadOp, miss: TierMiss, latency: Duration) {
-        self.tell(TierEvent::Got { op, outcome: Err(miss), latency });
-    }
-
-    /// A removal that cannot be carried out leaves a record behind, which is overwritten if the
-    /// sample comes to the tier again.
-    pub(crate) fn not_written(&self, write: Write) {
-        if let Write::Put(sample, _, record) = write {
-            self.tell(TierEvent::Put { sample, record, outcome: TierPut::Failed });
-        }
-    }
-
     /// What an error means that the server answered.
     fn refused(&self, address: &Address, error: &str) -> TierPut {
         match error.split(' ').next().unwrap_or_default() {
@@ -189,10 +229,10 @@ impl Work {
     fn rest(&self) -> bool {
         let until = Instant::now() + REST;
         loop {
-            // Those of before the fault; `Server` takes no others meanwhile.
-            self.writes.try_iter().for_each(|write| self.shared.not_written(write));
+            // Those of before the fault are dropped; `Server` takes no others meanwhile.
+            self.writes.try_iter().for_each(drop);
             match self.fetches.recv_deadline(until) {
-                Ok(op) => self.shared.missed(op, TierMiss::Down, Duration::ZERO),
+                Ok(fetch) => drop(fetch),
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
@@ -203,7 +243,7 @@ impl Work {
         loop {
             let (mut fetches, mut writes) = (Vec::new(), Vec::new());
             select! {
-                recv(self.fetches) -> op => fetches.push(op.map_err(|_| End::Closed)?),
+                recv(self.fetches) -> fetch => fetches.push(fetch.map_err(|_| End::Closed)?),
                 recv(self.writes) -> write => writes.push(write.map_err(|_| End::Closed)?),
             }
             fetches.extend(self.fetches.try_iter().take(FETCHED_AT_ONCE - fetches.len()));
@@ -214,7 +254,7 @@ impl Work {
                 writes.extend(self.writes.try_recv());
             }
             let puts =
-                |writes: &[Write]| writes.iter().filter(|write| matches!(write, Write::Put(..))).count();
+                |writes: &[Write]| writes.iter().filter(|write| matches!(write, Write::Put(_))).count();
             while puts(&writes) < PUT_AT_ONCE && writes.len() < WRITTEN_AT_ONCE {
                 let Ok(write) = self.writes.try_recv() else { break };
                 writes.push(write);
@@ -226,20 +266,15 @@ impl Work {
     }
 
     /// Fetches records, all asked for at once. After a fault those that have not come are missed.
-    fn fetch(&self, connection: &mut Connection, ops: Vec<ReadOp>) -> Result<(), ServerFault> {
+    fn fetch(&self, connection: &mut Connection, fetches: Vec<Fetch>) -> Result<(), ServerFault> {
         let Shared { arena, keys, .. } = &*self.shared;
         let asked = Instant::now();
-        let requests = ops.iter().flat_map(|op| command(&[b"GET", &keys.of(op.sample)], None));
-        let mut fault = connection.send(&requests.collect::<Vec<u8>>()).err();
-        for mut op in ops {
-            let fetched = match &fault {
-                Some(_) => Fetched::Missed(TierMiss::Down),
-                None => connection.fetch(&mut op, arena).unwrap_or_else(|found| {
-                    fault = Some(found);
-                    Fetched::Missed(TierMiss::Down)
-                }),
-            };
-            let outcome = match fetched {
+        let ops = fetches.iter().filter_map(|fetch| fetch.op.as_ref());
+        let requests = ops.flat_map(|op| command(&[b"GET", &keys.of(op.sample)], None));
+        connection.send(&requests.collect::<Vec<u8>>())?;
+        for mut fetch in fetches {
+            let Some(op) = &mut fetch.op else { continue };
+            let outcome = match connection.fetch(op, arena)? {
                 Fetched::Record => Ok(()),
                 Fetched::Missed(miss) => Err(miss),
                 Fetched::Refused(error) => {
@@ -247,40 +282,32 @@ impl Work {
                     Err(TierMiss::Down)
                 }
             };
-            self.shared.tell(TierEvent::Got { op, outcome, latency: asked.elapsed() });
+            fetch.answer(outcome, asked.elapsed());
         }
-        fault.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Carries out writes in their order. After a fault those that are not answered have failed.
     fn write(&self, connection: &mut Connection, writes: Vec<Write>) -> Result<(), ServerFault> {
-        let mut fault = None;
-        for write in &writes {
-            if fault.is_none() {
-                fault = self.send(connection, write).err();
-            }
-        }
+        writes.iter().try_for_each(|write| self.send(connection, write))?;
         for write in writes {
-            let answer = match &fault {
-                Some(_) => None,
-                None => connection.answer().map_err(|found| fault = Some(found)).ok(),
-            };
-            let Write::Put(sample, _, record) = write else { continue };
-            let outcome = match answer {
-                Some(Reply::Status(_)) => TierPut::Stored,
-                Some(Reply::Error(error)) => self.shared.refused(&self.address, &error),
+            let answer = connection.answer()?;
+            let Write::Put(put) = write else { continue };
+            put.answer(match answer {
+                Reply::Status(_) => TierPut::Stored,
+                Reply::Error(error) => self.shared.refused(&self.address, &error),
                 _ => TierPut::Failed,
-            };
-            self.shared.tell(TierEvent::Put { sample, record, outcome });
+            });
         }
-        fault.map_or(Ok(()), Err)
+        Ok(())
     }
 
     fn send(&self, connection: &mut Connection, write: &Write) -> Result<(), ServerFault> {
         let Shared { arena, keys, .. } = &*self.shared;
         match write {
             Write::Remove(sample) => connection.send(&command(&[b"UNLINK", &keys.of(*sample)], None)),
-            Write::Put(sample, len, record) => {
+            Write::Put(Put { sample, len, record, .. }) => {
+                let record = record.as_ref().ok_or_else(|| ServerFault::new("a record that is answered"))?;
                 let slices = arena.slices_of(record, *len).map_err(ServerFault::new)?;
                 connection.send(&command(&[b"SET", &keys.of(*sample)], Some(*len)))?;
                 slices.into_iter().try_for_each(|slice| connection.send(slice))?;

@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use shade_core::{TierMiss, TierOrder};
+use shade_core::TierOrder;
 use shade_formats::SampleId;
 use shade_reads::blocks::Arena;
 
@@ -15,7 +14,7 @@ use crate::discovery::Discovery;
 use crate::key::{Keys, slot};
 use crate::orders::{Event, Order, TierConfig};
 use crate::routes::Routes;
-use crate::server::{Server, Shared, Write};
+use crate::server::{Fetch, Put, Server, Shared, Write};
 
 /// Records in the memory of other machines. When it is dropped its threads end within a deadline.
 pub struct Tier {
@@ -37,7 +36,7 @@ impl Tier {
         let shared = Arc::new(Shared {
             arena,
             keys: Keys::new(config.content_id),
-            login: Arc::new(Login::from_environment(&config.servers)),
+            login: Arc::new(Login::from_environment(&config.servers, config.deadline)),
             events,
             moved: moved_in,
             told_of_full: AtomicBool::new(false),
@@ -53,13 +52,16 @@ impl Tier {
         match order {
             TierOrder::Get(ops) => {
                 for op in ops {
-                    match self.server_of(op.sample) {
-                        Some(server) => server.fetch(op),
-                        None => self.shared.missed(op, TierMiss::Down, Duration::ZERO),
+                    let (server, fetch) = (self.server_of(op.sample), Fetch::new(op, &self.shared));
+                    // Without a server it is dropped, which answers it.
+                    if let Some(server) = server {
+                        server.fetch(fetch);
                     }
                 }
             }
-            TierOrder::Put { sample, len, record } => self.write(sample, Write::Put(sample, len, record)),
+            TierOrder::Put { sample, len, record } => {
+                self.write(sample, Write::Put(Put::new(sample, len, record, &self.shared)));
+            }
             TierOrder::Drop(samples) => {
                 samples.into_iter().for_each(|sample| self.write(sample, Write::Remove(sample)));
             }
@@ -67,9 +69,8 @@ impl Tier {
     }
 
     fn write(&self, sample: SampleId, write: Write) {
-        match self.server_of(sample) {
-            Some(server) => server.write(write),
-            None => self.shared.not_written(write),
+        if let Some(server) = self.server_of(sample) {
+            server.write(write);
         }
     }
 

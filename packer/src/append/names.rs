@@ -1,27 +1,23 @@
 //! Shards and keys in a dataset's folder: those that are free, and those that unfinished runs left.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::os::fd::AsFd;
 
 use shade_formats::ShardId;
 
 use crate::catalogue::Catalogue;
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::leftovers::{
+    Content, clean_unfinished, done_shards, is_marked, mark, open_folder, remove_file, unmark,
+};
 use crate::pack::read_done;
-use crate::plan::shard_name;
+use crate::plan::{shard_name, shard_number};
 
 /// The first number that no shard of the dataset has in its name.
 pub(super) fn first_shard(dataset: &Dataset) -> u32 {
-    let numbers = dataset.shard_rows().filter_map(|shard| number_of(shard.name));
+    let numbers = dataset.shard_rows().filter_map(|shard| shard_number(shard.name));
     numbers.map(|number| number.saturating_add(1)).max().unwrap_or(0).max(dataset.index.shard_count())
-}
-
-fn number_of(name: &str) -> Option<u32> {
-    let number = name.strip_prefix("shard-")?.strip_suffix(".tar")?.parse().ok()?;
-    (shard_name(number) == name).then_some(number)
 }
 
 /// The first key that no sample of the dataset has and none will have.
@@ -39,40 +35,53 @@ pub(super) fn first_key(dataset: &Dataset, catalogue: &Catalogue) -> Result<u32,
 pub(super) fn discard(dataset: &Dataset, keep: Option<&str>) -> Result<(), Error> {
     let dir = &dataset.dir;
     let in_use: HashSet<&str> = dataset.shard_rows().map(|shard| shard.name).collect();
-    for name in unfinished_shards(dir)? {
-        let number = number_of(&name).filter(|_| !in_use.contains(name.as_str()));
-        if let (Some(number), Some(keep)) = (number, keep)
+    for number in done_shards(dir)? {
+        let name = shard_name(number);
+        let is_used = in_use.contains(name.as_str());
+        if let (false, Some(keep)) = (is_used, keep)
             && read_done(dir, ShardId(number), keep)?.is_some()
         {
             continue;
         }
-        let done = dir.join(format!("{name}.done"));
-        fs::remove_file(&done).map_err(Error::io("remove", &done))?;
-        if number.is_some() {
-            let shard = dir.join(&name);
-            match fs::remove_file(&shard) {
-                Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
-                removed => removed.map_err(Error::io("remove", &shard))?,
-            }
+        remove_file(&dir.join(format!("{name}.done")))?;
+        if !is_used {
+            remove_file(&dir.join(name))?;
         }
     }
     Ok(())
 }
 
-/// Names of shards that have a record of completion.
-fn unfinished_shards(dir: &Path) -> Result<Vec<String>, Error> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(Error::io("list", dir))? {
-        let name = entry.map_err(Error::io("list", dir))?.file_name();
-        names.extend(name.to_str().and_then(|name| name.strip_suffix(".done")).map(str::to_owned));
+/// Refuses to write a shard over a file that no run of ours has left: usage. Once the dataset is
+/// marked, such files are those of a killed run.
+pub(super) fn refuse_taken(dataset: &Dataset, first: u32, shards: usize) -> Result<(), Error> {
+    let dir = &dataset.dir;
+    let folder = open_folder(dir).map_err(Error::io("open", dir))?;
+    if is_marked(dir, folder.as_fd()) {
+        return Ok(());
     }
-    Ok(names)
+    let done: HashSet<u32> = done_shards(dir)?.into_iter().collect();
+    for number in (first..).take(shards).filter(|number| !done.contains(number)) {
+        let shard = shard_name(number);
+        for path in [dir.join(format!("{shard}.done")), dir.join(shard)] {
+            if path.symlink_metadata().is_ok() {
+                let (path, dir) = (path.display(), dir.display());
+                let text = format!("{path} is there, and is not of {dir}: give it another name first");
+                return Err(Error::Usage(text));
+            }
+        }
+    }
+    mark(dir, folder.as_fd(), &Content::Pack(Vec::new()))
 }
 
 /// Says what is kept for the next run.
 pub(super) fn unfinished(source: Error, dataset: &Dataset) -> Error {
-    match unfinished_shards(&dataset.dir).map_or(0, |shards| shards.len()) {
-        0 => source,
-        shards => Error::Unfinished { source: Box::new(source), partial: dataset.dir.clone(), shards },
+    let dir = &dataset.dir;
+    match done_shards(dir).map_or(0, |shards| shards.len()) {
+        0 => {
+            // The dataset is what it was. If that fails, too, the first failure is the one to tell.
+            let _ = clean_unfinished(dir).and_then(|()| unmark(dir));
+            source
+        }
+        shards => Error::Unfinished { source: Box::new(source), partial: dir.clone(), shards },
     }
 }

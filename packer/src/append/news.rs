@@ -1,11 +1,10 @@
 //! Sorts out what a source has that a dataset has not.
 
-use std::collections::HashMap;
-
 use shade_formats::SampleId;
 
 use crate::catalogue::{Catalogue, Sample};
 use crate::changes::{Change, Changes};
+use crate::classes::{Moved, extend, moved};
 use crate::dataset::{Dataset, Matched};
 use crate::error::Error;
 use crate::times::Times;
@@ -15,6 +14,8 @@ pub(super) struct News {
     /// Labelled by the dataset's classes and new ones behind them.
     pub(super) catalogue: Catalogue,
     pub(super) new_classes: Vec<String>,
+    /// Numbers of the source that mean other labels in the dataset.
+    pub(super) relabelled: Vec<Moved>,
     pub(super) skipped: u32,
     /// How files that the dataset has already differ from what was packed.
     pub(super) changes: Changes,
@@ -29,31 +30,30 @@ impl News {
             let Some(sample) = listed.sample(id) else { continue };
             changes.note(&sample, change_of((dataset, is_transformed), times, known, listed, &sample)?);
         }
-        let mut labels: HashMap<&[u8], u32> = HashMap::new();
-        for (label, name) in (0..).zip(dataset.class_names()) {
-            labels.entry(name).or_insert(label);
-        }
-        let mut classes: Vec<String> =
+        let of_dataset: Vec<String> =
             (0..dataset.index.class_count()).map(|label| dataset.class_text(label)).collect();
-        let mut new_classes = Vec::new();
-        for class in listed.classes.iter().filter(|_| !new.is_empty()) {
-            if !labels.contains_key(class.as_bytes()) {
-                let label = u32::try_from(classes.len()).unwrap_or(u32::MAX);
-                labels.insert(class.as_bytes(), label);
-                classes.push(class.clone());
-                new_classes.push(class.clone());
-            }
-        }
+        let more: &[String] = if new.is_empty() { &[] } else { &listed.classes };
+        let of_dataset: Vec<&str> = of_dataset.iter().map(String::as_str).collect();
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let (names, labels) = extend(&of_dataset, &more);
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let mut catalogue = Catalogue::new(listed.stores.clone());
+        let mut is_used = vec![false; more.len()];
         for id in new {
-            let class = listed.sample(id).and_then(|sample| listed.classes.get(sample.label as usize));
-            let label = class.and_then(|class| labels.get(class.as_bytes())).copied().unwrap_or(u32::MAX);
+            let old = listed.sample(id).map_or(u32::MAX, |sample| sample.label) as usize;
+            if let Some(is_used) = is_used.get_mut(old) {
+                *is_used = true;
+            }
+            let label = labels.get(old).copied().unwrap_or(u32::MAX);
             let pushed = catalogue.push_from(listed, id, label);
             pushed.map_err(|fault| Error::source(&dataset.dir, fault))?;
         }
-        catalogue.classes = classes;
+        let mut relabelled = if listed.has_numbers { moved(&more, &labels) } else { Vec::new() };
+        relabelled.retain(|moved| is_used.get(moved.from as usize) == Some(&true));
+        catalogue.classes = owned(&names);
+        let new_classes = owned(names.get(of_dataset.len()..).unwrap_or_default());
         let skipped = listed.len().saturating_sub(catalogue.len());
-        Ok(Self { catalogue, new_classes, skipped, changes })
+        Ok(Self { catalogue, new_classes, relabelled, skipped, changes })
     }
 }
 

@@ -4,9 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use shade_formats::printable::OneLine;
 
 use crate::catalogue::Bad;
 use crate::changes::Changes;
+use crate::classes::Relabelled;
+use crate::pack::NotDecodable;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
 #[derive(Debug, Default, Serialize)]
@@ -32,6 +35,14 @@ pub(crate) struct Appended {
     /// Bytes of the images that were appended, as in the source.
     pub(super) source_bytes: u64,
     pub(super) bad: Vec<Bad>,
+    /// What people should know of the source, each in one line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
+    /// Numbers of the source that are other labels in the dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) relabelled: Option<Relabelled>,
+    /// Records that were appended and that trainers cannot decode.
+    pub(super) not_decodable: NotDecodable,
     #[serde(flatten)]
     pub(super) speed: Speed,
 }
@@ -54,6 +65,13 @@ impl fmt::Display for Appended {
         if !self.bad.is_empty() {
             writeln!(f, "{} samples were left out", self.bad.len())?;
         }
+        for note in &self.notes {
+            writeln!(f, "note: {}", OneLine(note))?;
+        }
+        if let Some(relabelled) = &self.relabelled {
+            writeln!(f, "note: {relabelled}")?;
+        }
+        write!(f, "{}", self.not_decodable)?;
         f.write_str(&self.changes.told(&self.source, &self.dataset))?;
         let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
         let Self { appended, skipped, shards, samples, speed, content_id, .. } = self;
@@ -62,7 +80,7 @@ impl fmt::Display for Appended {
             return write!(f, "{dataset}: nothing new, {has}");
         }
         if !self.new_classes.is_empty() {
-            let names = self.new_classes.join(", ");
+            let names = OneLine(self.new_classes.join(", "));
             writeln!(f, "note: new classes, labelled after those that were there: {names}")?;
         }
         writeln!(

@@ -7,19 +7,22 @@ use clap::Args;
 use serde_json::{Value, json};
 use shade_formats::index::Index;
 
-use super::names::{discard, first_key, first_shard, unfinished};
+use super::names::{discard, first_key, first_shard, refuse_taken, unfinished};
 use super::news::News;
 use super::report::Appended;
 use crate::args::PackArgs;
 use crate::assemble::{Assembled, Assembly, Packed};
+use crate::catalogue::Catalogue;
 use crate::claim::Claim;
+use crate::classes::Relabelled;
 use crate::config::{Effort, Layout, OnBad};
-use crate::create::refuse_bad;
+use crate::create::{refuse_listed, refuse_packed};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::{clean, clean_unfinished, unmark};
 use crate::options::{PackOptions, TOOL, Work};
-use crate::pack::{Packing, choose_recipe, clean, clean_unfinished};
+use crate::pack::{Packing, choose_recipe};
 use crate::part::Part;
 use crate::progress::CommandProgress;
 use crate::publish::sync_dir;
@@ -39,6 +42,12 @@ pub(crate) struct AppendArgs {
     /// goes on.
     #[arg(long)]
     restart: bool,
+    /// Append samples although numbers that label them in SOURCE mean other labels in DATASET.
+    ///
+    /// Classes are the same if their names are. Where SOURCE's labels are numbers, and a class has
+    /// another number in DATASET, append ends and says so unless this is given.
+    #[arg(long)]
+    relabel: bool,
 }
 
 /// The layout that a dataset asks for by its own options; create's defaults if it has none.
@@ -56,6 +65,27 @@ fn layout_of(dataset: &Path, is_said: bool) -> Result<Layout, Error> {
         return Err(Error::Usage(text));
     }
     Ok(first.layout())
+}
+
+/// Whether the dataset has the class that has this label in a source.
+fn has_class(dataset: &Dataset, listed: &Catalogue, label: u32) -> bool {
+    let name = listed.classes.get(label as usize).map(String::as_bytes);
+    dataset.class_names().any(|class| Some(class) == name)
+}
+
+/// Labels of the source that are others in the dataset, if the user accepts that.
+fn relabelled(args: &AppendArgs, news: &mut News) -> Result<Option<Relabelled>, Error> {
+    let labels = std::mem::take(&mut news.relabelled);
+    let relabelled = Relabelled { of: args.pack.source.path.display().to_string(), labels };
+    match (relabelled.labels.is_empty(), args.relabel) {
+        (true, _) => Ok(None),
+        (false, true) => Ok(Some(relabelled)),
+        (false, false) => {
+            let remedy =
+                "the dataset keeps its labels; --relabel accepts that these are others than in the source";
+            Err(Error::Relabels { relabelled: relabelled.to_string(), remedy })
+        }
+    }
 }
 
 struct AppendJob<'a> {
@@ -86,10 +116,14 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     let _claim = claim?;
     let readers = Workers::start(effort.in_flight)?;
     let mut listed = source.list(&readers, args.pack.output.shown(), stop)?;
-    refuse_bad(&listed.bad, args.pack.on_bad)?;
+    let accept = args.pack.accept();
+    let lost = std::mem::take(&mut listed.lost);
+    listed.lost = lost.into_iter().filter(|label| !has_class(&dataset, &listed, *label)).collect();
+    refuse_listed(&[(source.path.as_path(), &listed)], accept)?;
     let job = AppendJob { args, source, layout, effort, dataset, times: Times::read(dir)?, stop };
     let dataset = &job.dataset;
     let mut news = News::new(dataset, &job.times, &listed)?;
+    let relabelled = relabelled(args, &mut news)?;
     let mut appended = Appended {
         dataset: dir.clone(),
         source: args.pack.source.path.clone(),
@@ -98,6 +132,8 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
         skipped: news.skipped,
         changes: std::mem::take(&mut news.changes),
         bad: std::mem::take(&mut listed.bad),
+        notes: std::mem::take(&mut listed.notes),
+        relabelled,
         ..Appended::default()
     };
     drop(listed);
@@ -106,7 +142,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     }
     if news.catalogue.is_empty() {
         // An earlier run may have been killed between its index and the end.
-        clean(dir)?;
+        clean(dir).and_then(|()| unmark(dir))?;
         appended.unchanged = true;
         return job.refuse_listed(appended);
     }
@@ -115,7 +151,13 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     let packed = job.pack(&news, &readers, &progress);
     let (assembled, packed) = packed.map_err(|source| unfinished(source, dataset))?;
     progress.finish();
-    appended.bad.extend(packed.bad);
+    let mut left = packed;
+    left.lost.retain(|label| *label >= dataset.index.class_count());
+    if let Err(refused) = refuse_packed(&news.catalogue, &left, accept) {
+        discard(dataset, None)?;
+        return Err(refused);
+    }
+    appended.bad.extend(left.bad);
     appended = job.refuse_listed(appended)?;
     stop.check().map_err(|source| unfinished(source, dataset))?;
     job.commit(&assembled)?;
@@ -125,7 +167,8 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     appended.content_id = index.content_id().to_string();
     appended.shards = index.shard_count().saturating_sub(dataset.index.shard_count()) as usize;
     appended.new_classes = news.new_classes;
-    (appended.bytes, appended.source_bytes) = (packed.bytes, packed.source_bytes);
+    (appended.bytes, appended.source_bytes) = (left.bytes, left.source_bytes);
+    appended.not_decodable = left.not_decodable;
     appended.speed = Speed::since(start, progress.bytes_of_this_run());
     Ok(appended)
 }
@@ -146,6 +189,7 @@ impl AppendJob<'_> {
         // The same source appended to another state of the dataset is other work.
         let id = format!("{}-{}", work.id, dataset.index.content_id());
         discard(dataset, Some(&id))?;
+        refuse_taken(dataset, first_shard(dataset), plan.shard_count())?;
         clean_unfinished(dir)?;
         let (recipe, _) = choose_recipe(catalogue, &self.layout, readers, self.stop)?;
         let packing = Packing {
@@ -158,7 +202,7 @@ impl AppendJob<'_> {
             first_key: first_key(dataset, catalogue)?,
             part: Part::WHOLE,
             first_position: 0,
-            on_bad: self.args.pack.on_bad,
+            on_bad: self.args.pack.accept().on_bad,
             effort: self.effort,
             progress,
             stop: self.stop,
@@ -185,13 +229,14 @@ impl AppendJob<'_> {
         if sync {
             sync_dir(dir)?;
         }
-        clean(dir)
+        clean(dir).and_then(|()| unmark(dir))
     }
 
     /// With `--on-bad list` one bad sample is enough to append nothing.
     fn refuse_listed(&self, appended: Appended) -> Result<Appended, Error> {
-        if self.args.pack.on_bad == OnBad::List && !appended.bad.is_empty() {
+        if self.args.pack.accept().on_bad == OnBad::List && !appended.bad.is_empty() {
             discard(&self.dataset, None)?;
+            unmark(&self.dataset.dir)?;
             return Err(Error::AllBad { bad: appended.bad });
         }
         Ok(appended)

@@ -32,7 +32,7 @@ pub(crate) struct NewArgs {
 }
 
 /// What shapes the dataset, which `plan` has decided for all parts.
-const DECIDED: [&str; 18] = [
+const DECIDED: [&str; 19] = [
     "from",
     "labels",
     "exclude",
@@ -48,6 +48,7 @@ const DECIDED: [&str; 18] = [
     "quality",
     "restart_markers",
     "on_bad",
+    "allow_empty",
     "splits",
     "restart",
     "dry_run",

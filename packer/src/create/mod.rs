@@ -5,17 +5,20 @@
 //! and goes on after the shards that are complete. A dataset that exists at OUT is compared with
 //! the source by names, lengths and times.
 //!
-//! `args` is the command line. `run` is the whole way: `planning` lists and plans, `planned` is one
-//! dataset on it, `report` the result. `parts` goes the same way in several runs.
+//! `args` is the command line. `run` is the whole way: `planning` lists and plans, `checks` refuses
+//! what nobody expects, `planned` is one dataset on the way, `report` the result. `parts` goes the
+//! same way in several runs.
 
 mod args;
+mod checks;
 mod planned;
 mod planning;
 mod report;
 mod run;
 
 pub(crate) use args::{CreateArgs, NewArgs, check_splits, refuse_inside};
+pub(crate) use checks::{refuse_listed, refuse_packed};
 pub(crate) use planned::{PackJob, Planned, Prepared};
-pub(crate) use planning::{Begun, Listed, begin, list_all, plan_all, refuse_bad, sources_of};
+pub(crate) use planning::{Begun, Listed, begin, list_all, notes_of, plan_all, sources_of};
 pub(crate) use report::Created;
 pub(crate) use run::create;

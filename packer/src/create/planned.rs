@@ -3,17 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::index::{INDEX_FILE, Index, Kind, Media};
 
+use super::checks::refuse_packed;
 use super::report::CreatedPart;
 use crate::assemble::{Assembly, Packed};
 use crate::catalogue::Catalogue;
-use crate::config::{Effort, Layout, OnBad};
+use crate::config::{Accept, Effort, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::options::PackOptions;
-use crate::pack::{Packing, Recipe, choose_recipe, is_shard_written, sync_file};
+use crate::pack::{NotDecodable, Packing, Recipe, choose_recipe, is_shard_written, sync_file};
 use crate::part::Part;
 use crate::plan::PackPlan;
 use crate::progress::CommandProgress;
@@ -42,7 +43,7 @@ pub(crate) struct Prepared {
 pub(crate) struct PackJob<'a> {
     /// Identifies the work.
     pub(crate) id: &'a str,
-    pub(crate) on_bad: OnBad,
+    pub(crate) accept: Accept,
     pub(crate) effort: Effort,
     pub(crate) readers: &'a Workers,
     pub(crate) progress: &'a CommandProgress,
@@ -90,13 +91,30 @@ impl Planned {
             bytes: dataset.shard_rows().map(|shard| shard.bytes).sum(),
             source_bytes: self.catalogue.bytes(),
             compressed: entries.filter(|entry| entry.codec.is_compressed()).count() as u64,
-            bad: Vec::new(),
+            samples: index.len(),
+            not_decodable: self.not_decodable_in(&dataset),
+            ..Packed::default()
         };
         let mut part = self.outline();
         (part.samples, part.bytes, part.compressed) = (index.len(), packed.bytes, packed.compressed);
+        part.not_decodable = packed.not_decodable.clone();
         part.bytes += fs::metadata(folder.join(INDEX_FILE)).map_or(0, |found| found.len());
         part.content_id = Some(index.content_id().to_string());
         Ok(Some((part, packed)))
+    }
+
+    /// What an index still knows of records that cannot be decoded: not their exact kinds.
+    fn not_decodable_in(&self, dataset: &Dataset) -> NotDecodable {
+        let mut found = NotDecodable::default();
+        for (id, sample) in dataset.ids().zip(self.catalogue.samples()) {
+            let kind = match dataset.index.entry(id).map(|entry| entry.media) {
+                None | Some(Media::Other) => Kind::NoImage("of no known kind"),
+                Some(Media::Gif) => Kind::OtherImage("GIF"),
+                Some(media) => Kind::Image(media),
+            };
+            found.note(kind, sample.path);
+        }
+        found
     }
 
     /// Decides how records are made, which takes a look at some samples.
@@ -125,7 +143,7 @@ impl Prepared {
             first_key: 0,
             part,
             first_position,
-            on_bad: job.on_bad,
+            on_bad: job.accept.on_bad,
             effort: job.effort,
             progress: job.progress,
             stop: job.stop,
@@ -140,10 +158,12 @@ impl Prepared {
         let classes = planned.catalogue.classes.iter().map(String::as_bytes);
         let mut assembly = Assembly::new(classes).map_err(fault)?;
         let packed = assembly.add_packed(&self.packing(folder, (Part::WHOLE, 0), job), job.readers)?;
+        refuse_packed(&planned.catalogue, &packed, job.accept)?;
         let options = planned.options.text(Some(&planned.plan_id));
         let mut part = planned.outline();
         part.bytes = packed.bytes;
         part.compressed = packed.compressed;
+        part.not_decodable = packed.not_decodable.clone();
         part.zstd_would_save_percent = self.forgone_percent;
         // The index takes as much memory as the catalogue, which is not needed any more.
         drop(self);

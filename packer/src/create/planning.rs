@@ -1,19 +1,23 @@
 //! Lists a source and plans its datasets; nothing is written.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::args::NewArgs;
+use super::checks::refuse_listed;
 use super::planned::Planned;
 use super::report::Created;
-use crate::catalogue::{Bad, Catalogue};
+use crate::catalogue::{Catalogue, SampleStore};
 use crate::changes::Changes;
-use crate::config::{Layout, OnBad};
+use crate::classes::told;
+use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::unmark;
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
-use crate::publish::Partial;
+use crate::publish::{NewWork, Partial};
 use crate::source::{Source, splits};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -61,28 +65,31 @@ pub(crate) fn list_all(
 pub(crate) fn plan_all(
     mut listed: Vec<Listed>,
     layout: &Layout,
-    on_bad: OnBad,
+    accept: Accept,
 ) -> Result<Vec<Planned>, Error> {
     // A class that one split lacks would shift all labels behind it: splits are labelled alike.
     if listed.len() > 1 {
-        splits::unify(listed.iter_mut().map(|listed| &mut listed.catalogue));
+        let name = |split: &'_ Option<String>| split.clone().unwrap_or_default();
+        let names: Vec<String> = listed.iter().map(|listed| name(&listed.split)).collect();
+        let mut all: Vec<_> = names
+            .iter()
+            .map(String::as_str)
+            .zip(listed.iter_mut().map(|listed| &mut listed.catalogue))
+            .collect();
+        splits::unify(&mut all).map_err(|relabelled| {
+            let remedy =
+                "labels of one split are numbers, those of another are not: name the classes with --labels";
+            Error::Relabels { relabelled: told(&relabelled), remedy }
+        })?;
     }
+    let all: Vec<_> = listed.iter().map(|listed| (listed.source.path.as_path(), &listed.catalogue)).collect();
+    refuse_listed(&all, accept)?;
     let plan = |Listed { split, source, catalogue }| {
-        refuse_bad(&catalogue.bad, on_bad)?;
         let options = PackOptions::new(&source, layout)?;
         let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
         Ok(Planned { split, catalogue, plan, plan_id, options })
     };
     listed.into_iter().map(plan).collect()
-}
-
-/// Ends a run at the first bad file that listing found, unless such files are skipped. `list` still
-/// reads everything.
-pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
-    match (on_bad, bad.first()) {
-        (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
-        _ => Ok(()),
-    }
 }
 
 /// Goes on with the unfinished work of this plan, or begins it. `Err` is the report if the datasets
@@ -93,10 +100,15 @@ pub(crate) fn begin(
     sync: bool,
 ) -> Result<Result<Begun, Created>, Error> {
     if let Some(there) = there(&args.out, planned)? {
+        // A run that was killed right after it gave the dataset its name.
+        let _ = unmark(&args.out);
         return Ok(Err(unchanged(args, planned, Some(there))));
     }
     let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
-    match Partial::resume(&args.out, &work.id, args.restart, sync) {
+    let splits = planned.iter().filter_map(|planned| planned.split.clone()).collect();
+    let new = NewWork { out: &args.out, id: &work.id, splits, sync };
+    let needed = args.restart.then(|| needed(args, planned));
+    match Partial::resume(new, needed.as_deref()) {
         Ok(partial) => Ok(Ok(Begun { work, partial })),
         // Another run of this very command may have ended while this one was listing.
         Err(refused) => match self::there(&args.out, planned)? {
@@ -104,6 +116,23 @@ pub(crate) fn begin(
             there => Ok(Err(unchanged(args, planned, there))),
         },
     }
+}
+
+/// Paths of the source that must stay: what was said, and where its samples lie.
+fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
+    let said = [Some(&args.pack.source.path), args.pack.source.labels.as_ref()];
+    let mut needed: BTreeSet<PathBuf> = said.into_iter().flatten().cloned().collect();
+    for catalogue in planned.iter().map(|planned| &planned.catalogue) {
+        for sample in catalogue.samples() {
+            match sample.store {
+                SampleStore::Container(tar) => needed.insert(tar.clone()),
+                SampleStore::Folder(_) => {
+                    needed.insert(sample.file().parent().unwrap_or(Path::new("/")).to_owned())
+                }
+            };
+        }
+    }
+    needed.into_iter().collect()
 }
 
 /// How the source differs from the datasets at `out`, if these are what is planned: a finished
@@ -118,10 +147,21 @@ pub(super) fn there(out: &Path, planned: &[Planned]) -> Result<Option<Vec<Change
     Ok(Some(all))
 }
 
+/// What people should know of the sources.
+pub(crate) fn notes_of(planned: &[Planned]) -> Vec<String> {
+    let of_split = |planned: &'_ Planned| {
+        let split = planned.split.as_ref().map_or_else(String::new, |split| format!("{split}: "));
+        planned.catalogue.notes.iter().map(|note| format!("{split}{note}")).collect::<Vec<_>>()
+    };
+    planned.iter().flat_map(of_split).collect()
+}
+
 /// What is known before anything is made.
 pub(super) fn report(args: &NewArgs, planned: &[Planned]) -> Created {
     let bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
-    Created { dataset: args.out.clone(), source: args.pack.source.path.clone(), bad, ..Created::default() }
+    let notes = notes_of(planned);
+    let (dataset, source) = (args.out.clone(), args.pack.source.path.clone());
+    Created { dataset, source, bad, notes, ..Created::default() }
 }
 
 /// The report when nothing was written. `there` is how the source differs from each part, if the

@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use shade_formats::printable::OneLine;
 
 use crate::catalogue::Bad;
 use crate::changes::Changes;
+use crate::pack::NotDecodable;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
 #[derive(Debug, Default, Serialize)]
@@ -25,6 +27,9 @@ pub(crate) struct Created {
     /// Bytes of the images that this run has read: fewer when it finished an earlier run's work.
     pub(crate) read_bytes: u64,
     pub(crate) bad: Vec<Bad>,
+    /// What people should know of the source, each in one line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     #[serde(flatten)]
     pub(crate) speed: Speed,
 }
@@ -43,6 +48,8 @@ pub(crate) struct CreatedPart {
     /// Bytes of all shards and the index; before it is made, of the images in the source.
     pub(crate) bytes: u64,
     pub(crate) compressed: u64,
+    /// Records that are no images, or of a kind without a decoder. Trainers cannot decode them.
+    pub(crate) not_decodable: NotDecodable,
     /// What zstd would save of raw pixels that are stored as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zstd_would_save_percent: Option<u64>,
@@ -68,6 +75,9 @@ impl Created {
         for bad in &self.bad {
             writeln!(f, "left out {bad}")?;
         }
+        for note in &self.notes {
+            writeln!(f, "note: {}", OneLine(note))?;
+        }
         for part in &self.parts {
             let of_part = |path: &Path| part.split.as_ref().map_or_else(|| path.to_owned(), |s| path.join(s));
             let (name, source) = (of_part(&self.dataset), of_part(&self.source));
@@ -85,6 +95,7 @@ impl Created {
                      (--compress zstd)"
                 )?;
             }
+            write!(f, "{}", part.not_decodable)?;
             if let Some(changes) = &part.changes {
                 f.write_str(&changes.told(&source, &name))?;
             }

@@ -14,10 +14,10 @@ use crate::assemble::Packed;
 use crate::config::{Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::pack::{clean, clean_unfinished};
+use crate::leftovers::{clean, clean_unfinished};
 use crate::part::Part;
 use crate::progress::CommandProgress;
-use crate::publish::{Partial, sync_dir};
+use crate::publish::{Partial, make_folder, sync_dir};
 use crate::report::Speed;
 use crate::workers::Workers;
 
@@ -30,10 +30,10 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     let start = Instant::now();
     let new = &args.new;
     let (source, layout) = new.checked()?;
-    let (effort, on_bad, shown) = (new.pack.effort(), new.pack.on_bad, new.pack.output.shown());
+    let (effort, accept, shown) = (new.pack.effort(), new.pack.accept(), new.pack.output.shown());
     let readers = Workers::start(effort.in_flight)?;
     let listed = list_all(sources_of(&source, &new.splits), &readers, shown, stop)?;
-    let planned = plan_all(listed, &layout, on_bad)?;
+    let planned = plan_all(listed, &layout, accept)?;
     if args.dry_run {
         return Ok(unchanged(new, &planned, there(&new.out, &planned)?));
     }
@@ -45,7 +45,7 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     let records = planned.iter().map(|planned| u64::from(planned.catalogue.len())).sum();
     let bytes = planned.iter().map(|planned| planned.catalogue.bytes()).sum();
     let progress = &CommandProgress::start(shown, "packing", records, bytes);
-    let job = PackJob { id: &work.id, on_bad, effort, readers: &readers, progress, stop };
+    let job = PackJob { id: &work.id, accept, effort, readers: &readers, progress, stop };
     for planned in planned {
         let made = make(planned, partial.path(), &layout, &job);
         let (part, packed) = made.map_err(|source| unfinished(source, &mut partial))?;
@@ -54,7 +54,7 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
         created.parts.push(part);
     }
     progress.finish();
-    if on_bad == OnBad::List && !created.bad.is_empty() {
+    if accept.on_bad == OnBad::List && !created.bad.is_empty() {
         return Err(Error::AllBad { bad: created.bad });
     }
     // A plan for parts may be there; these have nothing to do any more.
@@ -73,8 +73,8 @@ fn make(
     job: &PackJob<'_>,
 ) -> Result<(CreatedPart, Packed), Error> {
     let folder = &planned.folder(out);
-    if !folder.is_dir() {
-        fs::create_dir(folder).map_err(Error::io("create", folder))?;
+    if planned.split.is_some() {
+        make_folder(folder)?;
     }
     if let Some(made) = planned.made_before(folder, job)? {
         clean(folder)?;
@@ -94,7 +94,9 @@ fn make(
 /// Keeps what is complete, and says so; removes the rest.
 pub(crate) fn unfinished(source: Error, partial: &mut Partial) -> Error {
     let shards = complete_shards(partial.path());
-    if shards == 0 {
+    // Shards without a sample are of no use to anybody.
+    let is_empty = matches!(source, Error::NothingLeft { samples: 0, .. });
+    if shards == 0 || is_empty {
         return source;
     }
     partial.keep();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use shade_formats::SampleId;
 use shade_formats::index::Media;
+use shade_images::caught;
 use zstd::bulk::compress;
 
 use super::queue::memory_gate;
@@ -149,7 +150,7 @@ fn probe(
 fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<RecordProbe> {
     let mut image = Vec::new();
     SourceReader::default().image(sample, &mut image).ok()?;
-    let record = kit.record(&image).ok()?;
+    let record = caught(|| kit.record(&image)).ok()?.ok()?;
     let (media, raw) = (record.facts.media, record.stored.len() as u64);
     if !may_pay(media) {
         return None;

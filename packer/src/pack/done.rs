@@ -4,17 +4,18 @@
 //! It is an index of that one shard, in the index's own format with the index's own checks. Keys
 //! tell the samples; names and classes are empty; the options hold what was left out.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use shade_dataset::ReadMemory;
+use shade_dataset::{ReadMemory, regular};
 use shade_formats::checksum::crc32c_append;
 use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{FormatError, SampleId, ShardId};
 
+use super::not_decodable::NotDecodable;
 use super::shard_file::PackedShard;
 use super::stretch::PlacedRecord;
 use crate::catalogue::Bad;
@@ -22,8 +23,9 @@ use crate::dataset::Shards;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
+use crate::leftovers::remove_file;
 use crate::part::Part;
-use crate::plan::{PLAN_FILE, shard_name};
+use crate::plan::shard_name;
 
 /// A shard is read back in pieces of this size: large enough for the full rate of a disk.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -35,6 +37,8 @@ struct DoneOptions {
     pack: String,
     /// What was left out: sample, path, fault.
     bad: Vec<(u32, String, String)>,
+    #[serde(skip_serializing_if = "NotDecodable::is_empty", default)]
+    not_decodable: NotDecodable,
     /// The part that made it, of several.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     part: Option<Part>,
@@ -56,6 +60,7 @@ pub struct DoneShard {
     index: Arc<Index>,
     /// What was left out of it.
     pub bad: Vec<Bad>,
+    pub(crate) not_decodable: NotDecodable,
     /// The part that made it, of several.
     pub(crate) part: Option<Part>,
 }
@@ -81,6 +86,11 @@ pub(super) fn write(folder: &Path, pack: &Pack<'_>, shard: PackedShard, sync: bo
     files::put(&path, &bytes, sync)
 }
 
+/// Removes the record of completion that this run has written.
+pub(super) fn forget(folder: &Path, shard: ShardId) -> Result<(), Error> {
+    remove_file(&path_of(folder, shard))
+}
+
 fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     let mut index = IndexBuilder::new();
     let records = u32::try_from(shard.records.len()).unwrap_or(u32::MAX);
@@ -99,8 +109,8 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
     index.set_fields(shard.records.iter().map(|record| record.fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
-    let outcome =
-        DoneOptions { pack: pack.id.to_owned(), bad, part: (pack.part != Part::WHOLE).then_some(pack.part) };
+    let (not_decodable, part) = (shard.not_decodable, (pack.part != Part::WHOLE).then_some(pack.part));
+    let outcome = DoneOptions { pack: pack.id.to_owned(), bad, not_decodable, part };
     // Plain fields always serialise.
     index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
     index.finish()
@@ -113,7 +123,7 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
 /// There is one that cannot be read.
 pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShard>, Error> {
     let path = path_of(folder, shard);
-    let bytes = match fs::read(&path) {
+    let bytes = match regular::read(&path) {
         Ok(bytes) => bytes,
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(fault) => return Err(Error::io("read", &path)(fault)),
@@ -128,8 +138,9 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     if outcome.pack != pack || written.ok() != Some(row.bytes) {
         return Ok(None);
     }
-    let bad = outcome.bad.into_iter().map(|(_, path, fault)| Bad { path, fault }).collect();
-    Ok(Some(DoneShard { index: Arc::new(index), bad, part: outcome.part }))
+    let bad = outcome.bad.iter().cloned().map(|(_, path, fault)| Bad { path, fault }).collect();
+    let DoneOptions { not_decodable, part, .. } = outcome;
+    Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part }))
 }
 
 /// Whether the file of shard number `id` is what was written there: a file of the length and
@@ -164,7 +175,7 @@ pub(crate) fn is_shard_written(
 
 /// Has the disk confirm a file that an earlier run has written.
 pub(crate) fn sync_file(path: &Path) -> Result<(), Error> {
-    match File::open(path).and_then(|file| file.sync_all()) {
+    match regular::open(path).and_then(|file| file.sync_all()) {
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(Error::io("sync", path)),
     }
@@ -213,36 +224,4 @@ pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
         crc32c: span.crc32c,
     };
     index.fields(sample).map_or_else(FieldsRow::default, row)
-}
-
-/// Removes all records of completion, what killed runs left in `folder`, and at last a plan: the
-/// dataset is whole without them.
-pub(crate) fn clean(folder: &Path) -> Result<(), Error> {
-    remove(folder, |name| name.ends_with(".done") || files::is_partial(name))?;
-    remove_file(&folder.join(PLAN_FILE))
-}
-
-/// Removes what killed runs left unfinished in `folder`, as far as this machine knows that they
-/// have ended. Another one may be at work.
-pub(crate) fn clean_unfinished(folder: &Path) -> Result<(), Error> {
-    remove(folder, files::is_left_behind)
-}
-
-fn remove(folder: &Path, is_left_over: impl Fn(&str) -> bool) -> Result<(), Error> {
-    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
-        let entry = entry.map_err(Error::io("list", folder))?;
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder && is_left_over(&entry.file_name().to_string_lossy()) {
-            remove_file(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes a file, if it is there: another command may clean, too.
-fn remove_file(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(Error::io("remove", path)),
-    }
 }

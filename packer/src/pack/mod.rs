@@ -3,13 +3,15 @@
 //!
 //! `packing` says what is packed, `run` does it: `queue` hands out stretches, `read` and `stretch`
 //! turn one into bytes (`recipe`, `transform` and `compress` say how), `shard_file` places them,
-//! `done` remembers complete shards. `gate` bounds memory and computing threads, `readers` the
-//! threads that read. `again` makes single samples once more.
+//! `done` remembers complete shards. `not_decodable` counts what trainers cannot decode. `state`
+//! tells that a source file was written to meanwhile. `gate` bounds memory and computing threads,
+//! `readers` the threads that read. `again` makes single samples once more.
 
 mod again;
 mod compress;
 mod done;
 mod gate;
+mod not_decodable;
 mod packing;
 mod queue;
 mod read;
@@ -17,14 +19,16 @@ mod readers;
 mod recipe;
 mod run;
 mod shard_file;
+mod state;
 mod stretch;
 mod transform;
 
 pub(crate) use again::Again;
 pub(crate) use compress::{COMPRESSIBLE, choose_recipe};
 pub use done::{DoneRecord, DoneShard, read as read_done};
-pub(crate) use done::{clean, clean_unfinished, fields_row, is_shard_written, sync_file};
+pub(crate) use done::{fields_row, is_shard_written, sync_file};
 pub(crate) use gate::{Gate, Pass};
+pub use not_decodable::NotDecodable;
 pub use packing::Packing;
 pub(crate) use read::SourceReader;
 pub(crate) use recipe::Kits;

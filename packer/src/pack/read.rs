@@ -1,17 +1,19 @@
 //! Reads samples from their source with as few system calls as can notice a change: open, fstat,
-//! read, close.
+//! read, fstat, close.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::OFlags;
+use shade_dataset::regular;
 
+use super::state::FileState;
 use crate::catalogue::{Field, FieldContent, Sample, SampleStore};
-use crate::source::image_folder::{changed_ns, open_folder};
+use crate::source::image_folder::open_folder;
 
 /// Why a sample could not be read, in words that go behind its path.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +32,9 @@ pub(crate) enum SourceFault {
     Grown { listed: i64 },
     #[error("changed while packing: it was written to since it was listed")]
     Touched,
-    #[error("its tar changed while packing")]
+    #[error("changed while packing: it was written to while it was read")]
+    Torn,
+    #[error("its tar changed while packing: it was written to since it was listed")]
     TarTouched,
     #[error("its field {0} is said to be in a container, but it has none")]
     NoContainer(String),
@@ -41,7 +45,14 @@ pub(crate) enum SourceFault {
 #[derive(Debug, Default)]
 pub(crate) struct SourceReader {
     folder: Option<(PathBuf, OwnedFd)>,
-    container: Option<(PathBuf, File)>,
+    container: Option<(PathBuf, OpenContainer)>,
+}
+
+/// A tar, and the state in which it was found as it was listed.
+#[derive(Debug)]
+struct OpenContainer {
+    file: File,
+    state: FileState,
 }
 
 impl SourceReader {
@@ -95,36 +106,49 @@ impl SourceReader {
         let open = match self.container.take().filter(|(open, _)| open == path) {
             Some(open) => open,
             None => {
-                let file = File::open(path).map_err(SourceFault::Open)?;
-                if changed_ns(&look(&file)?) != listed_ns {
+                let file = regular::open(path).map_err(SourceFault::Open)?;
+                let state = FileState::settled(&file).map_err(SourceFault::Stat)?;
+                if state.changed_ns != listed_ns {
                     return Err(SourceFault::TarTouched);
                 }
-                (path.clone(), file)
+                (path.clone(), OpenContainer { file, state })
             }
         };
-        let (_, file) = self.container.insert(open);
+        let (_, OpenContainer { file, state }) = &*self.container.insert(open);
         let start = bytes.len();
         bytes.resize(start.saturating_add(len as usize), 0);
         let target = bytes.get_mut(start..).unwrap_or_default();
-        file.read_exact_at(target, offset).map_err(SourceFault::Read)
+        file.read_exact_at(target, offset).map_err(SourceFault::Read)?;
+        match FileState::now(file).map_err(SourceFault::Stat)? == *state {
+            true => Ok(()),
+            false => Err(SourceFault::TarTouched),
+        }
     }
-}
-
-fn look(file: &File) -> Result<Stat, SourceFault> {
-    rustix::fs::fstat(file).map_err(|errno| SourceFault::Stat(errno.into()))
 }
 
 fn read_file(folder: &OwnedFd, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
-    let opened = rustix::fs::openat(folder, sample.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let file = File::from(opened.map_err(|errno| SourceFault::Open(errno.into()))?);
-    let found = look(&file)?;
+    let opened = regular::open_at(folder, Path::new(sample.path), OFlags::RDONLY);
+    let file = File::from(opened.map_err(SourceFault::Open)?);
+    let before = FileState::settled(&file).map_err(SourceFault::Stat)?;
     let listed = i64::from(sample.bytes);
-    if found.st_size != listed {
-        return Err(SourceFault::Resized { listed, now: found.st_size });
+    if before.bytes != listed {
+        return Err(SourceFault::Resized { listed, now: before.bytes });
     }
-    if changed_ns(&found) != sample.changed_ns {
+    if before.changed_ns != sample.changed_ns {
         return Err(SourceFault::Touched);
     }
+    let start = bytes.len();
+    read_listed(&file, sample, bytes)?;
+    if FileState::now(&file).map_err(SourceFault::Stat)? != before {
+        bytes.truncate(start);
+        return Err(SourceFault::Torn);
+    }
+    Ok(())
+}
+
+/// Appends as many bytes as were listed, which must be all that the file has.
+fn read_listed(file: &File, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
+    let listed = i64::from(sample.bytes);
     let start = bytes.len();
     let expected = sample.bytes as usize;
     // One byte more than the file has: a short read is then the file's end, and a file that grew
@@ -132,7 +156,7 @@ fn read_file(folder: &OwnedFd, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Resu
     bytes.reserve(expected.saturating_add(1));
     loop {
         let room = bytes.capacity() - bytes.len();
-        let got = match rustix::io::read(&file, spare_capacity(bytes)) {
+        let got = match rustix::io::read(file, spare_capacity(bytes)) {
             Ok(got) => got,
             Err(rustix::io::Errno::INTR) => continue,
             Err(errno) => return Err(SourceFault::Read(errno.into())),

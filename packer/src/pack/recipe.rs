@@ -80,6 +80,7 @@ impl<'a> Kits<'a> {
 
 /// What one thread makes records with, reusing its memory.
 pub(super) struct Kit<'a> {
+    pub(super) recipe: &'a Recipe,
     transformer: Option<Transformer<'a>>,
     zstd: Option<(&'a Zstd, Compressor<'static>)>,
     compressed: Vec<u8>,
@@ -109,13 +110,18 @@ impl Recipe {
 
 impl RecordFacts {
     pub(super) fn entry(&self, stored: &[u8], label: u32, offset: u64) -> Entry {
+        Entry { crc32c: crc32c(stored), ..self.unchecked(stored, label, offset) }
+    }
+
+    /// The entry without its checksum, which takes a look at all bytes.
+    pub(super) fn unchecked(&self, stored: &[u8], label: u32, offset: u64) -> Entry {
         let Self { raw_len, codec, media, width, height } = *self;
         Entry {
             shard: ShardId(0),
             offset,
             stored_len: length(stored),
             raw_len,
-            crc32c: crc32c(stored),
+            crc32c: 0,
             label,
             width,
             height,
@@ -140,9 +146,10 @@ impl<'a> Kit<'a> {
             }
         };
         let transformer = recipe.transform.as_ref().map(Transformer::new);
-        Ok(Self { transformer, zstd, compressed: Vec::new() })
+        Ok(Self { recipe, transformer, zstd, compressed: Vec::new() })
     }
 
+    /// The record of `image`. After a panic the kit is of no use any more.
     pub(super) fn record<'k>(&'k mut self, image: &'k [u8]) -> Result<StoredRecord<'k>, RecipeFault> {
         let raw = match &mut self.transformer {
             Some(transformer) => transformer.transform(image)?,

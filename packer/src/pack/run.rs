@@ -8,6 +8,7 @@ use super::packing::Packing;
 use super::queue::{Stretch, StretchQueue, memory_gate};
 use super::readers::Readers;
 use super::recipe::Kits;
+use super::state::RunTars;
 use super::stretch::StretchBuilder;
 use crate::config::OnBad;
 use crate::error::Error;
@@ -22,12 +23,34 @@ impl Packing<'_> {
     /// [`Error::Interrupted`]. Shards that were complete by then stay.
     pub fn run(&self, workers: &Workers) -> Result<(), Error> {
         let missing = self.missing(workers)?;
+        let samples = missing.iter().flat_map(|&number| self.plan.shard(number)).copied();
+        let tars = RunTars::of(self.catalogue, samples);
         let memory = memory_gate();
-        let queue = StretchQueue::new(self, missing, &memory);
+        let queue = StretchQueue::new(self, missing.clone(), &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
         let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
-        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))
+        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))?;
+        self.check(&tars, &missing)
+    }
+
+    /// Makes sure that no tar was written to while these shards were packed. Shards with samples of
+    /// one that was do not count.
+    fn check(&self, tars: &RunTars<'_>, shards: &[usize]) -> Result<(), Error> {
+        let changed = tars.changed();
+        let Some(first) = changed.first() else { return Ok(()) };
+        for &number in shards {
+            if self.plan.shard(number).iter().any(|sample| tars.is_in(*sample, &changed)) {
+                done::forget(self.folder, self.shard_id(number))?;
+            }
+        }
+        let more = match changed.len() {
+            1 => String::new(),
+            count => format!(", and so were {} more", count - 1),
+        };
+        let fault =
+            format!("changed while packing: it was written to{more}. What was read of it does not count");
+        Err(Error::source(first, fault))
     }
 
     /// The record of completion of shard `number` of the plan, if it is valid.

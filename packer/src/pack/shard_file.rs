@@ -15,6 +15,7 @@ use shade_formats::shard::END_OF_ARCHIVE;
 use shade_formats::{SampleId, ShardId};
 
 use super::gate::Pass;
+use super::not_decodable::NotDecodable;
 use super::stretch::{Built, PlacedRecord};
 use crate::catalogue::Bad;
 use crate::error::Error;
@@ -44,6 +45,7 @@ struct ShardState<'a> {
     written: u32,
     records: Vec<PlacedRecord>,
     bad: Vec<(SampleId, Bad)>,
+    not_decodable: NotDecodable,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,7 @@ pub(super) struct PackedShard {
     pub crc32c: u32,
     pub records: Vec<PlacedRecord>,
     pub bad: Vec<(SampleId, Bad)>,
+    pub not_decodable: NotDecodable,
 }
 
 impl<'a> ShardFile<'a> {
@@ -90,6 +93,7 @@ impl<'a> ShardFile<'a> {
                 state.crc32c = crc32c_append(state.crc32c, &built.bytes);
                 state.records.extend(built.records.into_iter().map(|record| record.moved(self.shard, base)));
                 state.bad.extend(built.bad);
+                state.not_decodable.extend(&built.not_decodable);
                 placed.push((base, built.bytes, pass));
             }
         }
@@ -118,6 +122,7 @@ impl<'a> ShardFile<'a> {
             crc32c: crc32c_append(state.crc32c, &END_OF_ARCHIVE),
             records: state.records,
             bad: state.bad,
+            not_decodable: state.not_decodable,
         })
     }
 }

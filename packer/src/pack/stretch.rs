@@ -14,10 +14,13 @@ use shade_formats::shard::{
     END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len, record_extension,
 };
 use shade_formats::{FormatError, SampleId, ShardId};
+use shade_images::caught;
 
+use super::not_decodable::NotDecodable;
 use super::read::{SourceFault, SourceReader};
 use super::readers::ReadPace;
-use super::recipe::{Kit, Kits, Recipe};
+use super::recipe::{Kit, Kits, Recipe, RecordFacts, StoredRecord};
+use super::transform::RecipeFault;
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -30,6 +33,7 @@ pub(super) struct Built {
     pub records: Vec<PlacedRecord>,
     /// What had to be left out, by its id in the whole catalogue.
     pub bad: Vec<(SampleId, Bad)>,
+    pub not_decodable: NotDecodable,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,8 @@ pub(super) struct PlacedRecord {
 struct SampleRead {
     sample: SampleId,
     image: Range<usize>,
+    /// What the image is, if it is stored as it is. Its header is there then.
+    plain: Option<RecordFacts>,
     /// The members behind the image, headers and padding included.
     tail: Range<usize>,
     has_fields: bool,
@@ -57,10 +63,14 @@ enum StretchFault {
     Source(#[from] SourceFault),
     #[error(transparent)]
     Header(#[from] FormatError),
+    #[error("its extension of {0} bytes does not fit a tar's member: give it a shorter one")]
+    Extension(usize),
     #[error("has a field named {0}, like its image")]
     FieldName(String),
     #[error("{0} bytes of fields; a sample has at most {FIELDS_BYTES_MAX}")]
     FieldsSize(usize),
+    #[error("shade-pack panicked, a defect of it: {0}")]
+    Panicked(String),
 }
 
 /// Makes stretches on one thread, reusing its memory.
@@ -100,7 +110,7 @@ impl<'a> StretchBuilder<'a> {
         built.bytes.clear();
         if self.recipe.is_plain() {
             let read = self.read_all(samples, &mut built, pace);
-            self.finish_plain(&read, &mut built)?;
+            self.finish_plain(&read, &mut built);
         } else {
             std::mem::swap(&mut built.bytes, &mut self.read);
             built.bytes.clear();
@@ -111,14 +121,17 @@ impl<'a> StretchBuilder<'a> {
         Ok(built)
     }
 
-    /// Reads images and fields into `built.bytes`; images' headers stay gaps.
+    /// Reads images and fields into `built.bytes`; headers of images that are made anew stay gaps.
     fn read_all(&mut self, samples: &[SampleId], built: &mut Built, pace: &mut ReadPace) -> Vec<SampleRead> {
         let mut all = Vec::with_capacity(samples.len());
         let mut before = Instant::now();
         for &id in samples {
             let Some(sample) = self.catalogue.sample(id) else { continue };
             let start = built.bytes.len();
-            let read = self.read_one(id, &sample, &mut built.bytes);
+            let read = caught(|| self.read_one(id, &sample, &mut built.bytes)).unwrap_or_else(|text| {
+                self.reader = SourceReader::default();
+                Err(StretchFault::Panicked(text))
+            });
             let now = Instant::now();
             pace.file(now.duration_since(before), sample.bytes);
             before = now;
@@ -144,6 +157,15 @@ impl<'a> StretchBuilder<'a> {
         bytes.resize(image, 0);
         self.reader.image(sample, bytes)?;
         let image = image..bytes.len();
+        let plain = if self.recipe.is_plain() {
+            let stored = bytes.get(image.clone()).unwrap_or_default();
+            let facts = Recipe::as_it_is(stored);
+            let header = image_header(key, sample, &facts.unchecked(stored, sample.label, 0), false)?;
+            copy_into(bytes, image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
+            Some(facts)
+        } else {
+            None
+        };
         pad(bytes);
         let start = bytes.len();
         let mut has_fields = false;
@@ -170,27 +192,23 @@ impl<'a> StretchBuilder<'a> {
         if has_fields && tail.len() as u64 > FIELDS_BYTES_MAX {
             return Err(StretchFault::FieldsSize(tail.len()));
         }
-        Ok(SampleRead { sample: id, image, tail, has_fields })
+        Ok(SampleRead { sample: id, image, plain, tail, has_fields })
     }
 
-    /// Fills in the headers of images that are stored as they are.
-    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) -> Result<(), Error> {
+    /// Makes records of images that are stored as they are.
+    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) {
         for one in read {
-            let Some(sample) = self.catalogue.sample(one.sample) else { continue };
+            let (Some(sample), Some(facts)) = (self.catalogue.sample(one.sample), one.plain) else {
+                continue;
+            };
             let image = built.bytes.get(one.image.clone()).unwrap_or_default();
-            let record = Recipe::as_it_is(image);
-            let entry = record.entry(image, sample.label, one.image.start as u64);
-            let extension = record_extension(sample.path, &entry, false);
-            let key = self.key(one.sample);
-            let header = header_of(key, &extension, image.len())
-                .map_err(|fault| Error::source(&sample.file(), fault))?;
+            let entry = facts.entry(image, sample.label, one.image.start as u64);
+            built.not_decodable.note_record(facts.media, image, sample.path);
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
             let fields = fields_row(one.has_fields, tail);
-            copy_into(&mut built.bytes, one.image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
             let sample = self.catalogue.whole_id(one.sample);
             built.records.push(PlacedRecord { sample, entry, fields });
         }
-        Ok(())
     }
 
     /// Transforms and compresses images from the first buffer into `built.bytes`.
@@ -205,29 +223,44 @@ impl<'a> StretchBuilder<'a> {
             stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = self.read.get(one.image.clone()).unwrap_or_default();
-            let record = match kit.record(image) {
-                Ok(record) => record,
-                Err(fault) => {
-                    built.bad.push((self.catalogue.whole_id(one.sample), sample.bad(fault)));
-                    continue;
+            let bad = match caught(|| kit.record(image)) {
+                Ok(Ok(record)) => {
+                    self.add(one, &sample, (&record, image), built).err().map(|fault| sample.bad(fault))
+                }
+                Ok(Err(fault)) => Some(sample.bad(fault)),
+                Err(text) => {
+                    *kit = Kit::new(kit.recipe)?;
+                    Some(sample.bad(RecipeFault::Panicked(text)))
                 }
             };
-            let stored = record.stored;
-            let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
-            let entry = record.facts.entry(stored, sample.label, offset);
-            let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
-            let key = self.key(one.sample);
-            let header = header_of(key, &extension, stored.len())
-                .map_err(|fault| Error::source(&sample.file(), fault))?;
-            built.bytes.extend_from_slice(&header);
-            built.bytes.extend_from_slice(stored);
-            pad(&mut built.bytes);
-            let tail = self.read.get(one.tail.clone()).unwrap_or_default();
-            built.bytes.extend_from_slice(tail);
-            let fields = fields_row(one.has_fields, tail);
-            let sample = self.catalogue.whole_id(one.sample);
-            built.records.push(PlacedRecord { sample, entry, fields });
+            if let Some(bad) = bad {
+                built.bad.push((self.catalogue.whole_id(one.sample), bad));
+            }
         }
+        Ok(())
+    }
+
+    /// Appends a sample's members to `built`.
+    fn add(
+        &self,
+        one: &SampleRead,
+        sample: &Sample<'_>,
+        (record, image): (&StoredRecord<'_>, &[u8]),
+        built: &mut Built,
+    ) -> Result<(), StretchFault> {
+        let stored = record.stored;
+        let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
+        let entry = record.facts.entry(stored, sample.label, offset);
+        let header = image_header(self.key(one.sample), sample, &entry, self.recipe.transform.is_some())?;
+        built.not_decodable.note_record(record.facts.media, image, sample.path);
+        built.bytes.extend_from_slice(&header);
+        built.bytes.extend_from_slice(stored);
+        pad(&mut built.bytes);
+        let tail = self.read.get(one.tail.clone()).unwrap_or_default();
+        built.bytes.extend_from_slice(tail);
+        let fields = fields_row(one.has_fields, tail);
+        let sample = self.catalogue.whole_id(one.sample);
+        built.records.push(PlacedRecord { sample, entry, fields });
         Ok(())
     }
 }
@@ -237,6 +270,18 @@ fn is_named_like_image(field: &str, sample: &Sample<'_>, recipe: &Recipe) -> boo
     let kept =
         sample.path.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case(field));
     kept || (recipe.transform.is_some() && matches!(field, "jpg" | "ppm"))
+}
+
+/// The header of an image's member.
+fn image_header(
+    key: u32,
+    sample: &Sample<'_>,
+    entry: &Entry,
+    is_transformed: bool,
+) -> Result<[u8; MEMBER_HEADER_BYTES], StretchFault> {
+    let extension = record_extension(sample.path, entry, is_transformed);
+    let header = member_header(&member_name(key, &extension), entry.stored_len.into());
+    header.map_err(|_| StretchFault::Extension(extension.len()))
 }
 
 fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER_BYTES], FormatError> {

@@ -4,7 +4,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use shade_formats::index::{Media, sniff};
+use shade_formats::index::{KIND_BYTES, Kind, Media, sniff};
 use shade_formats::limits::RECORD_BYTES_MAX;
 use shade_images::{
     Decoder, Filter, ImageFault, Size, orientation, resize_both, resize_max, resize_short,
@@ -55,12 +55,18 @@ pub(crate) enum Interpolation {
 /// Why no record can be made of an image, in words that go behind its path.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecipeFault {
+    #[error("not decodable: {0}")]
+    NoDecoder(&'static str),
+    #[error("no image: {0}")]
+    NoImage(&'static str),
     #[error(transparent)]
     Image(#[from] ImageFault),
     #[error("{0} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}")]
     Size(usize),
     #[error("cannot be compressed: {0}")]
     Zstd(io::Error),
+    #[error("shade-pack panicked, a defect of it: {0}")]
+    Panicked(String),
 }
 
 /// Transforms images one after the other, reusing its memory.
@@ -82,6 +88,15 @@ impl Transform {
     }
 }
 
+/// Names the kind of what has no decoder.
+fn named(bytes: &[u8], fault: ImageFault) -> RecipeFault {
+    match Kind::of(bytes.get(..KIND_BYTES).unwrap_or(bytes)) {
+        Kind::OtherImage(name) => RecipeFault::NoDecoder(name),
+        Kind::NoImage(name) => RecipeFault::NoImage(name),
+        Kind::Image(_) => fault.into(),
+    }
+}
+
 impl<'a> Transformer<'a> {
     pub(super) fn new(transform: &'a Transform) -> Self {
         Self { transform, decoder: Decoder::new(), encoded: Vec::new() }
@@ -90,7 +105,7 @@ impl<'a> Transformer<'a> {
     pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], RecipeFault> {
         let encoded = match self.transform.format {
             Format::Keep => None,
-            Format::Jpeg | Format::Raw => Some(self.encode(bytes)?),
+            Format::Jpeg | Format::Raw => Some(self.encode(bytes).map_err(|fault| named(bytes, fault))?),
         };
         let image = encoded.as_deref().unwrap_or(bytes);
         let marked = if self.transform.restart_markers && sniff(image).0 == Media::Jpeg {

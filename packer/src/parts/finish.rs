@@ -18,13 +18,14 @@ use crate::config::{Effort, OnBad};
 use crate::create::{Created, PackJob, Prepared};
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::{MARKER, clean, unmark};
 use crate::options::Work;
-use crate::pack::{clean, read_done};
+use crate::pack::read_done;
 use crate::part::Part;
 use crate::plan::{PLAN_FILE, shard_name};
 use crate::plan_file::{PlanFile, remove_lists};
 use crate::progress::CommandProgress;
-use crate::publish::{Partial, check_destination, look_afresh, planned_work, sync_dir};
+use crate::publish::{NewWork, Partial, check_destination, look_afresh, planned_work, sync_dir};
 use crate::report::{Printed, Speed, path_as_text};
 use crate::workers::Workers;
 
@@ -88,7 +89,7 @@ pub(crate) fn finish(args: &FinishArgs, stop: &Stop) -> Result<Finished, Error> 
     check_destination(out)?;
     let Some((_, id)) = planned_work(out)? else { return finished_before(out) };
     let readers = Workers::start(args.in_flight.in_flight())?;
-    let mut partial = Partial::resume(out, &id, false, sync)?;
+    let mut partial = Partial::resume(NewWork { out, id: &id, splits: Vec::new(), sync }, None)?;
     let plan = PlanFile::open(partial.path())?;
     let shards = shards_of(&plan, partial.path());
     for (split, _) in plan.datasets() {
@@ -108,10 +109,10 @@ pub(crate) fn finish(args: &FinishArgs, stop: &Stop) -> Result<Finished, Error> 
         finished.note_missing(&shards, &complete);
         return Ok(finished);
     }
-    refuse_bad(complete.into_iter().flatten().flat_map(|complete| complete.bad), plan.on_bad())?;
+    refuse_bad(complete.into_iter().flatten().flat_map(|complete| complete.bad), plan.accept().on_bad)?;
     let datasets = whole(&plan)?;
     let effort = Effort { jobs: args.in_flight.in_flight(), in_flight: args.in_flight.in_flight(), sync };
-    let job = PackJob { id: plan.work(), on_bad: plan.on_bad(), effort, readers: &readers, progress, stop };
+    let job = PackJob { id: plan.work(), accept: plan.accept(), effort, readers: &readers, progress, stop };
     let mut splits = Vec::new();
     for prepared in datasets {
         let folder = prepared.planned.folder(partial.path());
@@ -198,7 +199,7 @@ fn finished_before(out: &Path) -> Result<Finished, Error> {
         return Err(Error::Usage(text));
     }
     // It was published, but the run did not live to clean it.
-    if out.join(PLAN_FILE).exists() {
+    if out.join(PLAN_FILE).exists() || out.join(MARKER).exists() {
         let names = splits.iter().filter_map(|split| Some(split.file_name()?.to_str()?.to_owned()));
         clean_published(out, &names.collect::<Vec<_>>())?;
     }
@@ -219,7 +220,7 @@ fn clean_published(out: &Path, splits: &[String]) -> Result<(), Error> {
 /// own there, and cleans at its end.
 fn clean_alone(folder: &Path) -> Result<(), Error> {
     match Claim::take(folder) {
-        Ok(_claim) => clean(folder),
+        Ok(_claim) => clean(folder).and_then(|()| unmark(folder)),
         Err(Error::Usage(_)) => Ok(()),
         Err(fault) => Err(fault),
     }

@@ -72,8 +72,14 @@ pub(crate) fn list(args: &ListArgs, stop: &Stop) -> Result<Listing, Error> {
         ListedPart { part: args.part, exclude: source.selection.patterns().to_vec(), splits: Vec::new() };
     for (split, source) in sources_of(&source, &args.splits) {
         let catalogue = source.list_part(args.part, &workers, args.output.shown(), stop)?;
-        let (classes, bad) = (catalogue.classes.clone(), catalogue.bad.clone());
-        listed.splits.push(ListedSplit { split, classes, bad });
+        listed.splits.push(ListedSplit {
+            split,
+            classes: catalogue.classes.clone(),
+            bad: catalogue.bad.clone(),
+            lost: catalogue.lost.clone(),
+            empty: catalogue.empty.clone(),
+            notes: catalogue.notes.clone(),
+        });
         catalogues.push(catalogue);
     }
     stop.check()?;

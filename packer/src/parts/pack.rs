@@ -12,7 +12,8 @@ use crate::config::OnBad;
 use crate::create::{CreateArgs, PackJob, refuse_inside};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::pack::{Packing, clean_unfinished};
+use crate::leftovers::clean_unfinished;
+use crate::pack::Packing;
 use crate::part::Part;
 use crate::plan::shard_name;
 use crate::plan_file::PlanFile;
@@ -70,7 +71,7 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     let records = datasets.iter().map(|(_, _, prepared)| u64::from(prepared.planned.catalogue.len())).sum();
     let bytes = datasets.iter().map(|(_, _, prepared)| prepared.planned.catalogue.bytes()).sum();
     let progress = &CommandProgress::start(pack.output.shown(), "packing", records, bytes);
-    let job = PackJob { id: plan.work(), on_bad: plan.on_bad(), effort, readers: &readers, progress, stop };
+    let job = PackJob { id: plan.work(), accept: plan.accept(), effort, readers: &readers, progress, stop };
     let packings: Vec<Packing<'_>> = datasets
         .iter()
         .map(|(folder, first, prepared)| prepared.packing(folder, (part, *first), &job))
@@ -81,7 +82,7 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     });
     let bad = bad.map_err(|fault| explained(fault, &folder, part, &packings))?;
     progress.finish();
-    if plan.on_bad() == OnBad::List && !bad.is_empty() {
+    if plan.accept().on_bad == OnBad::List && !bad.is_empty() {
         return Err(Error::AllBad { bad });
     }
     let read_bytes = progress.bytes_of_this_run();

@@ -1,21 +1,20 @@
 //! `plan`: everything that must be known before the first shard is made, in a file for all parts.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::create::{Begun, Created, Listed, NewArgs, begin, list_all, plan_all, sources_of};
+use crate::create::{Begun, Created, Listed, NewArgs, begin, list_all, notes_of, plan_all, sources_of};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::plan::PLAN_FILE;
 use crate::plan_file::{read_lists, write_plan};
-use crate::publish::sync_dir;
+use crate::publish::{make_folder, sync_dir};
 use crate::report::{Printed, Speed, path_as_text};
-use crate::source::{Source, SourceKind};
+use crate::source::{Labels, Source, SourceKind};
 use crate::workers::Workers;
 
 #[derive(Debug, Args)]
@@ -57,12 +56,13 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
         true => from_lists(&new.out, sources)?,
         false => list_all(sources, &readers, new.pack.output.shown(), stop)?,
     };
-    let planned = plan_all(listed, &layout, new.pack.on_bad)?;
+    let planned = plan_all(listed, &layout, new.pack.accept())?;
     let mut created = Created {
         dataset: new.out.clone(),
         source: new.pack.source.path.clone(),
         parts: planned.iter().map(|planned| planned.outline()).collect(),
         bad: planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect(),
+        notes: notes_of(&planned),
         ..Created::default()
     };
     let shards = planned.iter().map(|planned| planned.plan.shard_count()).sum();
@@ -73,14 +73,16 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
     let mut datasets = Vec::new();
     for (planned, folder) in planned.into_iter().zip(folders) {
         let prepared = planned.prepare(&layout, &readers, stop)?;
-        make_folder(&prepared.planned.folder(partial.path()))?;
+        if prepared.planned.split.is_some() {
+            make_folder(&prepared.planned.folder(partial.path()))?;
+        }
         datasets.push((folder, prepared));
     }
     for (part, (_, prepared)) in created.parts.iter_mut().zip(&datasets) {
         part.zstd_would_save_percent = prepared.forgone_percent;
     }
     stop.check()?;
-    write_plan(partial.path(), (&work, new.pack.on_bad), &datasets, effort.sync)?;
+    write_plan(partial.path(), (&work, new.pack.accept()), &datasets, effort.sync)?;
     partial.keep();
     if effort.sync {
         sync_dir(partial.path())?;
@@ -108,7 +110,7 @@ fn from_lists(out: &Path, sources: Vec<(Option<String>, Source)>) -> Result<Vec<
     }
     let mut all = Vec::new();
     for ((split, source), catalogue) in sources.into_iter().zip(catalogues) {
-        if source.kind()? != SourceKind::ImageFolder || source.labels.is_some() {
+        if source.kind()? != SourceKind::ImageFolder || source.labels != Labels::Own {
             return differs("--from");
         }
         if source.selection.patterns() != lists.exclude {
@@ -117,13 +119,6 @@ fn from_lists(out: &Path, sources: Vec<(Option<String>, Source)>) -> Result<Vec<
         all.push(Listed { split, source, catalogue });
     }
     Ok(all)
-}
-
-fn make_folder(folder: &Path) -> Result<(), Error> {
-    match fs::create_dir(folder) {
-        Err(fault) if fault.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        created => created.map_err(Error::io("create", folder)),
-    }
 }
 
 #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]

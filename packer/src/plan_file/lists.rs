@@ -11,9 +11,10 @@ use shade_formats::SampleId;
 
 use super::rows::{decode, encode};
 use super::runs::{Kind, RunsFile, RunsWriter};
-use crate::catalogue::{Bad, Catalogue, SampleStore};
+use crate::catalogue::{Bad, Catalogue, EmptyClass, SampleStore};
 use crate::error::Error;
-use crate::files::is_partial;
+use crate::files::temporary;
+use crate::leftovers::remove_files;
 use crate::part::Part;
 
 /// What a list's name begins with.
@@ -39,6 +40,15 @@ pub(crate) struct ListedSplit {
     pub(crate) classes: Vec<String>,
     /// What this part has found and cannot be packed.
     pub(crate) bad: Vec<Bad>,
+    /// Labels of this part's classes of which all is bad.
+    #[serde(default)]
+    pub(crate) lost: Vec<u32>,
+    /// This part's classes without an image.
+    #[serde(default)]
+    pub(crate) empty: Vec<EmptyClass>,
+    /// What people should know of the source, each in one line.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
 }
 
 /// Writes what a part has listed, a catalogue for each split.
@@ -115,7 +125,15 @@ pub(crate) fn read_lists(
             *run += 1;
         }
         for (listed, _) in &lists {
-            catalogue.bad.extend(listed.splits.get(number).into_iter().flat_map(|split| split.bad.clone()));
+            let Some(split) = listed.splits.get(number) else { continue };
+            catalogue.bad.extend_from_slice(&split.bad);
+            catalogue.lost.extend_from_slice(&split.lost);
+            catalogue.empty.extend_from_slice(&split.empty);
+            for note in &split.notes {
+                if !catalogue.notes.contains(note) {
+                    catalogue.notes.push(note.clone());
+                }
+            }
         }
         catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
         catalogue.become_whole();
@@ -128,17 +146,14 @@ pub(crate) fn read_lists(
 /// Removes the lists of `out`, which are of no use once the dataset is there.
 pub(crate) fn remove_lists(out: &Path) -> Result<(), Error> {
     let folder = folder_of(out);
-    let entries = match fs::read_dir(&folder) {
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(Error::io("list", &folder))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(Error::io("list", &folder))?;
-        let name = entry.file_name().into_string().unwrap_or_default();
-        if part_of(&name).is_some() || (name.starts_with(LIST) && is_partial(&name)) {
-            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
-        }
+    // Not through a link.
+    if !fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
     }
+    remove_files(&folder, |name| {
+        let list = temporary(name).map_or(name, |(list, _)| list);
+        part_of(list).is_some()
+    })?;
     // Anything else in it is not ours.
     let _ = fs::remove_dir(&folder);
     Ok(())

@@ -10,7 +10,7 @@ use shade_formats::limits::{DICTIONARY_BYTES_MAX, SHARDS_MAX};
 use super::rows::{decode, encode};
 use super::runs::{Kind, RunsFile, RunsWriter};
 use crate::catalogue::{Bad, Catalogue, SampleStore};
-use crate::config::OnBad;
+use crate::config::{Accept, OnBad};
 use crate::create::{Planned, Prepared};
 use crate::error::Error;
 use crate::options::{PackOptions, Work};
@@ -31,6 +31,8 @@ struct PlanOutline {
     /// Identifies the work.
     work: String,
     on_bad: OnBad,
+    #[serde(default)]
+    allow_empty: bool,
     /// One dataset, or one for each split. Their shards follow one another.
     datasets: Vec<DatasetOutline>,
 }
@@ -80,7 +82,7 @@ struct ZstdOutline {
 /// A path is not UTF-8; the file cannot be written.
 pub(crate) fn write_plan(
     folder: &Path,
-    (work, on_bad): (&Work, OnBad),
+    (work, accept): (&Work, Accept),
     datasets: &[(PathBuf, Prepared)],
     sync: bool,
 ) -> Result<(), Error> {
@@ -100,7 +102,8 @@ pub(crate) fn write_plan(
         }
         outlines.push(DatasetOutline::of(source, prepared)?);
     }
-    let outline = PlanOutline { work: work.id.clone(), on_bad, datasets: outlines };
+    let Accept { on_bad, allow_empty } = accept;
+    let outline = PlanOutline { work: work.id.clone(), on_bad, allow_empty, datasets: outlines };
     writer.finish(&outline, sync)
 }
 
@@ -139,8 +142,8 @@ impl PlanFile {
         &self.outline.work
     }
 
-    pub(crate) fn on_bad(&self) -> OnBad {
-        self.outline.on_bad
+    pub(crate) fn accept(&self) -> Accept {
+        Accept { on_bad: self.outline.on_bad, allow_empty: self.outline.allow_empty }
     }
 
     /// Refuses a plan of other work than its samples and options make.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use shade_dataset::regular;
 use shade_formats::checksum::crc32c;
 
 use crate::error::Error;
@@ -112,7 +113,7 @@ impl RunsFile {
     /// may cut and compress differently: usage.
     pub(super) fn open<O: DeserializeOwned>(path: &Path, kind: Kind) -> Result<(Self, O), Error> {
         let damaged = |fault: String| Error::Damaged { path: path.to_owned(), fault };
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = regular::open(path).map_err(Error::io("open", path))?;
         let file_bytes = file.metadata().map_err(Error::io("look at", path))?.len();
         let mut header = [0; HEADER_BYTES];
         if file_bytes < HEADER_BYTES as u64 {

@@ -18,8 +18,10 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use shade_formats::limits::NAME_BYTES_MAX;
 
-use super::Selection;
-use crate::catalogue::{Bad, Catalogue, NewSample, Paths, SampleStore, check_bytes};
+use super::labels::UNLABELLED;
+use super::selection::Selection;
+use super::tool_folders;
+use crate::catalogue::{Bad, Catalogue, EmptyClass, NewSample, Paths, SampleStore, check_bytes};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::part::Part;
@@ -36,10 +38,10 @@ pub(super) const FILES_PER_TASK: usize = 16;
 const CLASSES_PER_THREAD: usize = 2;
 
 /// Lists the ImageFolder at `root`, as many folders and files at a time as the current rayon pool
-/// has threads.
+/// has threads. Classes without image are in [`Catalogue::empty`].
 ///
 /// # Errors
-/// No class folder; a class without image; the root cannot be listed; or [`Error::Interrupted`].
+/// No class folder; the root cannot be listed; or [`Error::Interrupted`].
 pub fn scan(
     root: &Path,
     selection: &Selection,
@@ -59,12 +61,11 @@ pub(super) fn scan_part(
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
-    let folder = open_folder(root).map_err(Error::io("open", root))?;
-    let walk = FolderWalk { root, folder, selection, progress, stop };
+    let walk = FolderWalk::new(root, selection, progress, stop)?;
     let entries = read_dir(root).map_err(Error::io("list", root))?;
     let mut classes = Vec::new();
-    for entry in entries {
-        match walk.subfolder(&entry) {
+    for entry in &entries {
+        match walk.subfolder(entry) {
             Ok(None) => {}
             Ok(Some(name)) if selection.excludes(&name) => {}
             Ok(Some(name)) => classes.push(name),
@@ -72,40 +73,101 @@ pub(super) fn scan_part(
         }
     }
     if classes.is_empty() && catalogue.bad.is_empty() {
-        return Err(Error::source(root, "couldn't find any class folder in it"));
+        return Err(Error::source(root, no_class(&entries)));
     }
     classes.sort_unstable();
-    let mut empty = Vec::new();
     let labelled = (0u32..).zip(&classes).filter(|(label, _)| part.has(*label as usize));
     let labelled: Vec<(u32, &String)> = labelled.collect();
+    let mut of_tools = Vec::new();
     // Some classes at a time: otherwise all would be in memory twice.
     for some in labelled.chunks(rayon::current_num_threads() * CLASSES_PER_THREAD) {
         let walked: Vec<ListedClass> =
             some.par_iter().map(|(_, class)| walk.class(class)).collect::<Result<_, _>>()?;
-        for ((label, name), class) in some.iter().zip(walked) {
+        for ((label, _), mut class) in some.iter().zip(walked) {
             let before = catalogue.len();
-            catalogue.bad.extend(class.bad);
-            for (path, found) in class.paths.iter().zip(&class.found) {
-                let Some(FileFacts { bytes, changed_ns }) = *found else { continue };
-                let sample = NewSample { path, label: *label, bytes, changed_ns, store: 0, offset: 0 };
-                if let Err(fault) = catalogue.push(sample) {
-                    catalogue.bad.push(Bad::new(&root.join(path), fault));
-                }
-            }
+            of_tools.append(&mut class.of_tools);
+            let (is_bad, other) = (!class.bad.is_empty(), class.other.take());
+            let is_full = !add(&mut catalogue, class, *label, root);
             if catalogue.len() == before {
-                empty.push(name.as_str());
+                if is_bad || is_full {
+                    catalogue.lost.push(*label);
+                } else {
+                    catalogue.empty.push(EmptyClass { label: *label, other });
+                }
             }
         }
     }
-    if !empty.is_empty() && catalogue.bad.is_empty() {
-        let extensions = EXTENSIONS.join(", ");
-        let empty = empty.join(", ");
-        let fault =
-            format!("found no valid file for the classes {empty}. Supported extensions are: {extensions}");
-        return Err(Error::source(root, fault));
-    }
+    catalogue.notes.extend(splits_note(&classes));
+    catalogue.notes.extend(tool_folders::note(&of_tools));
     catalogue.classes = classes;
     Ok(catalogue)
+}
+
+/// Lists all images below `root`, in the order that they would have within one class.
+///
+/// # Errors
+/// No image; the root cannot be listed; or [`Error::Interrupted`].
+pub(super) fn scan_unlabelled(
+    root: &Path,
+    selection: &Selection,
+    progress: &CommandProgress,
+    stop: &Stop,
+) -> Result<Catalogue, Error> {
+    let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
+    // A root that cannot be listed is no bad folder of a source but none.
+    read_dir(root).map_err(Error::io("list", root))?;
+    let all = FolderWalk::new(root, selection, progress, stop)?.class("")?;
+    catalogue.notes.extend(tool_folders::note(&all.of_tools));
+    add(&mut catalogue, all, 0, root);
+    if catalogue.is_empty() && catalogue.bad.is_empty() {
+        let fault = format!("found no image in it. Supported extensions are: {}", EXTENSIONS.join(", "));
+        return Err(Error::source(root, fault));
+    }
+    catalogue.classes = vec![UNLABELLED.to_owned()];
+    Ok(catalogue)
+}
+
+/// Adds a class's samples; says whether the dataset had room for all.
+fn add(catalogue: &mut Catalogue, class: ListedClass, label: u32, root: &Path) -> bool {
+    let mut has_room = true;
+    catalogue.bad.extend(class.bad);
+    for (path, found) in class.paths.iter().zip(&class.found) {
+        let Some(FileFacts { bytes, changed_ns }) = *found else { continue };
+        let sample = NewSample { path, label, bytes, changed_ns, store: 0, offset: 0 };
+        if let Err(fault) = catalogue.push(sample) {
+            has_room = false;
+            catalogue.bad.push(Bad::new(&root.join(path), fault));
+        }
+    }
+    has_room
+}
+
+/// Says why a folder has no class, and what it may be instead.
+fn no_class(entries: &[DirEntry]) -> String {
+    let names = entries.iter().map(DirEntry::file_name);
+    let images = names.filter(|name| is_image(name.as_encoded_bytes())).count();
+    let remedy = match images {
+        0 => String::new(),
+        _ => format!(
+            ", but {images} images right in it: a CSV file with the columns path and label says their classes, \
+             --labels none packs them without labels"
+        ),
+    };
+    format!("couldn't find any class folder in it{remedy}")
+}
+
+/// Says what folders are called that are rather splits than classes.
+fn splits_note(classes: &[String]) -> Option<String> {
+    let is_split = |name: &&String| {
+        ["train", "training", "val", "valid", "validation", "test", "testing", "dev"]
+            .iter()
+            .any(|split| split.eq_ignore_ascii_case(name))
+    };
+    let splits: Vec<&str> = classes.iter().filter(is_split).map(String::as_str).collect();
+    (splits.len() >= 2).then(|| {
+        let all = splits.join(",");
+        format!("folders called {all} became classes; if they are splits: --splits {all}")
+    })
 }
 
 struct FolderWalk<'a> {
@@ -117,6 +179,10 @@ struct FolderWalk<'a> {
 }
 
 struct ListedClass {
+    /// Folders of programs with images in them.
+    of_tools: Vec<String>,
+    /// A file that is no image.
+    other: Option<String>,
     paths: Paths,
     /// For each path; `None` for one that is bad.
     found: Vec<Option<FileFacts>>,
@@ -129,12 +195,22 @@ pub(super) struct FileFacts {
     pub(super) changed_ns: i64,
 }
 
-impl FolderWalk<'_> {
-    /// A class's images, in order.
+impl<'a> FolderWalk<'a> {
+    fn new(
+        root: &'a Path,
+        selection: &'a Selection,
+        progress: &'a CommandProgress,
+        stop: &'a Stop,
+    ) -> Result<Self, Error> {
+        let folder = open_folder(root).map_err(Error::io("open", root))?;
+        Ok(Self { root, folder, selection, progress, stop })
+    }
+
+    /// A class's images, in order; all images if it has no name.
     fn class(&self, class: &str) -> Result<ListedClass, Error> {
         let mut folders = Vec::new();
         let mut ahead = vec![class.to_owned()];
-        let mut bad = Vec::new();
+        let (mut bad, mut of_tools, mut other) = (Vec::new(), Vec::new(), None);
         while let Some(folder) = ahead.pop() {
             self.stop.check()?;
             let here = self.root.join(&folder);
@@ -149,14 +225,16 @@ impl FolderWalk<'_> {
             for entry in entries {
                 match self.subfolder(&entry) {
                     Ok(Some(name)) => {
-                        let path = format!("{folder}/{name}");
+                        let path = below(&folder, &name);
                         if !self.selection.excludes(&path) {
                             ahead.push(path);
                         }
                     }
-                    Ok(None) if !is_image(entry.file_name().as_encoded_bytes()) => {}
+                    Ok(None) if !is_image(entry.file_name().as_encoded_bytes()) => {
+                        other = other.or_else(|| entry.file_name().into_string().ok());
+                    }
                     Ok(None) => match name_of(&entry) {
-                        Ok(name) if self.selection.excludes(&format!("{folder}/{name}")) => {}
+                        Ok(name) if self.selection.excludes(&below(&folder, &name)) => {}
                         Ok(name) => images.push(name),
                         Err(fault) => bad.push(fault),
                     },
@@ -164,6 +242,9 @@ impl FolderWalk<'_> {
                 }
             }
             images.sort_unstable();
+            if !images.is_empty() && folder.split('/').any(tool_folders::is_of_a_tool) {
+                of_tools.push(folder.clone());
+            }
             folders.push((folder, images));
         }
         folders.sort_unstable();
@@ -183,7 +264,7 @@ impl FolderWalk<'_> {
             .collect::<Result<_, Error>>()?;
         let found = looked.into_iter().map(|found| found.map_err(|fault| bad.push(fault)).ok()).collect();
         self.progress.add(paths.len() as u64, 0);
-        Ok(ListedClass { paths, found, bad })
+        Ok(ListedClass { of_tools, other, paths, found, bad })
     }
 
     /// The name of a folder or of a link to one; `None` for anything else. As in Python, a link to
@@ -219,6 +300,11 @@ impl FolderWalk<'_> {
         }
         Ok(())
     }
+}
+
+/// The path of `name` in a folder; the root has no name.
+fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 fn read_dir(folder: &Path) -> io::Result<Vec<DirEntry>> {

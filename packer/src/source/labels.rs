@@ -1,7 +1,11 @@
 //! Labels as a source writes them, and the classes they become.
 //!
 //! Without `--labels`: if every label is a whole number, class `i` is called by its decimal, from 0
-//! to the largest one; otherwise the classes are the distinct labels in order of their bytes.
+//! to the largest one. `2.0`, as pandas writes whole numbers, is the number 2. Otherwise the
+//! classes are the distinct labels in order of their bytes; if a number among them would get
+//! another label than it says, they are refused.
+//!
+//! `--labels none` gives all samples label 0, of one class that is called `none`.
 //!
 //! `--labels FILE` is JSON, in one of these forms:
 //! - `["cat", "dog"]`: class names by number. The source's labels are these numbers.
@@ -13,17 +17,45 @@
 //!   names: numbers stay as they are and nothing is sorted.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
+use shade_dataset::regular;
 use shade_formats::limits::{CLASSES_MAX, NAME_BYTES_MAX};
 
 use crate::error::Error;
 
+/// The one class of samples without labels.
+pub(crate) const UNLABELLED: &str = "none";
+
+/// More classes than these, for more than half of the samples, are captions and no classes. Who
+/// calls a column or a key `label` has decided something.
+const CAPTIONS_MIN: usize = 8;
+
+/// The same if the labels are from `.txt` members, which is only a guess.
+const GUESSED_CAPTIONS_MIN: usize = 3;
+
 /// Most numbers below the largest label that no sample has. With more, the numbers are ids of
 /// something else, taken for labels.
 const EMPTY_CLASSES_MAX: u64 = 1_000_000;
+
+/// What `--labels` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Labels {
+    /// Labels are those of the source.
+    #[default]
+    Own,
+    /// There are none.
+    None,
+    /// This file names their classes.
+    File(PathBuf),
+}
+
+impl From<PathBuf> for Labels {
+    fn from(path: PathBuf) -> Self {
+        if path.as_os_str() == UNLABELLED { Self::None } else { Self::File(path) }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LabelFault {
@@ -62,6 +94,16 @@ pub(super) enum ClassesFault {
         "labels are numbers, but {0} is negative. Name the classes with --labels, or leave these samples out"
     )]
     Negative(String),
+    #[error(
+        "labels are numbers, but {0} is no whole one. Name the classes with --labels, or give classes that are whole \
+         numbers"
+    )]
+    Fraction(String),
+    #[error(
+        "among the labels are numbers and texts such as '{text}'; sorted as texts, label {number} would become \
+         {label}. Name the classes with --labels, or leave out the samples with such texts"
+    )]
+    Mixed { text: String, number: u64, label: usize },
     #[error("{0} classes; there are at most {CLASSES_MAX}")]
     Many(usize),
     #[error("a class name of {0} bytes; it has 1 to {NAME_BYTES_MAX}")]
@@ -93,6 +135,17 @@ enum Rule {
     Name,
     /// The user gives the class of each label.
     Given(HashMap<String, u32>),
+    /// All samples are of one class.
+    One,
+}
+
+/// What a label's text is.
+enum Text {
+    /// A whole number from 0 on.
+    Whole,
+    /// Another number: negative, a fraction.
+    Number,
+    Name,
 }
 
 impl Texts {
@@ -113,10 +166,17 @@ impl Texts {
 }
 
 impl Classes {
-    /// Reads `--labels`, if it was given.
-    pub(super) fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
-        let Some(file) = file else { return Ok(None) };
-        let bytes = fs::read(file).map_err(Error::io("read", file))?;
+    /// The classes that `--labels` gives, if it gives any.
+    pub(super) fn given(labels: &Labels) -> Result<Option<Self>, Error> {
+        let file = match labels {
+            Labels::Own => return Ok(None),
+            Labels::None => {
+                let names = vec![UNLABELLED.to_owned()];
+                return Ok(Some(Self { names, rule: Rule::One, file: None }));
+            }
+            Labels::File(file) => file,
+        };
+        let bytes = regular::read_once(file).map_err(Error::io("read", file))?;
         let parsed = serde_json::from_slice(&bytes).map_err(ClassesFault::from);
         let (names, rule) = parsed.and_then(Self::from_json).map_err(|fault| Error::source(file, fault))?;
         Ok(Some(Self { names, rule, file: Some(file.display().to_string()) }))
@@ -128,13 +188,32 @@ impl Classes {
         let (names, rule) = match numbers {
             Some(numbers) => (numbered(&numbers)?, Rule::Number),
             None => {
-                refuse_negative(texts.clone())?;
+                refuse_numbers(texts.clone())?;
                 let distinct: BTreeSet<&str> = texts.collect();
+                refuse_mixed(&distinct)?;
                 (distinct.into_iter().map(str::to_owned).collect(), Rule::Name)
             }
         };
         check_names(&names)?;
         Ok(Self { names, rule, file: None })
+    }
+
+    /// Whether labels are numbers of classes in the source, too.
+    pub(super) fn are_numbers(&self) -> bool {
+        matches!(self.rule, Rule::Number)
+    }
+
+    /// Says so if the labels of `samples` samples are captions: texts that hardly come twice.
+    /// `is_guess` if nothing calls them labels.
+    pub(super) fn captions(&self, samples: usize, is_guess: bool) -> Option<String> {
+        let classes = self.names.len();
+        let few = if is_guess { GUESSED_CAPTIONS_MIN } else { CAPTIONS_MIN };
+        let is_text = matches!(self.rule, Rule::Name);
+        let example = self.names.first().filter(|_| is_text && classes > few && classes * 2 > samples)?;
+        Some(format!(
+            "{classes} classes for {samples} samples, such as '{example}': captions? --labels none packs samples \
+             without labels and keeps such texts as fields. If they are classes, name them: --labels FILE"
+        ))
     }
 
     pub(super) fn label(&self, text: &str) -> Result<u32, LabelFault> {
@@ -145,6 +224,7 @@ impl Classes {
                 .filter(|&number| (number as usize) < self.names.len()),
             Rule::Name => self.names.binary_search_by(|name| name.as_str().cmp(text)).ok().and_then(position),
             Rule::Given(labels) => labels.get(text).copied(),
+            Rule::One => Some(0),
         };
         label.ok_or_else(|| match &self.file {
             Some(file) => LabelFault::NotGiven { label: text.to_owned(), file: file.clone() },
@@ -181,12 +261,27 @@ pub(super) fn checked(text: &str) -> Result<&str, LabelFault> {
 }
 
 /// The whole number that a label is. `007` is a text: a number has one spelling, or two labels
-/// could become one by accident.
-fn whole(text: &str) -> Option<u64> {
-    let plain = text == "0" || !text.starts_with('0');
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+/// could become one by accident. Only zeros may follow a point, as in pandas' `7.0`.
+pub(super) fn whole(text: &str) -> Option<u64> {
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => digits,
+        Some(_) => return None,
+        None => text,
+    };
+    let plain = digits == "0" || !digits.starts_with('0');
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // A number beyond u64 is a number, too, and is refused for its size.
-    (plain && digits).then(|| text.parse().unwrap_or(u64::MAX))
+    (plain && is_number).then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+/// What a text is. With leading zeros it is a name.
+fn kind_of(text: &str) -> Text {
+    if whole(text).is_some() {
+        return Text::Whole;
+    }
+    let has_zeros = text.len() > 1 && text.starts_with('0') && !text.starts_with("0.");
+    let is_number = text.bytes().any(|byte| byte.is_ascii_digit()) && text.parse::<f64>().is_ok();
+    if is_number && !has_zeros { Text::Number } else { Text::Name }
 }
 
 fn numbered(numbers: &BTreeSet<u64>) -> Result<Vec<String>, ClassesFault> {
@@ -201,17 +296,35 @@ fn numbered(numbers: &BTreeSet<u64>) -> Result<Vec<String>, ClassesFault> {
     Ok((0..=largest).map(|number| number.to_string()).collect())
 }
 
-/// As text, numbers would be sorted 0, 1, 10, 2 because of one -1 that means "unknown".
-fn refuse_negative<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), ClassesFault> {
-    let mut negative = None;
+/// Refuses numbers that are no labels where all labels are numbers: as texts, the others would be
+/// sorted 0, 1, 10, 2 because of one -1 that means "unknown".
+fn refuse_numbers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), ClassesFault> {
+    let mut first = None;
     for text in texts {
-        match text.strip_prefix('-') {
-            Some(rest) if whole(rest).is_some() => negative = Some(text),
-            _ if whole(text).is_some() => {}
-            _ => return Ok(()),
+        match kind_of(text) {
+            Text::Number => first = first.or(Some(text)),
+            Text::Whole => {}
+            Text::Name => return Ok(()),
         }
     }
-    negative.map_or(Ok(()), |text| Err(ClassesFault::Negative(text.to_owned())))
+    match first {
+        None => Ok(()),
+        Some(text) if text.strip_prefix('-').is_some_and(|rest| whole(rest).is_some()) => {
+            Err(ClassesFault::Negative(text.to_owned()))
+        }
+        Some(text) => Err(ClassesFault::Fraction(text.to_owned())),
+    }
+}
+
+/// Refuses names among which a whole number would get another label than it says.
+fn refuse_mixed(sorted: &BTreeSet<&str>) -> Result<(), ClassesFault> {
+    let changed = |(label, text): (usize, &&str)| {
+        let number = whole(text).filter(|number| usize::try_from(*number) != Ok(label))?;
+        Some((label, number))
+    };
+    let Some((label, number)) = sorted.iter().enumerate().find_map(changed) else { return Ok(()) };
+    let text = sorted.iter().find(|text| whole(text).is_none()).copied().unwrap_or_default().to_owned();
+    Err(ClassesFault::Mixed { text, number, label })
 }
 
 fn strings(values: Vec<Value>) -> Result<Vec<String>, ClassesFault> {
@@ -268,6 +381,8 @@ fn check_names(names: &[String]) -> Result<(), ClassesFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn of(texts: &[&str]) -> Result<Classes, ClassesFault> {
@@ -278,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("labels.json");
         fs::write(&file, json).unwrap();
-        Classes::given(Some(&file)).map(Option::unwrap)
+        Classes::given(&Labels::File(file)).map(Option::unwrap)
     }
 
     #[test]
@@ -307,6 +422,52 @@ mod tests {
         assert!(of(&["0", "1000001"]).is_ok());
         assert!(of(&["0", "-1"]).unwrap_err().to_string().contains("-1"));
         assert!(of(&["-1", "x"]).is_ok());
+    }
+
+    #[test]
+    fn whole_floats_are_the_numbers_they_are() {
+        let texts: Vec<String> = (0..12).map(|n| format!("{n}.0")).collect();
+        let classes = Classes::of_texts(texts.iter().map(String::as_str)).unwrap();
+        assert_eq!(classes.names.len(), 12);
+        for (number, text) in (0u32..).zip(&texts) {
+            assert_eq!(classes.label(text), Ok(number));
+            assert_eq!(classes.label(&number.to_string()), Ok(number));
+        }
+        assert_eq!(of(&["1.00", "0", "2.0"]).unwrap().names, ["0", "1", "2"]);
+        let given = given(r#"["cat", "dog"]"#).unwrap();
+        assert_eq!(given.label("1.0"), Ok(1));
+        for text in ["0.5", "-1.0", "1e1", "1.", "+1", ".5"] {
+            let fault = of(&["0", text]).unwrap_err().to_string();
+            assert!(fault.contains(text) && fault.contains("--labels"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_number_among_texts_keeps_its_label_or_is_refused() {
+        let numbers: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+        let with = |texts: &[&str]| {
+            let all = numbers.iter().map(String::as_str).chain(texts.iter().copied()).collect::<Vec<_>>();
+            of(&all)
+        };
+        assert_eq!(with(&["nan"]).unwrap().label("9"), Ok(9));
+        for texts in [&["10", "nan"][..], &["?", "10"], &["!"], &["10", "None"]] {
+            let fault = with(texts).unwrap_err().to_string();
+            assert!(fault.contains("would become") && fault.contains("--labels"), "{fault}");
+        }
+        assert!(of(&["5", "x"]).is_err());
+    }
+
+    #[test]
+    fn texts_that_hardly_come_twice_are_captions() {
+        let names: Vec<String> = (0..9).map(|n| format!("a dog, {n}")).collect();
+        let classes = Classes::of_texts(names.iter().map(String::as_str)).unwrap();
+        assert!(classes.captions(17, false).unwrap().to_string().contains("captions? --labels none"));
+        assert!(classes.captions(18, false).is_none());
+        let few = of(&["a", "b", "c", "d"]).unwrap();
+        assert!(few.captions(5, true).is_some() && few.captions(5, false).is_none());
+        let numbers: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let numbers = Classes::of_texts(numbers.iter().map(String::as_str)).unwrap();
+        assert!(numbers.captions(100, true).is_none());
     }
 
     #[test]
@@ -347,10 +508,10 @@ mod tests {
             let fault = given(json).unwrap_err().to_string();
             assert!(fault.contains(part) && fault.contains("labels.json"), "{json}: {fault}");
         }
-        assert!(
-            Classes::given(Some(Path::new("/nowhere.json"))).unwrap_err().to_string().contains("nowhere")
-        );
-        assert!(Classes::given(None).unwrap().is_none());
+        let nowhere = Labels::File("/nowhere.json".into());
+        assert!(Classes::given(&nowhere).unwrap_err().to_string().contains("nowhere"));
+        assert!(Classes::given(&Labels::Own).unwrap().is_none());
+        assert_eq!(Classes::given(&Labels::None).unwrap().unwrap().label("whatever"), Ok(0));
     }
 
     #[test]

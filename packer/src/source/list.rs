@@ -1,22 +1,23 @@
 //! Lists a CSV file of paths and labels.
 //!
 //! The file is RFC 4180 CSV in UTF-8. Its first line names the columns: `path` and `label`,
-//! anywhere among others. A path is absolute or below the file's folder; ids are the order of the
-//! lines. The other columns become one field, `json`: an object of column names and cells, in their
-//! order and without empty cells. Cells stay strings, or `007` and `1.10` would come back as other
-//! texts.
+//! anywhere among others. Without labels `label` is a column like any other. A path is absolute or
+//! below the file's folder; ids are the order of the lines. The other columns become one field,
+//! `json`: an object of column names and cells, in their order and without empty cells. Cells stay
+//! strings, or `007` and `1.10` would come back as other texts.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, StringRecord};
 use rayon::prelude::*;
+use shade_dataset::regular;
 
 use super::Selection;
 use super::image_folder::{FILES_PER_TASK, FileFacts, look, open_folder};
-use super::labels::{Classes, LabelFault, Texts, checked};
+use super::labels::{Classes, LabelFault, Labels, Texts, UNLABELLED, checked};
 use crate::catalogue::{Bad, Catalogue, FieldContent, NewSample, Paths, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -30,9 +31,14 @@ const FIELD: &str = "json";
 enum ListFault {
     #[error("lists no sample")]
     Empty,
+    #[error("was written to while it was read")]
+    Touched,
     #[error("line 1: the column '{0}' comes twice")]
     ColumnTwice(String),
-    #[error("line 1: the columns 'path' and 'label', separated by commas, are needed; found {0}")]
+    #[error(
+        "line 1: the columns 'path' and 'label', separated by commas, are needed; found {0}. Without labels: --labels \
+         none"
+    )]
     Columns(String),
     #[error(
         "line {line}: '{path}' has a part '..': use absolute paths, or put the file into a folder above all \
@@ -56,21 +62,20 @@ enum ListFault {
 /// Lists the samples that the CSV file `file` names, with any extension.
 ///
 /// `.` and empty parts of a path do not count. A sample's path in the dataset has no leading `/`.
-/// `labels` is a file of one of the forms in `source/labels.rs`. [`Catalogue::bad`] says what is
-/// wrong with single lines.
+/// [`Catalogue::bad`] says what is wrong with single lines.
 ///
 /// # Errors
 /// `file` or `labels` cannot be read or has another form; a path has a part `..`; there is no line;
 /// labels cannot be classes; or [`Error::Interrupted`].
 pub(crate) fn scan(
     file: &Path,
-    labels: Option<&Path>,
+    labels: &Labels,
     selection: &Selection,
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
     let given = Classes::given(labels)?;
-    let mut listed = Lines::read(file, selection, stop)?;
+    let mut listed = Lines::read(file, *labels != Labels::None, selection, stop)?;
     if listed.lines.is_empty() && listed.bad.is_empty() {
         return Err(Error::source(file, ListFault::Empty));
     }
@@ -80,7 +85,7 @@ pub(crate) fn scan(
         Some(classes) => classes,
         None => Classes::of_texts(texts.iter().map(String::as_str)).map_err(|f| Error::source(file, f))?,
     };
-    let labels: Vec<Result<u32, LabelFault>> = texts.iter().map(|text| classes.label(text)).collect();
+    let numbers: Vec<Result<u32, LabelFault>> = texts.iter().map(|text| classes.label(text)).collect();
     let mut catalogue = Catalogue::default();
     catalogue.stores.extend([SampleStore::Folder(listed.folder.clone()), SampleStore::Folder("/".into())]);
     catalogue.reserve(listed.lines.len(), listed.paths.iter().map(str::len).sum());
@@ -101,7 +106,7 @@ pub(crate) fn scan(
                 continue;
             }
         };
-        let label = match labels.get(row.label as usize) {
+        let label = match numbers.get(row.label as usize) {
             Some(Ok(label)) => *label,
             Some(Err(fault)) => {
                 bad.push(Bad::new(file, ListFault::Label { line, fault: fault.clone() }));
@@ -117,7 +122,12 @@ pub(crate) fn scan(
         });
         pushed.map_err(|fault| Error::source(file, fault))?;
     }
+    if *labels == Labels::Own {
+        catalogue.doubt = classes.captions(listed.lines.len(), false);
+    }
+    catalogue.has_numbers = classes.are_numbers();
     (catalogue.classes, catalogue.bad) = (classes.names, bad);
+    catalogue.note_lost(numbers.into_iter().flatten());
     Ok(catalogue)
 }
 
@@ -142,17 +152,19 @@ struct Line {
 
 struct Columns {
     path: usize,
-    label: usize,
+    /// None without labels.
+    label: Option<usize>,
     /// The others: position, and name as JSON.
     more: Vec<(usize, String)>,
 }
 
 impl Lines {
-    fn read(file: &Path, selection: &Selection, stop: &Stop) -> Result<Self, Error> {
-        let opened = File::open(file).map_err(Error::io("read", file))?;
+    fn read(file: &Path, has_labels: bool, selection: &Selection, stop: &Stop) -> Result<Self, Error> {
+        let opened = regular::open_to_read_once(file).map_err(Error::io("read", file))?;
+        let before = opened.metadata().map_err(Error::io("look at", file))?;
         let mut reader = csv::Reader::from_reader(opened);
         let columns = match reader.headers() {
-            Ok(header) => Columns::of(header).map_err(|fault| Error::source(file, fault))?,
+            Ok(header) => Columns::of(header, has_labels).map_err(|fault| Error::source(file, fault))?,
             Err(fault) => return Err(refused(file, fault)),
         };
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -169,7 +181,16 @@ impl Lines {
             stop.check()?;
             match reader.read_record(&mut record) {
                 Ok(true) => {}
-                Ok(false) => return Ok(listed),
+                Ok(false) => {
+                    let now = reader.get_ref().metadata().map_err(Error::io("look at", file))?;
+                    let is_same = (before.mtime(), before.mtime_nsec(), before.len())
+                        == (now.mtime(), now.mtime_nsec(), now.len());
+                    return if is_same || !before.is_file() {
+                        Ok(listed)
+                    } else {
+                        Err(Error::source(file, ListFault::Touched))
+                    };
+                }
                 Err(fault) => {
                     listed.bad.push(Bad::new(file, bad_line(file, fault)?));
                     continue;
@@ -183,7 +204,7 @@ impl Lines {
             if !path.is_empty() && selection.excludes_below(&path) {
                 continue;
             }
-            let label = record.get(columns.label).unwrap_or_default();
+            let label = columns.label.map_or(UNLABELLED, |label| record.get(label).unwrap_or_default());
             let fault = match checked(label) {
                 Err(fault) => ListFault::Label { line, fault },
                 Ok(_) if path.is_empty() => ListFault::NoPath { line },
@@ -231,7 +252,7 @@ impl Lines {
 }
 
 impl Columns {
-    fn of(header: &StringRecord) -> Result<Self, ListFault> {
+    fn of(header: &StringRecord, has_labels: bool) -> Result<Self, ListFault> {
         let (mut path, mut label, mut more) = (None, None, Vec::new());
         for (position, name) in header.iter().enumerate() {
             if header.iter().take(position).any(|before| before == name) {
@@ -239,11 +260,11 @@ impl Columns {
             }
             match name {
                 "path" => path = Some(position),
-                "label" => label = Some(position),
+                "label" if has_labels => label = Some(position),
                 _ => more.push((position, quoted(name))),
             }
         }
-        let (Some(path), Some(label)) = (path, label) else {
+        let Some(path) = path.filter(|_| label.is_some() || !has_labels) else {
             let names: Vec<String> = header.iter().map(|name| format!("'{name}'")).collect();
             return Err(ListFault::Columns(names.join(", ")));
         };
@@ -325,7 +346,7 @@ mod tests {
     }
 
     fn scan_in(folder: &Path) -> Result<Catalogue, Error> {
-        scan(&folder.join("list.csv"), None, &Selection::default(), &quiet(), &Stop::default())
+        scan(&folder.join("list.csv"), &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
     }
 
     fn scanned(csv: impl AsRef<[u8]>) -> Result<Catalogue, Error> {
@@ -433,11 +454,13 @@ mod tests {
         fs::write(&labels, r#"["a"]"#).unwrap();
         let selection = Selection::excluding(&["*.jpg".to_owned(), "empty*".to_owned()]).unwrap();
         let file = folder.path().join("list.csv");
-        let catalogue = scan(&file, Some(&labels), &selection, &quiet(), &Stop::default()).unwrap();
+        let catalogue =
+            scan(&file, &Labels::File(labels.clone()), &selection, &quiet(), &Stop::default()).unwrap();
         assert_eq!((catalogue.len(), catalogue.bad.len()), (0, 2));
         assert!(catalogue.bad[0].fault.contains("line 2: its label 'x' is not in"), "{:?}", catalogue.bad);
         fs::write(&labels, r#"{"y": 0, "x": 1}"#).unwrap();
-        let catalogue = scan(&file, Some(&labels), &selection, &quiet(), &Stop::default()).unwrap();
+        let catalogue =
+            scan(&file, &Labels::File(labels.clone()), &selection, &quiet(), &Stop::default()).unwrap();
         assert_eq!(paths(&catalogue), [("img/b", 1), ("c d.png", 0)]);
         assert_eq!(catalogue.classes, ["y", "x"]);
     }
@@ -448,7 +471,8 @@ mod tests {
         let stop = Stop::default();
         stop.request();
         let fault =
-            scan(&folder.path().join("list.csv"), None, &Selection::default(), &quiet(), &stop).unwrap_err();
+            scan(&folder.path().join("list.csv"), &Labels::Own, &Selection::default(), &quiet(), &stop)
+                .unwrap_err();
         assert!(matches!(fault, Error::Interrupted));
     }
 }

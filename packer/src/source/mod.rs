@@ -9,13 +9,17 @@ mod list;
 mod selection;
 pub(crate) mod splits;
 mod tars;
+mod tool_folders;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use image_folder::EXTENSIONS;
+pub(crate) use labels::{Labels, UNLABELLED};
 pub use selection::Selection;
+pub(crate) use tars::is_tar;
 
 use crate::catalogue::Catalogue;
 use crate::error::Error;
@@ -44,8 +48,7 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// What it is; [`SourceKind::of`] decides if it is `None`.
     pub(crate) kind: Option<SourceKind>,
-    /// A JSON object from the source's labels to class names.
-    pub(crate) labels: Option<PathBuf>,
+    pub(crate) labels: Labels,
     pub(crate) selection: Selection,
 }
 
@@ -64,7 +67,7 @@ impl SourceKind {
             if entry.is_dir() {
                 return Ok(Self::ImageFolder);
             }
-            tars |= tars::is_tar(&entry);
+            tars |= tars::is_tar(&entry) || tars::is_compressed_tar(&entry);
         }
         Ok(if tars { Self::Webdataset } else { Self::ImageFolder })
     }
@@ -100,10 +103,16 @@ impl Source {
     }
 
     fn scan(&self, part: Part, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
-        let labels = self.labels.as_deref();
+        let labels = &self.labels;
         match self.kind()? {
-            SourceKind::ImageFolder if labels.is_some() => {
-                Err(Error::Usage("--labels: an ImageFolder's labels are its folders".to_owned()))
+            SourceKind::ImageFolder if matches!(labels, Labels::File(_)) => Err(Error::Usage(
+                "--labels: an ImageFolder's labels are its folders; --labels none packs it without labels".to_owned(),
+            )),
+            SourceKind::ImageFolder if *labels == Labels::None && part != Part::WHOLE => Err(Error::Usage(
+                "--labels none: without classes a source cannot be listed in parts. `shade-pack plan` lists it".to_owned(),
+            )),
+            SourceKind::ImageFolder if *labels == Labels::None => {
+                image_folder::scan_unlabelled(&self.path, &self.selection, progress, stop)
             }
             SourceKind::ImageFolder => {
                 image_folder::scan_part(&self.path, &self.selection, part, progress, stop)

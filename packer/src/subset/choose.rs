@@ -1,12 +1,12 @@
 //! Which samples of a dataset a subset has: listed ones, those of classes, or a share.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use shade_dataset::regular;
 use shade_formats::SampleId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -132,7 +132,8 @@ fn listed(path: &Path, dataset: &Dataset) -> Result<Vec<SampleId>, Error> {
     if path == Path::new(STDIN) {
         io::stdin().read_to_string(&mut text).map_err(Error::io("read", path))?;
     } else {
-        text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        let file = regular::open_to_read_once(path);
+        file.and_then(|mut file| file.read_to_string(&mut text)).map_err(Error::io("read", path))?;
     }
     let samples = dataset.index.len();
     let mut known = HashSet::new();

@@ -19,6 +19,7 @@ use crate::assemble::Assembly;
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::leftovers::Content;
 use crate::options::{LINKED, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
@@ -109,7 +110,7 @@ pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
     let dataset = Dataset::open(&args.dataset)?;
     let samples = args.choice.samples(args.draw, &dataset)?;
     let times = Times::read(&dataset.dir)?;
-    let mut partial = Partial::create(&args.out)?;
+    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     let chosen = chosen(&dataset, &samples, partial.path());
     let written = if args.how.copy {
         copied(args, &dataset, &chosen, stop)?

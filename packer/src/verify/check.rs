@@ -2,7 +2,7 @@
 
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Entry, Media, sniff};
+use shade_formats::index::{Entry, sniff};
 use shade_formats::shard::{
     MEMBER_HEADER_BYTES, is_record_name, padded_len, parse_fields, parse_member_header,
 };
@@ -33,19 +33,21 @@ pub(super) enum SampleFault {
     #[error(transparent)]
     Record(#[from] RecordFault),
     /// Its bytes are what was packed, but no image.
-    #[error("no image: its first bytes are of no known kind")]
-    NoImage,
+    #[error("no image: {0}")]
+    NoImage(&'static str),
     /// Its bytes are what was packed, but no image of its kind.
     #[error("cannot be decoded: {0}")]
     Undecodable(ImageFault),
-    /// Its bytes are what was packed, and may be an image.
-    #[error(transparent)]
-    NoDecoder(ImageFault),
+    /// Its bytes are what was packed, an image of a kind or a variant without decoder.
+    #[error("{0}")]
+    NoDecoder(String),
+    #[error("shade-pack panicked, a defect of it: {0}")]
+    Panicked(String),
 }
 
 impl SampleFault {
     pub(super) fn in_dataset(&self, dataset: &Dataset, sample: SampleId, entry: &Entry) -> DamagedSample {
-        let is_whole = matches!(self, Self::NoImage | Self::Undecodable(_) | Self::NoDecoder(_));
+        let is_whole = matches!(self, Self::NoImage(_) | Self::Undecodable(_) | Self::NoDecoder(_));
         DamagedSample::new(dataset, (sample, entry), self.to_string(), is_whole)
     }
 }
@@ -54,6 +56,7 @@ impl SampleFault {
 pub(super) fn read_text(fault: &ReadFault) -> String {
     match fault {
         ReadFault::Open { errno, .. } => format!("cannot be opened: {errno}"),
+        ReadFault::NotAFile { what, .. } => what.clone(),
         other => format!("cannot be read: {other}"),
     }
 }
@@ -72,11 +75,17 @@ impl<'a> Checker<'a> {
         Self { dataset, zstd: Decompressor::new(dictionaries.clone()), raw: Vec::new(), decoder }
     }
 
-    /// Checks a sample. `bytes` are those of its [extent](Dataset::extent).
-    pub(super) fn check(&mut self, sample: SampleId, entry: &Entry, bytes: &[u8]) -> Result<(), SampleFault> {
+    /// Checks a sample. `bytes` are those of its [extent](Dataset::extent). Returns what is wrong
+    /// with its file although all pixels are there.
+    pub(super) fn check(
+        &mut self,
+        sample: SampleId,
+        entry: &Entry,
+        bytes: &[u8],
+    ) -> Result<Option<String>, SampleFault> {
         let record = self.stored(sample, entry, bytes)?;
         let unpacked = self.zstd.unpack(record, entry, &mut self.raw)?;
-        self.decoder.as_mut().map_or(Ok(()), |decoder| decode(decoder, unpacked))
+        self.decoder.as_mut().map_or(Ok(None), |decoder| decode(decoder, unpacked))
     }
 
     /// The record in `bytes`, once its header and its fields are found right.
@@ -100,13 +109,17 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), SampleFault> {
-    let decoded = decoder.decode_part(sniff(image).0, image, Part::whole).map(|_| ());
+fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<Option<String>, SampleFault> {
+    let decoded = decoder.decode_part(sniff(image).0, image, Part::whole);
+    let note = decoded.map(|pixels| pixels.note.map(str::to_owned));
     decoder.shrink();
-    decoded.map_err(|fault| match fault {
+    note.map_err(|fault| match fault {
         // No decoder will ever know it: that is what files of zeros look like.
-        ImageFault::Unsupported { media: Media::Other, .. } => SampleFault::NoImage,
-        ImageFault::Unsupported { .. } => SampleFault::NoDecoder(fault),
+        ImageFault::NoImage { what } => SampleFault::NoImage(what),
+        ImageFault::NoDecoder { kind } => SampleFault::NoDecoder(kind.to_owned()),
+        ImageFault::Unsupported { media, detail } => {
+            SampleFault::NoDecoder(format!("{} with {detail}", media.name()))
+        }
         _ => SampleFault::Undecodable(fault),
     })
 }

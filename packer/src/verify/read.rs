@@ -10,6 +10,7 @@ use shade_formats::checksum::{crc32c, crc32c_concat};
 use shade_formats::index::Entry;
 use shade_formats::shard::END_OF_ARCHIVE;
 use shade_formats::{SampleId, ShardId};
+use shade_images::caught;
 
 use super::check::{Checker, SampleFault, read_text};
 use super::repair::repair;
@@ -22,7 +23,7 @@ use crate::options::PackOptions;
 use crate::pack::Gate;
 use crate::progress::CommandProgress;
 use crate::report::Speed;
-use crate::source::{Selection, Source, SourceKind};
+use crate::source::{Labels, Selection, Source, SourceKind};
 use crate::spans::{Span, SpanReader};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -31,8 +32,9 @@ use crate::workers::Workers;
 pub(crate) struct VerifyArgs {
     /// The dataset's directory.
     dataset: PathBuf,
-    /// Decode every record as well. One that is no image counts as damaged, one of a kind without
-    /// decoder is named.
+    /// Decode every record as well. One that is no image counts as damaged. One of a kind without
+    /// decoder is named, and so is one that is read as Pillow reads it although its file is not
+    /// quite right.
     #[arg(long)]
     decode: bool,
     /// Write damaged shards again: what is intact is copied, the rest is made anew from SRC, which
@@ -42,7 +44,7 @@ pub(crate) struct VerifyArgs {
     /// is. Exit code 0 if all is whole then.
     #[arg(long, value_name = "SRC")]
     repair: Option<PathBuf>,
-    /// With --repair: the file of labels that create was given.
+    /// With --repair: the labels that create was given, a file or 'none'.
     #[arg(long, value_name = "FILE", requires = "repair")]
     labels: Option<PathBuf>,
     /// Threads.
@@ -59,6 +61,7 @@ struct Findings {
     crc32c: Option<u32>,
     damaged: Vec<DamagedSample>,
     not_decodable: Vec<DamagedSample>,
+    noted: Vec<DamagedSample>,
     /// The span ends its shard, and not as a tar ends.
     is_open_end: bool,
     /// Why the system does not let it be read.
@@ -112,7 +115,8 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     if let Some(path) = &args.repair
         && (is_damaged || !verified.damaged_shards.is_empty())
     {
-        let (path, labels) = (path.clone(), args.labels.clone());
+        let path = path.clone();
+        let labels = args.labels.clone().map_or(Labels::Own, Labels::from);
         let source = Source { path, kind: None, labels, selection: Selection::default() };
         verified.repaired = Some(repair(&dataset, &shards, &verified, source, jobs, shown, stop)?);
     }
@@ -181,6 +185,7 @@ impl Verifying<'_> {
             crc = crc.zip(findings.crc32c).map(|(crc, of_span)| crc32c_concat(crc, of_span, len));
             verified.damaged.extend(findings.damaged);
             verified.not_decodable.extend(findings.not_decodable);
+            verified.noted.extend(findings.noted);
             is_open_end |= findings.is_open_end;
             if findings.refused.is_some() {
                 verified.unread += span.samples.len() as u64;
@@ -214,7 +219,7 @@ impl Verifying<'_> {
                     findings.refused = Some(fault);
                     return Ok(());
                 }
-                Some(fault @ ReadFault::Open { .. }) => {
+                Some(fault @ (ReadFault::Open { .. } | ReadFault::NotAFile { .. })) => {
                     let fault = SampleFault::Read(fault);
                     let damaged = |(id, entry): &(_, _)| fault.in_dataset(self.reader.dataset, *id, entry);
                     findings.damaged = samples.iter().map(damaged).collect();
@@ -241,7 +246,8 @@ impl Verifying<'_> {
         bytes: &[u8],
         findings: &mut Findings,
     ) -> Result<(), Error> {
-        let mut checker = Checker::new(self.reader.dataset, &self.dictionaries, self.decode);
+        let checker = || Checker::new(self.reader.dataset, &self.dictionaries, self.decode);
+        let mut checking = checker();
         let mut again = ReadMemory::default();
         let mut covered = span.bytes.start;
         for (sample, entry) in samples {
@@ -252,14 +258,23 @@ impl Verifying<'_> {
             } else {
                 covered = extent.end;
                 match self.reader.sample((span, bytes), extent, &mut again)? {
-                    Ok(bytes) => checker.check(*sample, entry, bytes),
+                    Ok(bytes) => caught(|| checking.check(*sample, entry, bytes)).unwrap_or_else(|text| {
+                        checking = checker();
+                        Err(SampleFault::Panicked(text))
+                    }),
                     Err(fault) => Err(SampleFault::Read(fault)),
                 }
             };
-            if let Err(fault) = checked {
-                let no_decoder = matches!(fault, SampleFault::NoDecoder(_));
-                let list = if no_decoder { &mut findings.not_decodable } else { &mut findings.damaged };
-                list.push(fault.in_dataset(self.reader.dataset, *sample, entry));
+            let dataset = self.reader.dataset;
+            match checked {
+                Ok(None) => {}
+                Ok(Some(note)) => {
+                    findings.noted.push(DamagedSample::new(dataset, (*sample, entry), note, true));
+                }
+                Err(fault @ SampleFault::NoDecoder(_)) => {
+                    findings.not_decodable.push(fault.in_dataset(dataset, *sample, entry));
+                }
+                Err(fault) => findings.damaged.push(fault.in_dataset(dataset, *sample, entry)),
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::options::PackOptions;
 use crate::pack::{Again, Kits, Recipe, Zstd, fields_row};
 use crate::progress::Shown;
 use crate::source::image_folder::changed_ns;
-use crate::source::{Selection, Source, SourceKind};
+use crate::source::{Labels, Selection, Source, SourceKind, UNLABELLED};
 use crate::workers::Workers;
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,13 @@ impl<'a, 'k> Remaker<'a, 'k> {
         // path.
         let alike = options.iter().all(|options| options.source == first.source);
         let selection = Selection::excluding(first.exclude()).unwrap_or_default();
-        let source = Source { kind: alike.then_some(first.source), selection, ..source };
+        // A dataset without labels needs no word about them.
+        let is_unlabelled = dataset.class_names().eq([UNLABELLED.as_bytes()]);
+        let labels = match source.labels {
+            Labels::Own if is_unlabelled => Labels::None,
+            labels => labels,
+        };
+        let source = Source { kind: alike.then_some(first.source), labels, selection, ..source };
         if source.kind()? == SourceKind::ImageFolder {
             remaker.look_up(wanted, &source.path, workers, stop)?;
         } else {

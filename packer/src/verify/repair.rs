@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use shade_dataset::ReadMemory;
 use shade_formats::checksum::{crc32c, crc32c_concat};
 use shade_formats::index::Entry;
-use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
+use shade_formats::shard::{LABEL_MEMBER, member_header, member_name, padded_len};
 use shade_formats::{SampleId, ShardId};
 
 use super::pieces::{Piece, PieceKind, pieces, slot};
@@ -22,7 +22,6 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files::{self, PartialFile};
 use crate::interrupt::Stop;
-use crate::options::PackOptions;
 use crate::pack::Kits;
 use crate::progress::{CommandProgress, Shown};
 use crate::publish::sync_dir;
@@ -36,8 +35,6 @@ const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 struct Repairing<'a, 'k> {
     reader: SpanReader<'a>,
     remaker: Remaker<'a, 'k>,
-    /// Whether `.cls` members stand behind samples and hold the labels of the index.
-    cls: bool,
     progress: CommandProgress,
 }
 
@@ -94,9 +91,8 @@ pub(super) fn repair(
     let samples = all.iter().map(|(_, piece)| piece.samples.len() as u64).sum();
     let progress =
         CommandProgress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
-    let cls = PackOptions::read(dataset.index.options()).is_some_and(|options| options.cls);
     let reader = SpanReader::new(dataset, shards, stop);
-    let repairing = Repairing { reader, remaker, cls, progress };
+    let repairing = Repairing { reader, remaker, progress };
     let mut done = workers.each(&all, stop, |(new, piece)| repairing.piece(new, piece))?.into_iter();
     repairing.progress.finish();
     for new in &rewritten {
@@ -151,6 +147,17 @@ impl Rewritten {
     }
 }
 
+/// Writes the zeros again that fill up records: no checksum of their own covers them. Those of
+/// fields have one.
+fn pad_again(bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
+    let place = |at: u64| usize::try_from(at.saturating_sub(piece.bytes.start)).unwrap_or(usize::MAX);
+    for (_, entry) in samples.get(piece.samples.clone()).unwrap_or_default() {
+        let (start, len) = (entry.offset, u64::from(entry.stored_len));
+        let padding = place(start.saturating_add(len))..place(start.saturating_add(padded_len(len)));
+        bytes.get_mut(padding).unwrap_or_default().fill(0);
+    }
+}
+
 impl Repairing<'_, '_> {
     fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<WrittenPiece, Error> {
         let room = self.reader.room(piece.len())?;
@@ -186,14 +193,13 @@ impl Repairing<'_, '_> {
             padded.resize(usize::try_from(piece.len()).unwrap_or(0), 0);
             &mut padded
         };
-        if self.cls {
-            self.label_again(bytes, piece, samples);
-        }
+        pad_again(bytes, piece, samples);
+        self.label_again(bytes, piece, samples);
         new.write(bytes, piece)
     }
 
     /// Writes labels again that stand behind samples without fields: no checksum of their own
-    /// covers them.
+    /// covers them. Nothing else stands between two samples.
     fn label_again(&self, bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
         for number in piece.samples.clone() {
             let Some((sample, entry)) = samples.get(number) else { continue };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
+use shade_formats::printable::OneLine;
 
 use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
@@ -38,6 +39,9 @@ pub(crate) struct Verified {
     /// Samples of a kind without a decoder. They are whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) not_decodable: Vec<DamagedSample>,
+    /// Samples whose file is not quite right, and whose pixels are all there, as in Pillow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) noted: Vec<DamagedSample>,
     /// What was repaired, if that was asked for and something was damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repaired: Option<Repaired>,
@@ -119,14 +123,15 @@ impl Printed for Verified {
 
 impl fmt::Display for DamagedShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "shard {}: {}", self.shard.display(), self.fault)
+        write!(f, "shard {}: {}", OneLine(self.shard.display()), OneLine(&self.fault))
     }
 }
 
 impl fmt::Display for DamagedSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sample, shard, offset, path, fault, .. } = self;
-        write!(f, "sample {sample} ({path}) at byte {offset} of {}: {fault}", shard.display())
+        let (path, shard, fault) = (OneLine(path), OneLine(shard.display()), OneLine(fault));
+        write!(f, "sample {sample} ({path}) at byte {offset} of {shard}: {fault}")
     }
 }
 
@@ -151,6 +156,7 @@ impl fmt::Display for Verified {
         lines(f, "damaged", &self.damaged_shards)?;
         lines(f, "damaged", &self.damaged)?;
         lines(f, "not decodable:", &self.not_decodable)?;
+        lines(f, "note: all pixels are there, but", &self.noted)?;
         if let Some(repaired) = &self.repaired {
             repaired.fmt(f)?;
         }

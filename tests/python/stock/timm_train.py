@@ -9,6 +9,13 @@ from timm.models import create_model, resume_checkpoint
 from timm.utils import AverageMeter, CheckpointSaver, accuracy, update_summary
 
 
+def set_loader_epoch(loader, epoch):
+    """As timm's train.py: the epoch is told to all that may shuffle by it."""
+    for part in (loader.dataset, loader.batch_sampler, loader.sampler):
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+
+
 def train_one_epoch(model, loader, optimizer, loss_fn, device):
     model.train()
     losses = AverageMeter()
@@ -50,8 +57,9 @@ def main(args):
     saver = CheckpointSaver(model, optimizer, checkpoint_dir=args.output, recovery_dir=args.output)
 
     for epoch in range(start_epoch, args.epochs):
-        if hasattr(dataset_train, "set_epoch"):
-            dataset_train.set_epoch(epoch)
+        set_loader_epoch(loader_train, epoch)
+        if epoch >= args.mixup_off_epoch and loader_train.mixup_enabled:
+            loader_train.mixup_enabled = False
         train_metrics = train_one_epoch(model, loader_train, optimizer, loss_fn, device)
         eval_metrics = validate(model, loader_eval, loss_fn, device)
         summary = os.path.join(args.output, "summary.csv")
@@ -69,5 +77,6 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--mixup-off-epoch", type=int, default=0)
     parser.add_argument("--resume", action="store_true")
     main(parser.parse_args())

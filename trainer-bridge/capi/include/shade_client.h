@@ -91,7 +91,7 @@ int shade_info(const struct shade_session *session, char **json);
 int shade_start_epoch(const struct shade_session *session, uint32_t epoch, uint32_t first_batch);
 
 // The epoch's next batch, for shade_batch_release; SHADE_END after the last. Waits up to timeout_s
-// seconds.
+// seconds; INFINITY is no limit.
 int shade_next(const struct shade_session *session, double timeout_s, struct shade_batch **out);
 
 // Fills in the facts about a batch.
@@ -117,13 +117,14 @@ int shade_batch_record(const struct shade_batch *batch,
 // Gives a batch back. Its tensors stay valid. Null does nothing.
 void shade_batch_release(struct shade_batch *batch);
 
-// Reports the losses of a batch's first n rows, in their order, for drawing later epochs.
+// Reports the losses of a batch's first n rows, in their order, for drawing later epochs. The
+// batch must be of this session, and not of before shade_load.
 int shade_report(const struct shade_session *session,
                  const struct shade_batch *batch,
                  const float *losses,
                  size_t n);
 
-// Reports a validation score, higher is better.
+// Reports a validation score, a number; higher is better.
 int shade_report_validation(const struct shade_session *session, double score);
 
 // The figures of job and daemon as a JSON object, for shade_free.

@@ -114,7 +114,7 @@ pub extern "C" fn shade_info(
 ) -> c_int {
     answer(|| {
         let shade_session { session, dataset, buffered, .. } = given(session, "session")?;
-        let reader = RecordReader::open(dataset, Some(session.content_id()), *buffered)?;
+        let reader = RecordReader::open(dataset, Some(session.content()), *buffered)?;
         let classes: Vec<_> = reader.class_names().map(String::from_utf8_lossy).collect();
         let facts = json!({
             "samples": session.samples(),
@@ -139,8 +139,18 @@ pub extern "C" fn shade_start_epoch(session: Option<&shade_session>, epoch: u32,
     })
 }
 
+/// A time to wait, in seconds.
+fn wait_of(timeout_s: f64) -> Result<Duration, Fault> {
+    if timeout_s == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(timeout_s).map_err(|error| {
+        Fault::usage(format!("timeout_s: got {timeout_s}, expected seconds or INFINITY: {error}"))
+    })
+}
+
 /// The epoch's next batch, for shade_batch_release; SHADE_END after the last. Waits up to timeout_s
-/// seconds.
+/// seconds; INFINITY is no limit.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_next(
     session: Option<&shade_session>,
@@ -150,8 +160,7 @@ pub extern "C" fn shade_next(
     answer(|| {
         let session = given(session, "session")?;
         let out = out.ok_or_else(|| null("out"))?;
-        let most = Duration::try_from_secs_f64(timeout_s)
-            .map_err(|error| Fault::usage(format!("timeout_s: {timeout_s}: {error}")))?;
+        let most = wait_of(timeout_s)?;
         let begun = Instant::now();
         loop {
             match session.session.next(most.saturating_sub(begun.elapsed()))? {
@@ -276,7 +285,8 @@ pub extern "C" fn shade_batch_release(batch: *mut shade_batch) {
     drop_box(batch);
 }
 
-/// Reports the losses of a batch's first n rows, in their order, for drawing later epochs.
+/// Reports the losses of a batch's first n rows, in their order, for drawing later epochs. The
+/// batch must be of this session, and not of before shade_load.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_report(
     session: Option<&shade_session>,
@@ -285,25 +295,30 @@ pub extern "C" fn shade_report(
     n: usize,
 ) -> c_int {
     answer(|| {
-        let (session, facts) = (given(session, "session")?, given(batch, "batch")?.batch.descriptor());
-        if n > facts.records as usize {
-            return Err(Fault::usage(format!("n: got {n} losses for a batch of {}", facts.records)));
+        let (session, batch) = (given(session, "session")?, &given(batch, "batch")?.batch);
+        let rows = batch.records();
+        if n > rows {
+            return Err(Fault::usage(format!("n: got {n} losses for a batch of {rows}")));
         }
         if losses.is_null() && n > 0 {
             return Err(null("losses"));
         }
         // SAFETY: not null, hence by the header's contract the address of `n` floats.
         let losses = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(losses, n) } };
-        session.session.report(facts.epoch, facts.batch, losses)?;
+        session.session.report(batch.id(), losses)?;
         Ok(SHADE_OK)
     })
 }
 
-/// Reports a validation score, higher is better.
+/// Reports a validation score, a number; higher is better.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_report_validation(session: Option<&shade_session>, score: f64) -> c_int {
     answer(|| {
-        given(session, "session")?.session.report_validation(score)?;
+        let session = given(session, "session")?;
+        if !score.is_finite() {
+            return Err(Fault::usage(format!("score: got {score}, expected a finite number")));
+        }
+        session.session.report_validation(score)?;
         Ok(SHADE_OK)
     })
 }

@@ -3,6 +3,7 @@
 //! [`calls`] and [`codes`] are the whole of it, from which `include/shade_client.h` is made.
 //! [`options`] reads the options, [`transforms`] those of images. [`fault`] turns errors into
 //! codes, [`memory`] is where C's memory is read and written.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod calls;
 pub mod codes;

@@ -155,8 +155,8 @@ fn plan(fields: Map<String, Value>, preset: Preset, trains: bool) -> Result<JobS
                 "plan: sampler: with \"train\": false each sample comes once, in order",
             ));
         }
-        spec.plan.sampler = Sampler::Sequential;
-        spec.plan.strata = 1;
+        // The other fields say how a training draws.
+        spec.plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
     }
     Ok(spec)
 }
@@ -336,10 +336,17 @@ mod tests {
     #[test]
     fn a_validation_is_a_job_of_its_own() {
         let Wanted { job, spec, .. } = wanted(r#"{"batch_size": 1, "train": false}"#).unwrap();
-        assert_eq!(
-            (job.as_str(), spec.plan.sampler, spec.admit),
-            ("default.eval", Sampler::Sequential, false)
-        );
+        assert_eq!((job.as_str(), spec.admit), ("default.eval", false));
+        let plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
+        assert_eq!(spec.plan, plan);
+        // What says how a training draws does nothing.
+        for text in [
+            r#"{"order": "hits_first", "rep": 3.0, "pace": true, "mix": 0.5, "draw_ahead": true}"#,
+            r#"{"strata": 8, "group": "sweep", "cover": 1, "explore": 0.5, "echo": 3.0}"#,
+        ] {
+            let text = format!(r#"{{"batch_size": 1, "train": false, "preset": "deepio", "plan": {text}}}"#);
+            assert_eq!(wanted(&text).unwrap().spec.plan, plan, "{text}");
+        }
     }
 
     #[test]

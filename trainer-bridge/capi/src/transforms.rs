@@ -223,11 +223,20 @@ mod tests {
         let grey = json!({"Grayscale": {}});
         let spec = spec_of(json!([crop, jitter, {"Grayscale": {"num_output_channels": 3}}, grey, flips[0]]));
         assert_eq!((spec.grey, spec.flip, spec.pixels.iter().count()), (true, 0.25, 2));
+        let invert = json!({"RandomInvert": {"p": 1}});
+        let choice = json!({"RandomChoice": {"transforms": [invert, [jitter, invert]], "p": [3, 1]}});
+        let order = json!({"RandomOrder": {"transforms": [invert, jitter]}});
+        let spec = spec_of(json!([crop, choice, order, flips[0]]));
+        assert_eq!((spec.flip, spec.pixels.iter().count()), (0.25, 9));
+        let of = |part: &Value| json!({"RandomChoice": {"transforms": [part]}});
         for (list, expected) in [
             (json!([crop, grey, jitter]), "Grayscale to one channel last"),
             (json!([crop, grey, grey]), "Grayscale to one channel last"),
             (json!([crop, {"Grayscale": {"num_output_channels": 2}}]), "Grayscale to one channel last"),
             (json!([crop, erasing, flips[0]]), "flips may stand behind"),
+            (json!([crop, of(&erasing), flips[0]]), "flips may stand behind"),
+            (json!([crop, of(&flips[0])]), "unknown variant `RandomHorizontalFlip`"),
+            (json!([crop, of(&json!([invert, crop]))]), "unknown variant `RandomResizedCrop`"),
             (json!([crop, flips[0], flips[0]]), "each once"),
             (json!([jitter, crop]), "expected Resize"),
             (json!([crop, {"ColourJitter": {}}]), "unknown variant `ColourJitter`"),

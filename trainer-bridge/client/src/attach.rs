@@ -3,14 +3,15 @@
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
-use rustix::fs::{OFlags, fcntl_getfl};
+use shade_dataset::Content;
 use shade_formats::control::{Reply, Settings, WELCOME_FDS};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
-use shade_shm::{Access, Consumer, SegmentError, map_segment};
+use shade_shm::{Access, Consumer, Doorbell, map_segment};
 
 use crate::ClientError;
 use crate::batch::Slots;
+use crate::batch_id::SessionNumber;
 use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
@@ -20,8 +21,10 @@ use crate::held::Held;
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) pid: u32,
-    pub(crate) samples: u32,
-    pub(crate) content_id: ContentId,
+    /// What it serves.
+    pub(crate) content: Content,
+    /// What the dataset has now: more, if it was added to since the daemon opened it.
+    pub(crate) present: Content,
     pub(crate) batches_per_epoch: u32,
     /// Name of the job, as the daemon has it.
     pub(crate) job: String,
@@ -33,41 +36,45 @@ pub(crate) struct Attached {
     pub(crate) welcome: Welcome,
     pub(crate) slots: Slots,
     pub(crate) consumer: Consumer,
-    /// The client's doorbell.
-    pub(crate) doorbell: OwnedFd,
     pub(crate) dialogue: Dialogue,
 }
 
 /// Maps the segments that came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
-    let Connected { socket, welcome: (reply, fds), name, content } = connected;
-    let Reply::Welcome { pid, samples, content_id, batches_per_epoch, payload_bytes, job, settings, .. } =
-        reply
+    let Connected { socket, welcome: (reply, fds), name, content: present } = connected;
+    let Reply::Welcome {
+        pid,
+        samples,
+        classes,
+        content_id,
+        batches_per_epoch,
+        payload_bytes,
+        job,
+        settings,
+        ..
+    } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
-    let content_id = ContentId(content_id);
-    if content_id != content.id {
-        let got = format_args!("content id {content_id} from {name}");
-        return Err(unexpected(got, format_args!("content id {}, as the index says", content.id)));
+    let content = Content { samples, classes, id: ContentId(content_id) };
+    // A daemon welcomes who knows more samples only if it has compared those before.
+    if content.id != present.id && (samples, classes) >= (present.samples, present.classes) {
+        let got = format_args!("content id {} from {name}", content.id);
+        return Err(unexpected(got, format_args!("content id {}, as the index says", present.id)));
     }
     let dialogue = Dialogue::new(socket, pid);
-    let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
-    let welcome = Welcome { pid, samples, content_id, batches_per_epoch, job, settings };
-    Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
+    let (slots, consumer) = map(owner, fds, payload_bytes)?;
+    let welcome = Welcome { pid, content, present, batches_per_epoch, job, settings };
+    Ok(Attached { welcome, slots, consumer, dialogue })
 }
 
-/// Maps a session's segments; also returns the client's doorbell.
-fn map(
-    owner: Owner,
-    fds: Vec<OwnedFd>,
-    payload_bytes: u64,
-) -> Result<(Slots, Consumer, OwnedFd), ClientError> {
+/// Maps a session's segments.
+fn map(owner: Owner, fds: Vec<OwnedFd>, payload_bytes: u64) -> Result<(Slots, Consumer), ClientError> {
     let sent = fds.len();
     let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|_| {
         unexpected(format_args!("{sent} descriptors"), format_args!("{WELCOME_FDS} descriptors"))
     })?;
-    let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
+    let [daemon, client, payload, doorbell] = fds;
     let daemon = map_segment("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
     let client = map_segment("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
     let consumer = Consumer::attach(daemon, client)?;
@@ -79,27 +86,13 @@ fn map(
         ));
     }
     let payload = map_segment("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
-    for doorbell in [&doorbell, &daemon_doorbell] {
-        check_doorbell(doorbell)?;
-    }
     let slots = Slots {
+        session: SessionNumber::next(),
         owner,
         releaser: consumer.releaser(),
-        doorbell: daemon_doorbell,
+        doorbell: Doorbell::received(doorbell)?,
         payload,
         held: Mutex::new(Held::new(size)?),
     };
-    Ok((slots, consumer, doorbell))
-}
-
-/// With a blocking doorbell the daemon could stop a training loop inside `drop`.
-fn check_doorbell(doorbell: &OwnedFd) -> Result<(), ClientError> {
-    let flags = fcntl_getfl(doorbell).map_err(ClientError::system("looking at a doorbell"))?;
-    if !flags.contains(OFlags::NONBLOCK) {
-        let got = "a descriptor that blocks".to_owned();
-        return Err(
-            SegmentError::Unfit { segment: "a doorbell", got, expected: "O_NONBLOCK".to_owned() }.into()
-        );
-    }
-    Ok(())
+    Ok((slots, consumer))
 }

@@ -1,15 +1,15 @@
 //! A batch: a view of shared memory that is released when dropped, or a copy.
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use shade_formats::ring::{BatchLayout, Descriptor};
 use shade_formats::{FormatError, ViewShape};
-use shade_shm::{Region, Releaser};
+use shade_shm::{Doorbell, Region, Releaser};
 
 use crate::ClientError;
+use crate::batch_id::{BatchId, SessionNumber};
 use crate::fork::Owner;
 use crate::held::Held;
 use crate::lock::lock;
@@ -18,20 +18,15 @@ use crate::lock::lock;
 /// as the last batch.
 #[derive(Debug)]
 pub(crate) struct Slots {
+    /// The session that they are of.
+    pub(crate) session: SessionNumber,
     pub(crate) owner: Owner,
     pub(crate) releaser: Releaser,
-    /// The daemon's doorbell, non-blocking.
-    pub(crate) doorbell: OwnedFd,
+    /// This end of the doorbells.
+    pub(crate) doorbell: Doorbell,
     pub(crate) payload: Region,
     pub(crate) held: Mutex<Held>,
 }
-
-/// Rings an eventfd once.
-#[expect(
-    clippy::host_endian_bytes,
-    reason = "the kernel reads an eventfd's number in the machine's own order"
-)]
-const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 impl Slots {
     /// Releases a descriptor and tells the daemon. Does nothing in a forked child: the slot is the
@@ -40,15 +35,15 @@ impl Slots {
         if !self.owner.is_here() {
             return;
         }
-        // The release mark is in a mapped segment, so this cannot fail. Ringing fails only if the
-        // daemon is gone or the counter is at its maximum, which wakes the daemon as well.
+        // The release mark is in a mapped segment, so this cannot fail.
         let _ = self.releaser.release(descriptor);
         self.ring_daemon();
     }
 
     /// Wakes the daemon: something was released, or is waited for.
     pub(crate) fn ring_daemon(&self) {
-        let _ = rustix::io::write(&self.doorbell, &ONE_RING);
+        // Fails only where the kernel has no memory; the next release rings again.
+        let _ = self.doorbell.ring();
     }
 
     /// The ring's payload.
@@ -73,6 +68,7 @@ impl Slots {
 /// it is a copy, whose slot is free already. Both are read in the same way.
 #[derive(Debug)]
 pub struct Batch {
+    session: SessionNumber,
     /// Releases the slot; none for a copy.
     slots: Option<Arc<Slots>>,
     /// The ring's payload, or the copy.
@@ -104,20 +100,29 @@ impl Batch {
         slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
         let layout = Box::new(descriptor.batch_layout(&table)?);
         let descriptor = Box::new(descriptor);
+        let session = slots.session;
         if lock(&slots.held).hold(&descriptor) {
             let (memory, start) = (slots.payload.clone(), descriptor.offset);
-            return Ok(Self { slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
+            return Ok(Self { session, slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
         }
         let copy = slots.payload.copy_out(descriptor.offset, descriptor.len);
         slots.release(&descriptor);
         let memory = copy?.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
-        Ok(Self { slots: None, memory, start: 0, descriptor, layout })
+        Ok(Self { session, slots: None, memory, start: 0, descriptor, layout })
     }
 
     /// Whether it is a copy, without a slot.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.slots.is_none()
+    }
+
+    /// Which batch it is, for [`Session::report`](crate::Session::report). It may outlive the
+    /// batch.
+    #[must_use]
+    pub fn id(&self) -> BatchId {
+        let Descriptor { generation, epoch, batch, records, .. } = *self.descriptor;
+        BatchId { session: self.session, generation, epoch, batch, rows: records }
     }
 
     /// The daemon's description of the batch: epoch, number, counts, image size and times.

@@ -32,6 +32,9 @@ pub(crate) struct Dialogue {
     daemon_pid: u32,
     /// How it ended, kept so that the wait for it happens once.
     end: OnceLock<String>,
+    /// The failure that the last message told. If the daemon hangs up after it, that is why,
+    /// whichever thread was told.
+    last_words: Mutex<Option<String>>,
     hearing: Mutex<Hearing>,
 }
 
@@ -67,7 +70,8 @@ impl Hearing {
 
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
-        Self { socket, daemon_pid, end: OnceLock::new(), hearing: Mutex::new(Hearing::default()) }
+        let (end, last_words, hearing) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        Self { socket, daemon_pid, end, last_words, hearing }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -84,10 +88,24 @@ impl Dialogue {
         })
     }
 
-    /// Why a daemon has hung up, if it said so.
+    /// Why a daemon has hung up, if it said so. `next` is told as well.
     fn last_words(&self, hearing: &mut Hearing) -> Option<ClientError> {
         self.hear_all(hearing).err()?;
-        hearing.fault.take()
+        hearing.fault.as_ref().map(|fault| ClientError::Failed { text: fault_text(fault) })
+    }
+
+    /// Receives a message by `deadline`, and remembers a failure that it tells.
+    fn receive(&self, deadline: Instant) -> Result<Received, WireError> {
+        receive(&self.socket, deadline).inspect(|(reply, _)| self.note(reply))
+    }
+
+    fn note(&self, reply: &Reply) {
+        *lock(&self.last_words) = match reply {
+            Reply::Failed { text } | Reply::Refuse { text, .. } | Reply::Interrupted { text } => {
+                Some(text.clone())
+            }
+            _ => None,
+        };
     }
 
     /// Offers this process's standard error for the daemon's log, which is no worse without it.
@@ -117,10 +135,12 @@ impl Dialogue {
     ) -> Result<T, ClientError> {
         let mut hearing = lock(&self.hearing);
         // Earlier messages are not the answer. If the daemon is gone, they may say why.
-        self.hear_all(&mut hearing).map_err(|gone| hearing.fault.take().unwrap_or(gone))?;
+        if let Err(gone) = self.hear_all(&mut hearing) {
+            return Err(self.last_words(&mut hearing).unwrap_or(gone));
+        }
         let started = Instant::now();
         while hearing.owed > 0 {
-            let late = receive(&self.socket, started + REPLY_TIMEOUT);
+            let late = self.receive(started + REPLY_TIMEOUT);
             let (reply, _) = late.map_err(|error| self.unanswered(what, started, error))?;
             hearing.take_late(reply);
         }
@@ -128,7 +148,7 @@ impl Dialogue {
             self.last_words(&mut hearing).unwrap_or_else(|| self.unanswered(what, started, error))
         })?;
         loop {
-            match receive(&self.socket, started + REPLY_TIMEOUT) {
+            match self.receive(started + REPLY_TIMEOUT) {
                 // A daemon that ends while it welcomes this rank refuses it after all.
                 Ok((Reply::Failed { text } | Reply::Refuse { text, .. }, _)) => {
                     hearing.stray_allowed = true;
@@ -188,7 +208,7 @@ impl Dialogue {
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
-                Ok((reply, _)) => match hearing.take_late(reply) {
+                Ok((reply, _)) => match self.note_and_take(hearing, reply) {
                     Some(reply) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
                     None => continue,
                 },
@@ -210,12 +230,25 @@ impl Dialogue {
         }
     }
 
+    fn note_and_take(&self, hearing: &mut Hearing, reply: Reply) -> Option<Reply> {
+        self.note(&reply);
+        hearing.take_late(reply)
+    }
+
     /// How the daemon ended, as far as this process knows.
     fn end(&self) -> String {
-        let end = || match life_of(self.daemon_pid) {
-            Some(life) => life.end(),
-            None => "another process has started it; its log went to the rank that was attached longest"
-                .to_owned(),
+        let end = || {
+            let end = life_of(self.daemon_pid).map_or_else(
+                || {
+                    "another process has started it; its log went to the rank that was attached longest"
+                        .into()
+                },
+                |life| life.end(),
+            );
+            match &*lock(&self.last_words) {
+                Some(words) => format!("it said: {words}; {end}"),
+                None => end,
+            }
         };
         self.end.get_or_init(end).clone()
     }
@@ -232,6 +265,14 @@ impl Dialogue {
                 ClientError::DaemonGone { pid: self.daemon_pid, end: self.end() }
             }
         }
+    }
+}
+
+/// A failure's text, without the words that [`ClientError::Failed`] puts before it again.
+fn fault_text(fault: &ClientError) -> String {
+    match fault {
+        ClientError::Failed { text } => text.clone(),
+        fault => fault.with_causes(),
     }
 }
 

@@ -8,11 +8,12 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use shade_dataset::{Dataset, Mismatch, ReadMemory};
+use shade_dataset::{Content, Dataset, Mismatch, ReadMemory};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{FieldsSpan, Index};
+use shade_formats::printable::OneLine;
 use shade_formats::shard::parse_fields;
-use shade_formats::{ContentId, SampleId, ShardId};
+use shade_formats::{SampleId, ShardId};
 
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
@@ -35,7 +36,7 @@ pub struct Field {
 pub struct FieldsReader {
     owner: Owner,
     folder: PathBuf,
-    content_id: ContentId,
+    content: Content,
     buffered: bool,
     opened: Mutex<Option<Opened>>,
 }
@@ -43,9 +44,7 @@ pub struct FieldsReader {
 #[derive(Clone, Debug)]
 enum Opened {
     /// The dataset has no fields; its index is not kept.
-    Empty {
-        samples: u32,
-    },
+    Empty,
     Fields(Arc<Source>),
 }
 
@@ -64,18 +63,12 @@ struct Wanted {
 }
 
 impl FieldsReader {
-    /// A reader of the dataset in `folder`, which must still have this content when it is opened.
-    /// `buffered` reads through the page cache. Choose what the daemon does: on one NFS file
-    /// buffered and direct reads stall each other.
+    /// A reader of the dataset in `folder`, which must still have this content when it is opened,
+    /// perhaps with more at its end. `buffered` reads through the page cache. Choose what the
+    /// daemon does: on one NFS file buffered and direct reads stall each other.
     #[must_use]
-    pub fn new(folder: &Path, content_id: ContentId, buffered: bool) -> Self {
-        Self {
-            owner: Owner::here(),
-            folder: folder.to_owned(),
-            content_id,
-            buffered,
-            opened: Mutex::default(),
-        }
+    pub fn new(folder: &Path, content: Content, buffered: bool) -> Self {
+        Self { owner: Owner::here(), folder: folder.to_owned(), content, buffered, opened: Mutex::default() }
     }
 
     /// The fields of each of `samples`, in their order. A dataset without fields costs one reading
@@ -86,9 +79,10 @@ impl FieldsReader {
     /// be read or are damaged. Then no fields are returned, not even other samples'.
     pub fn read(&self, samples: &[i64]) -> Result<Vec<Vec<Field>>, ClientError> {
         let opened = self.open()?;
-        let (count, source) = match &opened {
-            Opened::Empty { samples } => (*samples, None),
-            Opened::Fields(source) => (source.index.len(), Some(source)),
+        let count = self.content.samples;
+        let source = match &opened {
+            Opened::Empty => None,
+            Opened::Fields(source) => Some(source),
         };
         let mut wanted = Vec::new();
         for (row, &sample) in samples.iter().enumerate() {
@@ -132,12 +126,12 @@ impl FieldsReader {
         if let Some(opened) = &*opened {
             return Ok(opened.clone());
         }
-        let Dataset { folder, index } = Dataset::open_same(self.folder.clone(), self.content_id)?;
+        let Dataset { folder, index } = Dataset::open_same(self.folder.clone(), self.content)?;
         let now = if index.has_fields() {
             let shards = Shards::new(&folder, &index, !self.buffered);
             Opened::Fields(Arc::new(Source { index, shards }))
         } else {
-            Opened::Empty { samples: index.len() }
+            Opened::Empty
         };
         Ok(opened.insert(now).clone())
     }
@@ -149,7 +143,7 @@ impl Source {
         let name = self.index.shard(shard).map_or("", |shard| shard.name);
         let fault = |text: &dyn Display| ClientError::Fields {
             sample: sample.0,
-            path: String::from_utf8_lossy(self.index.path(sample).unwrap_or_default()).into_owned(),
+            path: OneLine(String::from_utf8_lossy(self.index.path(sample).unwrap_or_default())).to_string(),
             shard: name.to_owned(),
             offset: span.offset,
             text: text.to_string(),

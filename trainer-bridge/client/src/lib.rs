@@ -4,9 +4,11 @@
 //! Pure Rust, no Python: the bindings are thin layers over this. Threads may share a session, and a
 //! batch may outlive it. After a `fork` the child gets an error. Extra fields and records are read
 //! from the dataset itself, without a daemon.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attach;
 mod batch;
+mod batch_id;
 mod connect;
 mod dataset;
 mod dialogue;
@@ -29,6 +31,7 @@ mod state;
 mod wire;
 
 pub use batch::{Batch, Column};
+pub use batch_id::BatchId;
 pub use connect::Options;
 pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
@@ -40,6 +43,7 @@ pub use pixel_steps::pixel_steps;
 pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
+pub use shade_dataset::Content;
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelSteps, PlanSpec, Sampler, Settings, SpecError,
     Subset, Tables, Tail, Views, WeightTable,

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use shade_dataset::{Content, Dataset};
 use shade_formats::control::{JobSpec, Tables};
-use shade_formats::ids::ContentId;
 
 use crate::attach::attach;
 use crate::connect::{Options, open};
@@ -47,13 +46,12 @@ impl Session {
     }
 }
 
-/// Samples and identity of the dataset that is in `folder` now.
+/// The content of the dataset that is in `folder` now.
 ///
 /// # Errors
 /// It is not a dataset, or cannot be read.
-pub fn content(folder: &Path) -> Result<(u32, ContentId), ClientError> {
-    let content = Content::now(&Dataset::folder(folder)?)?;
-    Ok((content.samples, content.id))
+pub fn content(folder: &Path) -> Result<Content, ClientError> {
+    Ok(Content::now(&Dataset::folder(folder)?)?)
 }
 
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {

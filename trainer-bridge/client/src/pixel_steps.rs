@@ -10,9 +10,17 @@ use shade_formats::control::{Moved, PixelStep, PixelSteps, Range};
 #[serde(deny_unknown_fields)]
 enum Operation {
     RandomApply {
-        transforms: Vec<Operation>,
+        transforms: Vec<Part>,
         #[serde(default = "half")]
         p: f32,
+    },
+    RandomChoice {
+        transforms: Vec<Part>,
+        #[serde(default)]
+        p: Option<Vec<f64>>,
+    },
+    RandomOrder {
+        transforms: Vec<Part>,
     },
     ColorJitter {
         #[serde(default)]
@@ -94,6 +102,23 @@ enum Operation {
         #[serde(default)]
         fill: Colour,
     },
+}
+
+/// An operation, or a list of some that belong together, as in a `Compose`.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct Part(Vec<Operation>);
+
+impl TryFrom<Value> for Part {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> Result<Self, serde_json::Error> {
+        if !value.is_array() {
+            return named(value).map(|operation| Self(vec![operation]));
+        }
+        let parts: Vec<Self> = serde_json::from_value(value)?;
+        Ok(Self(parts.into_iter().flat_map(|part| part.0).collect()))
+    }
 }
 
 fn half() -> f32 {
@@ -211,32 +236,89 @@ enum Interpolation {
 /// # Errors
 /// What is wrong with the list, for the person who wrote it.
 pub fn pixel_steps(list: Value) -> Result<PixelSteps, String> {
-    let operations: Vec<Operation> = serde_json::from_value(list).map_err(|error| error.to_string())?;
-    let mut steps = Vec::with_capacity(operations.len());
-    for operation in operations {
-        match operation {
-            Operation::RandomApply { transforms, p } => {
-                let inner: Result<Vec<PixelStep>, String> = transforms.into_iter().map(step).collect();
-                let inner = inner?;
-                let count = u8::try_from(inner.len()).unwrap_or(u8::MAX);
-                steps.push(PixelStep::Apply { p, count });
-                steps.extend(inner);
-            }
-            other => steps.push(step(other)?),
-        }
-    }
+    let list: Vec<Value> = serde_json::from_value(list).map_err(|error| error.to_string())?;
+    let operations: Result<Vec<Operation>, _> = list.into_iter().map(named).collect();
+    let steps = steps(operations.map_err(|error| error.to_string())?)?;
     PixelSteps::new(&steps).map_err(|error| error.to_string())
 }
 
-fn step(operation: Operation) -> Result<PixelStep, String> {
+/// An operation, whose errors name it.
+fn named(operation: Value) -> Result<Operation, serde_json::Error> {
+    let name = operation.as_object().and_then(|named| named.keys().next()).cloned();
+    serde_json::from_value(operation).map_err(|error| match name {
+        Some(name) => serde::de::Error::custom(format_args!("{name}: {error}")),
+        None => error,
+    })
+}
+
+/// The steps of these operations, each followed by those that it holds.
+fn steps(operations: impl IntoIterator<Item = Operation>) -> Result<Vec<PixelStep>, String> {
+    let each: Result<Vec<_>, _> = operations.into_iter().map(with_held).collect();
+    Ok(each?.concat())
+}
+
+/// `RandomChoice`, with an `Apply` for each part.
+fn choice(parts: Vec<Part>, p: Option<Vec<f64>>) -> Result<Vec<PixelStep>, String> {
+    let weights = weights(p, parts.len())?;
+    let held: Result<Vec<_>, String> =
+        weights.into_iter().zip(parts).map(|(p, part)| Ok(applied(p, steps(part.0)?))).collect();
+    let held = held?.concat();
+    Ok([vec![PixelStep::Choice { count: count(&held) }], held].concat())
+}
+
+/// `RandomOrder`, with an `Apply` for each part that is not one operation.
+fn order(parts: Vec<Part>) -> Result<Vec<PixelStep>, String> {
+    let held = parts.into_iter().map(|Part(part)| {
+        let is_one = part.len() == 1;
+        let steps = steps(part)?;
+        Ok(if is_one { steps } else { applied(1.0, steps) })
+    });
+    let held = held.collect::<Result<Vec<_>, String>>()?.concat();
+    Ok([vec![PixelStep::Order { count: count(&held) }], held].concat())
+}
+
+/// `held` behind the step that holds it.
+fn applied(p: f32, held: Vec<PixelStep>) -> Vec<PixelStep> {
+    [vec![PixelStep::Apply { p, count: count(&held) }], held].concat()
+}
+
+/// A specification has room for fewer than 255 steps, and refuses more.
+fn count(held: &[PixelStep]) -> u8 {
+    u8::try_from(held.len()).unwrap_or(u8::MAX)
+}
+
+/// The weights of the parts of a `RandomChoice`, which add up to 1.
+#[expect(clippy::cast_possible_truncation, reason = "a chance has single precision")]
+fn weights(p: Option<Vec<f64>>, parts: usize) -> Result<Vec<f32>, String> {
+    if parts == 0 {
+        return Err("RandomChoice: got no transforms, expected at least one".to_owned());
+    }
+    let p = p.unwrap_or_else(|| vec![1.0; parts]);
+    if p.len() != parts {
+        return Err(format!(
+            "RandomChoice: p: got {} numbers, expected one for each of {parts} transforms",
+            p.len()
+        ));
+    }
+    let total: f64 = p.iter().sum();
+    if p.iter().any(|&weight| weight < 0.0) || !(total > 0.0 && total.is_finite()) {
+        return Err(format!("RandomChoice: p: got {p:?}, expected numbers of at least 0 that are not all 0"));
+    }
+    Ok(p.into_iter().map(|weight| (weight / total) as f32).collect())
+}
+
+/// The step of an operation, and the steps that it holds.
+fn with_held(operation: Operation) -> Result<Vec<PixelStep>, String> {
     let moved = |interpolation, fill: Colour| Moved {
         bilinear: interpolation == Interpolation::Bilinear,
         fill: fill.rgb(),
     };
-    Ok(match operation {
-        Operation::RandomApply { .. } => {
-            return Err("RandomApply: got one within another, which the daemon does not do".to_owned());
+    let step = match operation {
+        Operation::RandomApply { transforms, p } => {
+            return Ok(applied(p, steps(transforms.into_iter().flat_map(|part| part.0))?));
         }
+        Operation::RandomChoice { transforms, p } => return choice(transforms, p),
+        Operation::RandomOrder { transforms } => return order(transforms),
         Operation::ColorJitter { brightness, contrast, saturation, hue } => PixelStep::ColorJitter {
             brightness: brightness.range("brightness", 1.0, 0.0)?,
             contrast: contrast.range("contrast", 1.0, 0.0)?,
@@ -271,7 +353,8 @@ fn step(operation: Operation) -> Result<PixelStep, String> {
         Operation::TrivialAugmentWide { num_magnitude_bins, interpolation, fill } => {
             PixelStep::TrivialAugmentWide { bins: num_magnitude_bins, moved: moved(interpolation, fill) }
         }
-    })
+    };
+    Ok(vec![step])
 }
 
 #[cfg(test)]
@@ -319,11 +402,39 @@ mod tests {
     }
 
     #[test]
+    fn what_holds_others_comes_before_them() {
+        let invert = json!({"RandomInvert": {}});
+        let solarize = json!({"RandomSolarize": {"threshold": 1}});
+        let list = json!([
+            {"RandomChoice": {"transforms": [invert, [invert, [solarize]], []], "p": [1, 2, 1]}},
+            {"RandomOrder": {"transforms": [invert, [solarize, invert], {"RandomChoice": {"transforms": [invert]}}]}},
+            {"RandomApply": {"transforms": [{"RandomApply": {"transforms": [invert], "p": 0.25}}, [solarize]]}},
+        ]);
+        let (invert, solarize) =
+            (PixelStep::Invert { p: 0.5 }, PixelStep::Solarize { threshold: 1.0, p: 0.5 });
+        let apply = |p, count| PixelStep::Apply { p, count };
+        let expected = [
+            &[PixelStep::Choice { count: 6 }, apply(0.25, 1), invert][..],
+            &[apply(0.5, 2), invert, solarize, apply(0.25, 0)],
+            &[PixelStep::Order { count: 7 }, invert, apply(1.0, 2), solarize, invert],
+            &[PixelStep::Choice { count: 2 }, apply(1.0, 1), invert],
+            &[apply(0.5, 3), apply(0.25, 1), invert, solarize],
+        ];
+        let steps = pixel_steps(list).unwrap();
+        assert_eq!(steps.iter().collect::<Vec<_>>(), expected.concat());
+        steps.validate(8, 8).unwrap();
+    }
+
+    #[test]
     fn what_cannot_be_done_is_named() {
         let invert = json!({"RandomInvert": {}});
         for (list, expected) in [
             (json!([{"Solarise": {}}]), "unknown variant `Solarise`"),
-            (json!([{"RandomSolarize": {}}]), "missing field `threshold`"),
+            (json!([{"RandomSolarize": {}}]), "RandomSolarize: missing field `threshold`"),
+            (
+                json!([{"RandomApply": {"transforms": [[{"RandomSolarize": {}}]]}}]),
+                "RandomSolarize: missing field",
+            ),
             (json!([{"RandomInvert": {"q": 1}}]), "unknown field `q`"),
             (json!([{"RandomErasing": {"value": "random"}}]), "expected a level from 0 to 255"),
             (json!([{"RandomErasing": {"value": 256}}]), "expected a level from 0 to 255"),
@@ -331,11 +442,15 @@ mod tests {
             (json!([{"Grayscale": {}}]), "Grayscale: got 1 channels"),
             (json!([{"GaussianBlur": {"kernel_size": 257}}]), "expected a number or two of them"),
             (json!([{"RandAugment": {"interpolation": "bicubic"}}]), "unknown variant `bicubic`"),
-            (
-                json!([{"RandomApply": {"transforms": [{"RandomApply": {"transforms": []}}]}}]),
-                "RandomApply: got one within another",
-            ),
-            (Value::Array(vec![invert; 13]), "number of operations on pixels is 13"),
+            (json!([{"RandomChoice": {"transforms": []}}]), "RandomChoice: got no transforms"),
+            (json!([{"RandomChoice": {"transforms": [invert], "p": [1, 2]}}]), "p: got 2 numbers"),
+            (json!([{"RandomChoice": {"transforms": [invert], "p": [0]}}]), "not all 0"),
+            (json!([{"RandomChoice": {"transforms": [invert, invert], "p": [2, -1]}}]), "at least 0"),
+            (json!([{"RandomChoice": {"transforms": [invert, invert], "p": [1e308, 1e308]}}]), "not all 0"),
+            (json!([{"RandomOrder": {"transforms": [invert], "p": 1}}]), "unknown field `p`"),
+            (json!([{"RandomOrder": {"transforms": [[{"Solarise": {}}]]}}]), "unknown variant `Solarise`"),
+            (json!([{"RandomApply": {"transforms": [{"Resize": {"size": 8}}]}}]), "unknown variant `Resize`"),
+            (Value::Array(vec![invert; 49]), "number of operations on pixels is 49"),
             (json!({}), "invalid type"),
         ] {
             let text = pixel_steps(list.clone()).unwrap_err();

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shade_dataset::{Content, Dataset, Decompressor, Dictionaries, IsStopped, ReadMemory, RecordFault};
+use shade_formats::SampleId;
 use shade_formats::index::{Entry, Index};
-use shade_formats::{ContentId, SampleId};
+use shade_formats::printable::OneLine;
 
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
@@ -23,6 +24,8 @@ pub struct RecordReader {
     owner: Owner,
     folder: PathBuf,
     buffered: bool,
+    /// What it was opened for: the index may have more at its end.
+    content: Content,
     /// Never changed, so a forked child may read it.
     index: Arc<Index>,
     dictionaries: Dictionaries,
@@ -31,69 +34,81 @@ pub struct RecordReader {
 
 impl RecordReader {
     /// Opens the dataset in `folder`, which must have the content `expected`, if given: a process
-    /// that continues another's work needs the same content. `buffered` reads through the page
+    /// that continues another's work needs the same content. What was added since is left out.
+    /// `buffered` reads through the page
     /// cache, else past it where the file system allows.
     ///
     /// # Errors
     /// [`ClientError::Index`]: the index cannot be read, is damaged, or belongs to another dataset.
-    pub fn open(folder: &Path, expected: Option<ContentId>, buffered: bool) -> Result<Self, ClientError> {
+    pub fn open(folder: &Path, expected: Option<Content>, buffered: bool) -> Result<Self, ClientError> {
         let folder = folder.to_owned();
         let Dataset { folder, index } = match expected {
             Some(expected) => Dataset::open_same(folder, expected)?,
             None => Dataset::open_in(folder)?,
         };
         let dictionaries = Dictionaries::prepare(&index);
-        Ok(Self::over(index, dictionaries, &folder, buffered))
+        let content = expected.unwrap_or_else(|| Content::of(&index));
+        Ok(Self::over((index, content), dictionaries, &folder, buffered))
     }
 
     /// A reader for this process, with its own files. It shares the index, which is the large part,
     /// and takes no lock that another thread may have held during a `fork`.
     #[must_use]
     pub fn renewed(&self) -> Self {
-        Self::over(Arc::clone(&self.index), self.dictionaries.clone(), &self.folder, self.buffered)
+        let opened = (Arc::clone(&self.index), self.content);
+        Self::over(opened, self.dictionaries.clone(), &self.folder, self.buffered)
     }
 
-    fn over(index: Arc<Index>, dictionaries: Dictionaries, folder: &Path, buffered: bool) -> Self {
-        let shards = Shards::new(folder, &index, !buffered);
-        Self { owner: Owner::here(), folder: folder.to_owned(), buffered, index, dictionaries, shards }
+    fn over(
+        (index, content): (Arc<Index>, Content),
+        dictionaries: Dictionaries,
+        folder: &Path,
+        buffered: bool,
+    ) -> Self {
+        let (folder, shards) = (folder.to_owned(), Shards::new(folder, &index, !buffered));
+        Self { owner: Owner::here(), folder, buffered, content, index, dictionaries, shards }
     }
 
-    /// Identity of the dataset's content.
+    /// The dataset's content.
     #[must_use]
-    pub fn content_id(&self) -> ContentId {
-        self.index.content_id()
+    pub fn content(&self) -> Content {
+        self.content
     }
 
     /// Number of samples; ids are below it.
     #[must_use]
     pub fn samples(&self) -> u32 {
-        self.index.len()
+        self.content.samples
     }
 
     /// The classes' names, by label.
     pub fn class_names(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.index.class_count()).filter_map(|label| self.index.class_name(label))
+        (0..self.content.classes).filter_map(|label| self.index.class_name(label))
+    }
+
+    fn entry(&self, sample: u32) -> Option<Entry> {
+        self.index.entry(SampleId(sample)).filter(|_| sample < self.samples())
     }
 
     /// A sample's class; `None` from [`samples`](Self::samples) on.
     #[must_use]
     pub fn label(&self, sample: u32) -> Option<u32> {
-        Some(self.index.entry(SampleId(sample))?.label)
+        Some(self.entry(sample)?.label)
     }
 
     /// A sample's source, relative to the root of what was packed; `None` from
     /// [`samples`](Self::samples) on.
     #[must_use]
     pub fn path(&self, sample: u32) -> Option<&[u8]> {
-        self.index.path(SampleId(sample))
+        self.index.path(SampleId(sample)).filter(|_| sample < self.samples())
     }
 
     /// The error of a sample's record, with all that is needed to find it.
     #[must_use]
     pub fn fault(&self, sample: u32, text: &dyn Display) -> ClientError {
-        let path = String::from_utf8_lossy(self.path(sample).unwrap_or_default());
-        let place = self.index.entry(SampleId(sample)).map(|entry| {
-            let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
+        let path = OneLine(String::from_utf8_lossy(self.path(sample).unwrap_or_default()));
+        let place = self.entry(sample).map(|entry| {
+            let shard = OneLine(self.index.shard(entry.shard).map_or("?", |shard| shard.name));
             format!(" in shard {shard} at byte {}", entry.offset)
         });
         let place = place.unwrap_or_default();
@@ -133,15 +148,14 @@ impl RecordReader {
             self.read_one(entry, memory, zstd, is_stopped).map_err(|fault| self.fault(*sample, &fault))
         });
         // If the dataset was replaced, that is the reason to report.
-        read.map_err(|error| match Content::check(&self.folder, self.content_id()) {
+        read.map_err(|error| match Content::check(&self.folder, self.content) {
             Err(replaced) => replaced.into(),
             Ok(()) => error,
         })
     }
 
     fn wanted(&self, sample: u32) -> Result<(u32, Entry), ClientError> {
-        let entry = self.index.entry(SampleId(sample));
-        let entry = entry.ok_or_else(|| unknown_sample(sample.into(), self.samples()))?;
+        let entry = self.entry(sample).ok_or_else(|| unknown_sample(sample.into(), self.samples()))?;
         Ok((sample, entry))
     }
 
@@ -340,12 +354,12 @@ mod tests {
     fn another_content_is_refused_when_opened_and_told_where_a_record_does_not_fit() {
         let packed = pack(&[Stored::plain(b"one")], None);
         let reader = packed.open();
-        let content = reader.content_id();
+        let content = reader.content();
         RecordReader::open(packed.folder.path(), Some(content), true).unwrap();
         let packed = pack_into(packed, &[Stored::plain(b"two")], None);
         let told = |error: ClientError| {
             let text = error.to_string();
-            assert!(text.contains(&content.to_string()) && text.contains("was replaced"), "{text}");
+            assert!(text.contains(&content.id.to_string()) && text.contains("was replaced"), "{text}");
         };
         told(RecordReader::open(packed.folder.path(), Some(content), true).unwrap_err());
         told(reader.read(&[0]).unwrap_err());

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
+use shade_dataset::Content;
 use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
-use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Descriptor, Kind};
-use shade_shm::Consumer;
+use shade_shm::{Consumer, Heard};
 
 use crate::attach::{Attached, Welcome};
 use crate::batch::{Column, Slots};
@@ -26,7 +26,7 @@ use crate::fork::Owner;
 use crate::held::InRing;
 use crate::lock::lock;
 use crate::wire::{Received, WireError, wait};
-use crate::{Batch, ClientError, FieldsReader};
+use crate::{Batch, BatchId, ClientError, FieldsReader};
 
 /// How long `next` polls the ring before it sleeps: about the cost of waking.
 const SPIN: Duration = Duration::from_micros(20);
@@ -51,8 +51,6 @@ pub struct Session {
     welcome: Welcome,
     slots: Arc<Slots>,
     ring: Mutex<Ring>,
-    /// The client's doorbell, non-blocking.
-    doorbell: OwnedFd,
     dialogue: Dialogue,
 }
 
@@ -60,8 +58,12 @@ pub struct Session {
 struct Ring {
     consumer: Consumer,
     generation: u32,
+    /// The first generation since a state was loaded, after which batches have other samples.
+    first_generation: u32,
     /// A batch of this generation was taken.
     has_taken: bool,
+    /// The daemon has not closed its end of the doorbells.
+    has_doorbell: bool,
     delivery: Delivery,
 }
 
@@ -86,10 +88,17 @@ struct Woken {
 impl Session {
     /// The session of a rank that is attached to the daemon of the dataset in this folder.
     pub(crate) fn new(owner: Owner, dataset: PathBuf, attached: Attached) -> Self {
-        let Attached { welcome, slots, consumer, doorbell, dialogue } = attached;
-        let ring = Ring { consumer, generation: 0, has_taken: false, delivery: Delivery::NotStarted };
+        let Attached { welcome, slots, consumer, dialogue } = attached;
+        let ring = Ring {
+            consumer,
+            generation: 0,
+            first_generation: 0,
+            has_taken: false,
+            has_doorbell: true,
+            delivery: Delivery::NotStarted,
+        };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, dataset, welcome, slots, ring, doorbell, dialogue }
+        Self { owner, dataset, welcome, slots, ring, dialogue }
     }
 
     /// The memory of the batches, to register it with a device. It lasts until the session and its
@@ -102,13 +111,26 @@ impl Session {
     /// Samples in the dataset.
     #[must_use]
     pub fn samples(&self) -> u32 {
-        self.welcome.samples
+        self.welcome.content.samples
     }
 
     /// Identity of the dataset's content.
     #[must_use]
     pub fn content_id(&self) -> ContentId {
-        self.welcome.content_id
+        self.welcome.content.id
+    }
+
+    /// The content that the daemon serves.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        self.welcome.content
+    }
+
+    /// The content that the dataset had when the session was opened: [`Session::content`], with
+    /// more at its end if it was added to since the daemon opened it.
+    #[must_use]
+    pub fn present_content(&self) -> Content {
+        self.welcome.present
     }
 
     /// Name of the job: the one that was asked for, or the free one that the daemon found.
@@ -127,7 +149,7 @@ impl Session {
     /// [`FieldsReader::new`].
     #[must_use]
     pub fn fields(&self, buffered: bool) -> FieldsReader {
-        FieldsReader::new(&self.dataset, self.content_id(), buffered)
+        FieldsReader::new(&self.dataset, self.content(), buffered)
     }
 
     /// The daemon's settings. Those that mean the same as the options' are spelled alike.
@@ -229,14 +251,31 @@ impl Session {
     /// Reports the losses of a batch's first rows, in their order.
     ///
     /// # Errors
-    /// With more losses than a batch has rows, when the daemon is gone or does not listen, or in a
-    /// forked child.
-    pub fn report(&self, epoch: u32, batch: u32, losses: &[f32]) -> Result<(), ClientError> {
+    /// With more losses than the batch has rows, for a batch of another session or of before a
+    /// state was loaded, when the daemon is gone or does not listen, or in a forked child.
+    pub fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
-        if losses.len() > BATCH_SAMPLES_MAX as usize {
-            return Err(argument("losses", losses.len(), format_args!("at most {BATCH_SAMPLES_MAX}")));
+        let BatchId { session, generation, epoch, batch, rows } = id;
+        let named = format_args!("batch {batch} of epoch {epoch}");
+        if session != self.slots.session {
+            let got = format_args!("{named} of another session, such as a validation or another dataset");
+            return Err(argument("batch", got, "one that this session has delivered"));
+        }
+        if generation < lock(&self.ring).first_generation {
+            let got = format_args!("{named} of before a state was loaded");
+            return Err(argument("batch", got, "one that was delivered since"));
+        }
+        if losses.len() > rows as usize {
+            let got = format_args!("{} values for a batch of {rows}", losses.len());
+            return Err(argument("losses", got, format_args!("at most {rows}")));
         }
         self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
+    }
+
+    /// A state is loaded: batches of before are of another plan.
+    pub(crate) fn begin_anew(&self) {
+        let mut ring = lock(&self.ring);
+        ring.first_generation = ring.generation.saturating_add(1);
     }
 
     /// Reports a validation score, higher is better.
@@ -321,16 +360,18 @@ impl Session {
                 self.slots.ring_daemon();
             }
             let mut fds = [
-                PollFd::new(&self.doorbell, PollFlags::IN),
                 PollFd::new(self.dialogue.socket(), PollFlags::IN),
+                PollFd::new(&self.slots.doorbell, PollFlags::IN),
             ];
-            woken.interrupted = matches!(wait(&mut fds, most), Err(WireError::Interrupted));
-            let [_, socket] = fds;
+            // A daemon that has closed its end of the doorbells can only hang up.
+            let sources = if ring.has_doorbell { &mut fds[..] } else { &mut fds[..1] };
+            woken.interrupted = matches!(wait(sources, most), Err(WireError::Interrupted));
+            let [socket, _] = fds;
             woken.spoken_to = !socket.revents().is_empty();
         }
         ring.consumer.wait_end()?;
         // Silenced before the ring is checked again: a publication in between rings anew.
-        let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
+        ring.has_doorbell = matches!(self.slots.doorbell.answer(), Ok(Heard::Peer));
         woken.found = found?;
         Ok(woken)
     }

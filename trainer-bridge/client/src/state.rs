@@ -41,10 +41,12 @@ impl Session {
     pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
         let fd = write(bytes)?;
         let request = Request::LoadState { strata };
-        self.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
+        let resumed = self.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
             Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
             other => Err(other),
-        })
+        })?;
+        self.begin_anew();
+        Ok(resumed)
     }
 
     /// Tells which stratum each seat of the job's plans has: the bytes of

@@ -248,20 +248,62 @@ fn reports_arrive_as_sent() {
     let name = unique("report");
     let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
-        let daemon = listener.serve();
-        assert_eq!(daemon.peer.hear(), Request::Report { epoch: 1, batch: 2, losses: vec![0.5, 1.5] });
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 2, &RECORDS);
+        assert_eq!(daemon.peer.hear(), Request::Report { epoch: 0, batch: 2, losses: vec![0.5, 1.5] });
         assert_eq!(daemon.peer.hear(), Request::ReportValidation { score: 0.75 });
-        match daemon.peer.hear() {
-            Request::Report { losses, .. } => assert_eq!(losses.len(), 32_768),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(daemon.peer.hear(), Request::Report { epoch: 0, batch: 2, losses: vec![1.0; 3] });
     });
     let session = connect(&name);
-    session.report(1, 2, &[0.5, 1.5]).unwrap();
+    session.start_epoch(0, 0).unwrap();
+    // What it is reported by outlives a batch.
+    let id = next_batch(&session).id();
+    session.report(id, &[0.5, 1.5]).unwrap();
     session.report_validation(0.75).unwrap();
-    session.report(1, 3, &vec![1.0; 32_768]).unwrap();
-    assert!(matches!(session.report(1, 3, &vec![1.0; 32_769]), Err(ClientError::Argument { .. })));
+    session.report(id, &[1.0; 3]).unwrap();
+    assert!(matches!(session.report(id, &[1.0; 4]), Err(ClientError::Argument { what: "losses", .. })));
     daemon.join().unwrap();
+}
+
+#[test]
+fn a_batch_of_another_session_or_of_before_a_loaded_state_is_not_reported() {
+    let (name, other) = (unique("report-own"), unique("report-other"));
+    let serve = |name: &str, loads: bool| {
+        let listener = Listener::bind(name);
+        std::thread::spawn(move || {
+            let mut daemon = listener.serve();
+            let generation = daemon.epoch_started();
+            daemon.publish_batch(generation, 2, &RECORDS);
+            if loads {
+                assert_eq!(daemon.peer.hear(), Request::LoadState { strata: 0 });
+                daemon.peer.say(&Reply::StateLoaded { epoch: 0, first_batch: 2, batches: 9 });
+                let generation = daemon.epoch_started();
+                daemon.publish_batch(generation, 2, &RECORDS);
+                assert_eq!(daemon.peer.hear(), Request::Report { epoch: 0, batch: 2, losses: vec![0.5] });
+            }
+            daemon
+        })
+    };
+    let (daemon, elsewhere) = (serve(&name, true), serve(&other, false));
+    let (session, stranger) = (connect(&name), connect(&other));
+    session.start_epoch(0, 0).unwrap();
+    stranger.start_epoch(0, 0).unwrap();
+    let foreign = next_batch(&stranger).id();
+    drop(stranger);
+    let refused = |id| match session.report(id, &[0.5]) {
+        Err(error @ ClientError::Argument { what: "batch", .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(foreign).contains("of another session"));
+    let before = next_batch(&session).id();
+    session.load_state(b"state", 0).unwrap();
+    assert!(refused(before).contains("before a state was loaded"));
+    session.start_epoch(0, 2).unwrap();
+    session.report(next_batch(&session).id(), &[0.5]).unwrap();
+    assert!(refused(before).contains("before a state was loaded"));
+    daemon.join().unwrap();
+    elsewhere.join().unwrap();
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_daemon_that_dies_is_gone_after_its_last_batch() {
     assert!(matches!(next(&session), Err(ClientError::DaemonGone { pid: 4242, .. })));
     assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })), "and stays gone");
     assert!(matches!(session.stats(), Err(ClientError::DaemonGone { .. })));
-    assert!(matches!(session.report(0, 0, &[1.0]), Err(ClientError::DaemonGone { .. })));
+    assert!(matches!(session.report(first.id(), &[1.0]), Err(ClientError::DaemonGone { .. })));
     assert_eq!(first.record(0).unwrap().unwrap(), b"one", "what was handed out stays readable");
 }
 
@@ -158,20 +158,47 @@ fn reason_before_end(test: &str, ask_first: bool) {
     let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     // Never read: the kernel reports that before it delivers the daemon's messages.
-    session.report(0, 0, &[1.0]).unwrap();
+    session.report_validation(1.0).unwrap();
     report.send(()).unwrap();
     told.recv().unwrap();
     let reason = "the daemon reports: stopped by SIGTERM";
     if ask_first {
-        // Whatever is asked first tells the reason.
+        // A thread that asks is told the reason, and does not keep it from the one that trains.
         assert_eq!(session.stats().unwrap_err().to_string(), reason);
     }
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"last");
-    if !ask_first {
-        assert_eq!(next(&session).unwrap_err().to_string(), reason);
-    }
-    assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })));
+    assert_eq!(next(&session).unwrap_err().to_string(), reason);
+    let gone = next(&session).unwrap_err();
+    assert!(
+        matches!(&gone, ClientError::DaemonGone { end, .. } if end.contains("stopped by SIGTERM")),
+        "{gone}"
+    );
     daemon.join().unwrap();
+}
+
+#[test]
+fn a_reason_that_met_a_question_is_told_to_the_training_as_well() {
+    let name = unique("reason-met");
+    let listener = Listener::bind(&name);
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        daemon.epoch_started();
+        assert_eq!(daemon.peer.hear(), Request::TellScores { epoch: 0 });
+        // It ends the session, which the thread that asks cannot know.
+        daemon.peer.say(&Reply::Failed { text: "session 7 panicked".to_owned() });
+    });
+    let session = connect(&name);
+    session.start_epoch(0, 0).unwrap();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| session.tell_scores(0).unwrap_err().to_string());
+        assert_eq!(asked.join().unwrap(), "the daemon reports: session 7 panicked");
+    });
+    daemon.join().unwrap();
+    let gone = next(&session).unwrap_err();
+    assert!(
+        matches!(&gone, ClientError::DaemonGone { end, .. } if end.contains("session 7 panicked")),
+        "{gone}"
+    );
 }
 
 #[test]
@@ -374,14 +401,13 @@ fn wrong_headers_counts_and_doorbells_are_refused() {
         let error = welcomed(test, payload_bytes, fds);
         assert!(matches!(error, ClientError::Segment { .. } | ClientError::Format(_)), "{test}: {error}");
     };
-    refused("four", PAYLOAD_BYTES, &good.fds()[..4]);
+    refused("three", PAYLOAD_BYTES, &good.fds()[..3]);
     refused("none", PAYLOAD_BYTES, &[]);
-    let [daemon, client, payload, to_client, to_daemon] = good.fds();
-    refused("six", PAYLOAD_BYTES, &[daemon, client, payload, to_client, to_daemon, payload]);
+    let [daemon, client, payload, doorbell] = good.fds();
+    refused("five", PAYLOAD_BYTES, &[daemon, client, payload, doorbell, payload]);
     refused("bytes", PAYLOAD_BYTES * 2, &good.fds());
-    let blocking = eventfd(0, EventfdFlags::empty()).unwrap();
-    refused("blocking", PAYLOAD_BYTES, &[daemon, client, payload, blocking.as_fd(), to_daemon]);
-    refused("blocked", PAYLOAD_BYTES, &[daemon, client, payload, to_client, blocking.as_fd()]);
+    let counter = eventfd(0, EventfdFlags::empty()).unwrap();
+    refused("blocking", PAYLOAD_BYTES, &[daemon, client, payload, counter.as_fd()]);
     let (zeroes, _) = segment(DAEMON_SEGMENT_BYTES, SIZE_SEALS);
-    refused("header", PAYLOAD_BYTES, &[zeroes.as_fd(), client, payload, to_client, to_daemon]);
+    refused("header", PAYLOAD_BYTES, &[zeroes.as_fd(), client, payload, doorbell]);
 }

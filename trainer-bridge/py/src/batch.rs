@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
-use shade_client::{BatchPart, Descriptor, Layout, Located};
+use shade_client::{BatchId, BatchPart, Descriptor, Layout, Located};
 
 use crate::buffer::Record;
 use crate::dlpack::{CPU, capsule, check_request};
@@ -24,7 +24,11 @@ impl Batch {
         Self { batch: Arc::new(batch) }
     }
 
-    pub(crate) fn descriptor(&self) -> &Descriptor {
+    pub(crate) fn id(&self) -> BatchId {
+        self.batch.id()
+    }
+
+    fn descriptor(&self) -> &Descriptor {
         self.batch.descriptor()
     }
 

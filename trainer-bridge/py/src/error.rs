@@ -5,6 +5,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use shade_client::{ClientError, PartError};
 use shade_formats::control::REFUSE_BUSY;
+use shade_formats::printable::Lines;
 
 create_exception!(
     shade_load,
@@ -51,7 +52,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The exception for an error of the client, with its whole text.
 pub(crate) fn from_client(error: &ClientError) -> PyErr {
-    let text = error.with_causes();
+    // Names in it are a stranger's, and a traceback goes to a terminal.
+    let text = Lines(error.with_causes()).to_string();
     match error {
         ClientError::Argument { .. } | ClientError::Spec(_) => PyValueError::new_err(text),
         ClientError::Forked { .. } => {
@@ -67,7 +69,7 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
 
 /// The exception for a part that a batch does not have.
 pub(crate) fn from_part(error: &PartError) -> PyErr {
-    let text = error.to_string();
+    let text = Lines(error).to_string();
     match error {
         PartError::Kind(_) => PyValueError::new_err(text),
         PartError::Row { .. } | PartError::View { .. } => PyIndexError::new_err(text),

@@ -7,6 +7,7 @@
 //! [`subset`] lists of samples, [`seats`] asks what daemons hold, [`wait`] waits, [`error`] has the
 //! exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of
 //! this.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};

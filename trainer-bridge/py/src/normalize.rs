@@ -7,8 +7,8 @@ use shade_images::normalize::{self, COLOURS, Tables};
 
 use crate::dense::{Images, Memory, capsule, images};
 
-/// Fills `target` (N, 3, H, W, channels last, values of 2 or 4 bytes) with `tables`' values for
-/// `source` (N, 3, H, W, bytes, in either memory format), on `threads` threads.
+/// Fills `target` (N, 3, H, W, values of 2 or 4 bytes) with `tables`' values for `source` (bytes,
+/// of the same shape and memory format), on `threads` threads.
 ///
 /// `tables` are the values of the target's type for the bytes 0 to 255 of the first colour, the
 /// second and the third.
@@ -25,9 +25,9 @@ pub(crate) fn fill_floats(
 ) -> PyResult<()> {
     let (source, target) = (capsule(source)?, capsule(target)?);
     let ((from, source), (to, target)) = (images(&source, "images")?, images(&target, "target")?);
-    if from.value_bytes != 1 || !to.is_channels_last || from.shape != to.shape {
+    if from.value_bytes != 1 || (Images { value_bytes: 1, ..to }) != from {
         let text =
-            format!("got images {from:?} and a target {to:?}, expected bytes and the same, channels last");
+            format!("got images {from:?} and a target {to:?}, expected bytes, and floats in the same layout");
         return Err(PyValueError::new_err(text));
     }
     let wrong = || PyValueError::new_err(format!("got tables of {} bytes for {to:?}", tables.len()));

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use shade_client::Content;
 use shade_formats::ContentId;
 
 use crate::error::from_client;
@@ -17,8 +18,15 @@ use crate::wait::on_thread;
 #[pyfunction]
 pub(crate) fn dataset_content(py: Python<'_>, folder: PathBuf) -> PyResult<(u32, String)> {
     let content = on_thread(py, "shade-open", move || shade_client::content(&folder))?;
-    let (samples, id) = content.map_err(|error| from_client(&error))?;
-    Ok((samples, id.to_string()))
+    let content = content.map_err(|error| from_client(&error))?;
+    Ok((content.samples, content.id.to_string()))
+}
+
+/// A dataset's content for Python: samples, classes, and its identity in hexadecimal digits.
+pub(crate) type ContentTuple = (u32, u32, String);
+
+pub(crate) fn content_tuple(content: Content) -> ContentTuple {
+    (content.samples, content.classes, content.id.to_string())
 }
 
 /// Reads the records of a packed dataset and looks up its index. Threads may share it.
@@ -29,10 +37,16 @@ pub(crate) struct RecordReader {
 
 #[pymethods]
 impl RecordReader {
-    /// Opens the dataset in `folder`, which must have the content `content_id`, if given.
+    /// Opens the dataset in `folder`, which must have this `content`, if given. What was added
+    /// since is left out.
     #[staticmethod]
-    fn open(py: Python<'_>, folder: PathBuf, content_id: Option<&str>, buffered: bool) -> PyResult<Self> {
-        let expected = content_id.map(parse_content_id).transpose()?;
+    fn open(
+        py: Python<'_>,
+        folder: PathBuf,
+        content: Option<ContentTuple>,
+        buffered: bool,
+    ) -> PyResult<Self> {
+        let expected = content.map(content_of).transpose()?;
         let open = move || shade_client::RecordReader::open(&folder, expected, buffered);
         let reader = on_thread(py, "shade-open", open)?.map_err(|error| from_client(&error))?;
         Ok(Self { reader: Arc::new(reader) })
@@ -47,10 +61,10 @@ impl RecordReader {
         self.reader.samples() as usize
     }
 
-    /// Identity of the dataset's content, as 32 hexadecimal digits.
+    /// The dataset's content, for [`RecordReader::open`].
     #[getter]
-    fn content_id(&self) -> String {
-        self.reader.content_id().to_string()
+    fn content(&self) -> ContentTuple {
+        content_tuple(self.reader.content())
     }
 
     /// The classes' names, by label.
@@ -109,8 +123,8 @@ impl RecordReader {
     }
 }
 
-fn parse_content_id(text: &str) -> PyResult<ContentId> {
-    u128::from_str_radix(text, 16)
-        .map(ContentId)
-        .map_err(|error| PyValueError::new_err(format!("content id {text:?}: {error}")))
+fn content_of((samples, classes, text): ContentTuple) -> PyResult<Content> {
+    let id = u128::from_str_radix(&text, 16)
+        .map_err(|error| PyValueError::new_err(format!("content id {text:?}: {error}")))?;
+    Ok(Content { samples, classes, id: ContentId(id) })
 }

@@ -1,12 +1,13 @@
 //! A session with the daemon for Python: waits release the interpreter, and Ctrl-C ends them.
 
 use std::ffi::CString;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
@@ -16,6 +17,7 @@ use crate::batch::Batch;
 use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
+use crate::records::{ContentTuple, content_tuple};
 use crate::spec::{DaemonDict, Job, seconds};
 use crate::subset::subset_of;
 use crate::wait::{SLICE, on_thread};
@@ -116,6 +118,19 @@ impl Session {
         Ok(self.open()?.content_id().to_string())
     }
 
+    /// The dataset's content, for [`RecordReader::open`](crate::records::RecordReader::open).
+    #[getter]
+    fn content(&self) -> PyResult<ContentTuple> {
+        Ok(content_tuple(self.open()?.content()))
+    }
+
+    /// Samples of the dataset when the session was opened: more than [`Session::samples`] if it was
+    /// added to since the daemon opened it.
+    #[getter]
+    fn samples_present(&self) -> PyResult<u32> {
+        Ok(self.open()?.present_content().samples)
+    }
+
     /// A reader of samples' extra fields, through the page cache or past it. It opens nothing
     /// before the first request.
     fn fields(&self, buffered: bool) -> PyResult<Fields> {
@@ -177,12 +192,7 @@ impl Session {
     fn report(&self, py: Python<'_>, batch: &Batch, losses: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_open()?;
         let losses = floats(losses)?;
-        let facts = batch.descriptor();
-        if losses.len() > facts.records as usize {
-            let text = format!("losses: got {} values for a batch of {}", losses.len(), facts.records);
-            return Err(PyValueError::new_err(text));
-        }
-        self.call(py, |session| session.report(facts.epoch, facts.batch, &losses))
+        self.call(py, |session| session.report(batch.id(), &losses))
     }
 
     /// Sends the score of a validation run; higher is better.
@@ -236,6 +246,17 @@ impl Session {
         let session = lock(&self.session).take();
         py.detach(|| drop(session));
         Ok(())
+    }
+}
+
+impl Drop for Session {
+    /// Leaves the daemon, whose goodbye it awaits, with the interpreter free for others.
+    fn drop(&mut self) {
+        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if session.is_some() {
+            // None while the interpreter ends: then nobody else needs it.
+            let _ = Python::try_attach(|py| py.detach(|| drop(session)));
+        }
     }
 }
 
@@ -314,7 +335,9 @@ impl Session {
         work: impl FnOnce(&shade_client::Session) -> Result<T, ClientError> + Send,
     ) -> PyResult<T> {
         let session = self.open()?;
-        py.detach(|| work(&session)).map_err(|error| from_client(&error))
+        // Moved: another thread may close the session meanwhile, and then this is the last to hold
+        // it, whose drop waits for the daemon.
+        py.detach(move || work(&session)).map_err(|error| from_client(&error))
     }
 
     /// Asks the daemon a question that may take long to answer; Ctrl-C ends the wait. The waiting
@@ -351,18 +374,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Losses as float32, from a tensor or a sequence of numbers.
 fn floats(losses: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let py = losses.py();
+    let kind = losses.get_type().name()?;
+    let unfit = |why: &dyn Display| {
+        let text = format!("losses: got a {kind}, expected a tensor or a sequence of floats{why}");
+        PyTypeError::new_err(text)
+    };
     if losses.hasattr("__dlpack__")? {
         let newest = PyDict::new(py);
         newest.set_item("max_version", (1, 0))?;
         let capsule = match losses.call_method("__dlpack__", (), Some(&newest)) {
             // Exporters from before DLPack 1.0 do not know the argument.
-            Err(error) if error.is_instance_of::<PyTypeError>(py) => losses.call_method0("__dlpack__")?,
-            other => other?,
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => losses.call_method0("__dlpack__"),
+            other => other,
         };
-        return read_floats(&capsule);
+        return read_floats(&capsule.map_err(|error| unfit(&format_args!(": {}", error.value(py))))?);
     }
     if losses.is_instance_of::<PyBytes>() || losses.is_instance_of::<PyByteArray>() {
-        return Err(PyTypeError::new_err("losses: got bytes, expected a tensor or a sequence of floats"));
+        return Err(unfit(&""));
     }
-    losses.extract()
+    losses.extract().map_err(|_| unfit(&""))
 }

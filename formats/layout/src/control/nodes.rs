@@ -18,6 +18,9 @@ impl JobSpec {
             Sampler::Iis | Sampler::Infobatch => {
                 Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
             }
+            Sampler::Weighted | Sampler::Balanced => Some(
+                "the samplers weighted and balanced: strata weigh unequally, and have equally many draws",
+            ),
             _ if plan.subset_digest != 0 => Some("indices: a subset is drawn as a whole"),
             _ if plan.pace => Some("pace, which goes by whole batches"),
             _ => None,

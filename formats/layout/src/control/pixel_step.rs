@@ -54,10 +54,41 @@ coded! {
         12 => RandAugment { operations: u8, magnitude: u8, bins: u8, moved: Moved },
         /// `TrivialAugmentWide`, with `num_magnitude_bins`.
         13 => TrivialAugmentWide { bins: u8, moved: Moved },
+        /// `RandomChoice`: the next `count` steps are `Apply`s and what these hold. One `Apply` is
+        /// drawn, `p` being its weight, and all that it holds is done.
+        14 => Choice { count: u8 },
+        /// `RandomOrder`: the next `count` steps come in a random order, each with what it holds.
+        15 => Order { count: u8 },
     }
 }
 
 impl PixelStep {
+    /// The first of `steps`, those that it holds, and those behind them. `None` if there is none,
+    /// or if it counts more steps than follow.
+    #[must_use]
+    pub fn split_first(steps: &[Self]) -> Option<(Self, &[Self], &[Self])> {
+        let (&first, behind) = steps.split_first()?;
+        let (held, rest) = behind.split_at_checked(usize::from(first.holds()))?;
+        Some((first, held, rest))
+    }
+
+    /// How many of the next steps are part of this one.
+    pub(super) fn holds(&self) -> u8 {
+        match *self {
+            Self::Apply { count, .. } | Self::Choice { count } | Self::Order { count } => count,
+            _ => 0,
+        }
+    }
+
+    /// torchvision's name of a step that holds others.
+    pub(super) fn holder(&self) -> &'static str {
+        match self {
+            Self::Choice { .. } => "RandomChoice",
+            Self::Order { .. } => "RandomOrder",
+            _ => "RandomApply",
+        }
+    }
+
     /// Whether a flip before this step is another than one after it.
     #[must_use]
     pub fn knows_places(&self) -> bool {
@@ -115,6 +146,7 @@ impl PixelStep {
                 whole("magnitude", magnitude, 0, bins - 1)
             }
             Self::TrivialAugmentWide { bins, moved: _ } => whole("num_magnitude_bins", bins, 2, u8::MAX),
+            Self::Choice { .. } | Self::Order { .. } => Ok(()),
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::limits::{PIXEL_STEPS_BYTES_MAX, PIXEL_STEPS_MAX};
 /// What errors call a step.
 const STEP: &str = "pixel step";
 
-/// Up to [`PIXEL_STEPS_MAX`] operations. They are kept as they are on the wire: a specification is
-/// copied with every order and row, and so it takes a quarter of an array of [`PixelStep`].
+/// Up to [`PIXEL_STEPS_MAX`] operations. They are kept as they are on the wire, as a specification
+/// is copied: an array of [`PixelStep`] would take many times the room.
 #[derive(Clone, Copy, PartialEq)]
 pub struct PixelSteps {
     bytes: [u8; PIXEL_STEPS_BYTES_MAX],
@@ -37,7 +37,10 @@ impl PixelSteps {
     /// There are too many, or they have too many numbers.
     pub fn new(steps: &[PixelStep]) -> Result<Self, SpecError> {
         if steps.len() > PIXEL_STEPS_MAX {
-            let expected = format_args!("at most {PIXEL_STEPS_MAX}, each RandomApply being one more");
+            let expected = format_args!(
+                "at most {PIXEL_STEPS_MAX}, RandomApply, RandomOrder, RandomChoice and each of its parts being \
+                 one more"
+            );
             return Err(SpecError::new("number of operations on pixels", steps.len(), expected));
         }
         let bytes = Writer::fields(|writer| steps.iter().for_each(|step| writer.put(step)));
@@ -73,26 +76,49 @@ impl PixelSteps {
     /// # Errors
     /// Names the field.
     pub fn validate(&self, height: u32, width: u32) -> Result<(), SpecError> {
-        for (step, behind) in self.iter().zip((0..self.count).rev()) {
-            step.validate()?;
-            match step {
-                PixelStep::Apply { count, .. } if count > behind => {
-                    let expected = format_args!("at most {behind} steps, which follow it");
-                    return Err(SpecError::new("RandomApply", count, expected));
-                }
-                PixelStep::GaussianBlur { kernel: [across, down], .. }
-                    if u32::from(across / 2) >= width || u32::from(down / 2) >= height =>
-                {
-                    // Beyond its edge an image is continued by its reflection.
-                    let got = format_args!("({across}, {down})");
-                    let expected = format_args!("less than twice the sides of a row, {width} x {height}");
-                    return Err(SpecError::new("kernel_size", got, expected));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        let steps: Vec<PixelStep> = self.iter().collect();
+        validate(&steps, height, width)
     }
+}
+
+/// As [`PixelSteps::validate`]. What a step holds lies within the list that the step is in, so
+/// calls are nested at most [`PIXEL_STEPS_MAX`] deep.
+fn validate(mut steps: &[PixelStep], height: u32, width: u32) -> Result<(), SpecError> {
+    while let Some(step) = steps.first() {
+        step.validate()?;
+        let Some((_, held, rest)) = PixelStep::split_first(steps) else {
+            let expected = format_args!("at most {} steps, which follow it", steps.len() - 1);
+            return Err(SpecError::new(step.holder(), step.holds(), expected));
+        };
+        validate(held, height, width)?;
+        match *step {
+            PixelStep::Choice { .. } => validate_parts(held)?,
+            PixelStep::GaussianBlur { kernel: [across, down], .. }
+                if u32::from(across / 2) >= width || u32::from(down / 2) >= height =>
+            {
+                // Beyond its edge an image is continued by its reflection.
+                let got = format_args!("({across}, {down})");
+                let expected = format_args!("less than twice the sides of a row, {width} x {height}");
+                return Err(SpecError::new("kernel_size", got, expected));
+            }
+            _ => {}
+        }
+        steps = rest;
+    }
+    Ok(())
+}
+
+/// Refuses valid steps that are no parts of a `RandomChoice`, or of which none can be drawn.
+fn validate_parts(mut parts: &[PixelStep]) -> Result<(), SpecError> {
+    let mut has_weight = false;
+    while let Some((step, _, rest)) = PixelStep::split_first(parts) {
+        let PixelStep::Apply { p, .. } = step else {
+            return Err(SpecError::new("RandomChoice", "without weights", "parts with their weights"));
+        };
+        has_weight |= p > 0.0;
+        parts = rest;
+    }
+    if has_weight { Ok(()) } else { Err(SpecError::new("RandomChoice", "no weight", "at least one above 0")) }
 }
 
 impl Field for PixelSteps {
@@ -119,7 +145,7 @@ mod tests {
     use crate::control::Moved;
 
     /// A good step of each kind.
-    fn one_of_each() -> [PixelStep; 13] {
+    fn one_of_each() -> [PixelStep; 16] {
         let moved = Moved { bilinear: true, fill: [1, 2, 3] };
         let (p, one) = (0.5, [1.0, 1.0]);
         [
@@ -141,6 +167,9 @@ mod tests {
             PixelStep::Erasing { p, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: [124, 116, 104] },
             PixelStep::RandAugment { operations: 2, magnitude: 9, bins: 31, moved },
             PixelStep::TrivialAugmentWide { bins: 31, moved },
+            PixelStep::Order { count: 2 },
+            PixelStep::Choice { count: 1 },
+            PixelStep::Apply { p, count: 0 },
         ]
     }
 
@@ -153,7 +182,8 @@ mod tests {
     fn each_kind_of_step_is_good_and_is_read_as_it_was_written() {
         for steps in one_of_each().windows(3) {
             let list = PixelSteps::new(steps).unwrap();
-            list.validate(8, 8).unwrap();
+            let is_whole = steps.iter().rev().zip(0..).all(|(step, behind)| step.holds() <= behind);
+            assert_eq!(list.validate(8, 8).is_ok(), is_whole, "{list:?}");
             let bytes = written(&list);
             let mut reader = Reader::of(&bytes);
             assert_eq!(reader.get(STEP), Ok(list));
@@ -165,22 +195,57 @@ mod tests {
                 );
             }
         }
-        assert_eq!(PixelSteps::new(&one_of_each()).unwrap_err().field, "number of operations on pixels");
-        let jitters = [one_of_each()[1]; 4];
+        let many = [one_of_each()[0]; PIXEL_STEPS_MAX + 1];
+        assert_eq!(PixelSteps::new(&many).unwrap_err().field, "number of operations on pixels");
+        let jitters = [one_of_each()[1]; 8];
         assert_eq!(PixelSteps::new(&jitters).unwrap_err().field, "size of operations on pixels");
-        assert_eq!(PixelSteps::new(&jitters[1..]).unwrap().iter().count(), 3);
+        assert_eq!(PixelSteps::new(&jitters[1..]).unwrap().iter().count(), 7);
     }
 
     #[test]
     fn strange_codes_and_counts_are_refused() {
         let refused = |bytes: &[u8]| Reader::of(bytes).get::<PixelSteps>(STEP).unwrap_err().to_string();
-        assert!(refused(&[1, 14]).contains("pixel step"), "{}", refused(&[1, 14]));
+        assert!(refused(&[1, 16]).contains("pixel step"), "{}", refused(&[1, 16]));
         assert!(refused(&[1, 0]).contains("pixel step"));
-        assert!(refused(&[13]).contains("pixel steps"));
+        assert!(refused(&[49]).contains("pixel steps"));
         assert!(refused(&[255; 300]).contains("pixel steps"));
         assert!(refused(&[1, TRIVIAL, 31, 2, 0, 0, 0]).contains("bilinear"));
     }
 
+    #[test]
+    fn what_a_step_holds_lies_within_what_holds_the_step() {
+        let invert = PixelStep::Invert { p: 0.5 };
+        let (apply, order) = (|count| PixelStep::Apply { p: 0.5, count }, |count| PixelStep::Order { count });
+        let choice = |count| PixelStep::Choice { count };
+        let told = |steps: &[PixelStep]| {
+            PixelSteps::new(steps).unwrap().validate(8, 8).map_err(|error| error.to_string())
+        };
+        for good in [
+            &[apply(2), apply(1), invert, invert][..],
+            &[choice(4), apply(1), invert, apply(1), invert, invert],
+            &[choice(5), apply(3), order(2), invert, invert, apply(0)],
+            &[order(6), invert, choice(4), apply(1), invert, apply(1), invert],
+            &[order(0), invert],
+        ] {
+            assert_eq!(told(good), Ok(()), "{good:?}");
+        }
+        for (bad, expected) in [
+            (&[apply(2), apply(2), invert, invert][..], "RandomApply is 2, but must be at most 1 steps"),
+            (&[choice(2), apply(2), invert, invert], "RandomApply is 2, but must be at most 1 steps"),
+            (&[order(1), choice(2), apply(0), apply(0)], "RandomChoice is 2, but must be at most 0 steps"),
+            (&[choice(1), invert], "must be parts with their weights"),
+            (&[choice(3), apply(1), invert, order(0)], "must be parts with their weights"),
+            (&[apply(1), GREAT_BLUR], "kernel_size"),
+            (&[choice(3), apply(2), order(1), GREAT_BLUR], "kernel_size"),
+            (&[choice(1), PixelStep::Apply { p: 0.0, count: 0 }], "RandomChoice is no weight"),
+            (&[choice(1), PixelStep::Apply { p: f32::NAN, count: 0 }], "p is NaN"),
+        ] {
+            let text = told(bad).unwrap_err();
+            assert!(text.contains(expected), "{bad:?}: {text}");
+        }
+    }
+
+    const GREAT_BLUR: PixelStep = PixelStep::GaussianBlur { kernel: [17, 3], sigma: [1.0, 1.0] };
     const TRIVIAL: u8 = 13;
 
     #[test]
@@ -208,6 +273,9 @@ mod tests {
         for (field, bad) in [
             ("p", PixelStep::Apply { p: f32::NAN, count: 0 }),
             ("RandomApply", PixelStep::Apply { p, count: 1 }),
+            ("RandomOrder", PixelStep::Order { count: 1 }),
+            ("RandomChoice", PixelStep::Choice { count: 1 }),
+            ("RandomChoice", PixelStep::Choice { count: 0 }),
             (
                 "brightness",
                 PixelStep::ColorJitter { brightness: [1.2, 0.8], contrast: one, saturation: one, hue },

@@ -7,8 +7,8 @@ use crate::FormatError;
 use crate::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 
 /// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload,
-/// doorbell to the client, doorbell to the daemon.
-pub const WELCOME_FDS: usize = 5;
+/// the client's end of the doorbells.
+pub const WELCOME_FDS: usize = 4;
 
 /// Refused: another version of the conversation.
 pub const REFUSE_PROTOCOL: u16 = 1;

@@ -206,6 +206,8 @@ mod tests {
         let trivial = (any::<u8>(), moved.clone());
         let step = prop_oneof![
             any::<(f32, u8)>().prop_map(|(p, count)| PixelStep::Apply { p, count }),
+            any::<u8>().prop_map(|count| PixelStep::Choice { count }),
+            any::<u8>().prop_map(|count| PixelStep::Order { count }),
             any::<[[f32; 2]; 4]>().prop_map(|[brightness, contrast, saturation, hue]| {
                 PixelStep::ColorJitter { brightness, contrast, saturation, hue }
             }),

@@ -170,9 +170,11 @@ impl PlanSpec {
     }
 
     /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back.
+    /// No order, pacing or replication applies to `sequential`.
     #[must_use]
     pub fn depends_on_residents(&self) -> bool {
-        self.rep > 1.0 || self.pace || self.order.asks_for_residents()
+        let asks = self.rep > 1.0 || self.pace || self.order.asks_for_residents();
+        asks && self.sampler != Sampler::Sequential
     }
 }
 
@@ -401,6 +403,14 @@ mod tests {
                 JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Infobatch, ..plan }, ..spec() },
             ),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Iis, ..plan }, ..spec() }),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Weighted, ..plan }, ..spec() },
+            ),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Balanced, ..plan }, ..spec() },
+            ),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, subset_digest: 1, ..plan }, ..spec() }),
             ("strata", JobSpec { plan: PlanSpec { strata: 2, pace: true, ..plan }, ..spec() }),
             ("height", JobSpec { output: ImageSpec::cover(0, 1).into(), ..spec() }),
@@ -426,6 +436,7 @@ mod tests {
             PlanSpec { sampler: Sampler::Sequential, ..plan },
             PlanSpec { sampler: Sampler::Balanced, ..plan },
             PlanSpec { sampler: Sampler::Replacement, cover: 0, ..plan },
+            PlanSpec { sampler: Sampler::Sequential, rep: 2.0, order: Order::HitsFirst, pace: true, ..plan },
         ];
         for plan in knows_all {
             on_two_nodes(plan).validate().unwrap();

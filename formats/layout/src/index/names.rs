@@ -64,6 +64,18 @@ impl Names {
         index.get(self.range(index, number)?)
     }
 
+    /// A table of the first `count` strings; `None` if there are fewer.
+    pub(super) fn first(&self, index: &[u8], count: u32) -> Option<Vec<u8>> {
+        if u64::from(count) > self.count {
+            return None;
+        }
+        let offsets = (count as usize).checked_add(1)?.checked_mul(OFFSET_BYTES)?;
+        let mut table = index.get(self.offsets..self.offsets.checked_add(offsets)?)?.to_vec();
+        let len = usize::try_from(u64_at(&table, offsets.checked_sub(OFFSET_BYTES)?)?).ok()?;
+        table.extend_from_slice(index.get(self.blob.clone())?.get(..len)?);
+        Some(table)
+    }
+
     /// Where the string `number` lies in the index.
     pub(super) fn range(&self, index: &[u8], number: u64) -> Option<Range<usize>> {
         if number >= self.count {

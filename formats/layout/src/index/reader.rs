@@ -1,7 +1,7 @@
 //! Reads an index: it is checked once when opened; look-ups by position then neither parse nor
 //! copy.
 
-use super::check::{IndexLayout, check};
+use super::check::{IndexLayout, check, content_id};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
@@ -75,6 +75,34 @@ impl Index {
         let too_many =
             |_| FormatError::new("index header", 40, samples, format_args!("at most {SAMPLES_MAX}"));
         u32::try_from(samples).map_err(too_many)
+    }
+
+    /// Classes of the dataset whose index begins with `start`: its first 64 bytes or more.
+    ///
+    /// # Errors
+    /// The bytes are not the beginning of an index of this version.
+    pub fn classes_at_start(start: &[u8]) -> Result<u32, FormatError> {
+        Ok(Header::decode(start)?.classes)
+    }
+
+    /// What identified the content of a dataset of the first `samples` samples and `classes`
+    /// classes; `None` if there are fewer. It tells whether this one is that dataset with more
+    /// added at its end, as `shade-pack append` adds it.
+    #[must_use]
+    pub fn content_id_of_first(&self, samples: u32, classes: u32) -> Option<ContentId> {
+        if samples > self.len() || classes > self.class_count() {
+            return None;
+        }
+        let rows = |start: usize, len: usize| {
+            let end = (samples as usize).checked_mul(len)?.checked_add(start)?;
+            self.bytes().get(start..end)
+        };
+        let entries = rows(self.layout.entries_at, ENTRY_BYTES)?;
+        let class_names = self.layout.class_names.first(self.bytes(), classes)?;
+        let fields = self.layout.fields_at.map_or(Some(&[][..]), |at| rows(at, FIELDS_BYTES))?;
+        // A dataset in which no sample has fields has no section of them.
+        let has_fields = fields.iter().any(|&byte| byte != 0);
+        Some(content_id(entries, &class_names, if has_fields { fields } else { &[] }))
     }
 
     /// What identifies the dataset's content.

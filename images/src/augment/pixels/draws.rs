@@ -12,51 +12,106 @@ const TRIES: u32 = 10;
 
 /// Passes the operations on a row of size `row` to `each`, in their order.
 pub(super) fn draw(steps: &PixelSteps, row: Size, random: &mut Randomness, mut each: impl FnMut(Operation)) {
-    let mut skipped = 0;
-    for step in steps.iter() {
-        if skipped > 0 {
-            skipped -= 1;
-            continue;
-        }
-        match step {
-            PixelStep::Apply { p, count } => {
-                if !happens(p, random) {
-                    skipped = count;
-                }
-            }
-            PixelStep::ColorJitter { brightness, contrast, saturation, hue } => {
-                jitter([brightness, contrast, saturation, hue], random, &mut each);
-            }
-            PixelStep::GaussianBlur { kernel, sigma } => {
-                each(Operation::Blur { kernel, sigma: between(sigma, random) });
-            }
-            PixelStep::RandAugment { operations, magnitude, bins, moved } => {
-                for _ in 0..operations {
-                    rand_augment(magnitude, bins, moved, row, random).into_iter().for_each(&mut each);
-                }
-            }
-            PixelStep::TrivialAugmentWide { bins, moved } => {
-                trivial_augment_wide(bins, moved, random).into_iter().for_each(&mut each);
-            }
-            PixelStep::Erasing { p, scale, ratio, value } => {
-                if happens(p, random)
-                    && let Some(area) = erased(row, scale, ratio, random)
-                {
-                    each(Operation::Erase(area, value));
-                }
-            }
-            PixelStep::Grayscale { p } => perhaps(p, Operation::Grey, random, &mut each),
-            PixelStep::Solarize { threshold, p } => {
-                perhaps(p, Operation::Solarize(threshold), random, &mut each);
-            }
-            PixelStep::Posterize { bits, p } => perhaps(p, Operation::Posterize(bits), random, &mut each),
-            PixelStep::Invert { p } => perhaps(p, Operation::Invert, random, &mut each),
-            PixelStep::Autocontrast { p } => perhaps(p, Operation::Autocontrast, random, &mut each),
-            PixelStep::Equalize { p } => perhaps(p, Operation::Equalize, random, &mut each),
-            PixelStep::Sharpness { factor, p } => {
-                perhaps(p, Operation::Sharpness(factor), random, &mut each);
+    let steps: Vec<PixelStep> = steps.iter().collect();
+    all(&steps, row, random, &mut each);
+}
+
+/// The operations of `steps` in turn.
+fn all(mut steps: &[PixelStep], row: Size, random: &mut Randomness, each: &mut impl FnMut(Operation)) {
+    while let Some((step, held, rest)) = PixelStep::split_first(steps) {
+        one(step, held, row, random, each);
+        steps = rest;
+    }
+}
+
+/// The operations of `step`, which holds the steps `held`.
+fn one(
+    step: PixelStep,
+    held: &[PixelStep],
+    row: Size,
+    random: &mut Randomness,
+    each: &mut impl FnMut(Operation),
+) {
+    match step {
+        PixelStep::Apply { p, .. } => {
+            if happens(p, random) {
+                all(held, row, random, each);
             }
         }
+        PixelStep::Choice { .. } => all(chosen(held, random), row, random, each),
+        PixelStep::Order { .. } => {
+            for part in shuffled(held, random) {
+                all(part, row, random, each);
+            }
+        }
+        PixelStep::ColorJitter { brightness, contrast, saturation, hue } => {
+            jitter([brightness, contrast, saturation, hue], random, each);
+        }
+        PixelStep::GaussianBlur { kernel, sigma } => {
+            each(Operation::Blur { kernel, sigma: between(sigma, random) });
+        }
+        PixelStep::RandAugment { operations, magnitude, bins, moved } => {
+            for _ in 0..operations {
+                rand_augment(magnitude, bins, moved, row, random).into_iter().for_each(&mut *each);
+            }
+        }
+        PixelStep::TrivialAugmentWide { bins, moved } => {
+            trivial_augment_wide(bins, moved, random).into_iter().for_each(each);
+        }
+        PixelStep::Erasing { p, scale, ratio, value } => {
+            if happens(p, random)
+                && let Some(area) = erased(row, scale, ratio, random)
+            {
+                each(Operation::Erase(area, value));
+            }
+        }
+        PixelStep::Grayscale { p } => perhaps(p, Operation::Grey, random, each),
+        PixelStep::Solarize { threshold, p } => perhaps(p, Operation::Solarize(threshold), random, each),
+        PixelStep::Posterize { bits, p } => perhaps(p, Operation::Posterize(bits), random, each),
+        PixelStep::Invert { p } => perhaps(p, Operation::Invert, random, each),
+        PixelStep::Autocontrast { p } => perhaps(p, Operation::Autocontrast, random, each),
+        PixelStep::Equalize { p } => perhaps(p, Operation::Equalize, random, each),
+        PixelStep::Sharpness { factor, p } => perhaps(p, Operation::Sharpness(factor), random, each),
+    }
+}
+
+/// What the part of a `RandomChoice` holds that is drawn by the parts' weights.
+fn chosen<'a>(parts: &'a [PixelStep], random: &mut Randomness) -> &'a [PixelStep] {
+    // Sums in one order are equal, so that the last one is the total.
+    let weighed = || {
+        let mut rest = parts;
+        let mut sum = 0.0;
+        std::iter::from_fn(move || {
+            let (step, held, behind) = PixelStep::split_first(rest)?;
+            rest = behind;
+            if let PixelStep::Apply { p, .. } = step {
+                sum += f64::from(p);
+            }
+            Some((sum, held))
+        })
+    };
+    let total = weighed().last().map_or(0.0, |(sum, _)| sum);
+    let place = random.share() * total;
+    weighed().find(|&(sum, _)| place < sum).map_or(&[], |(_, held)| held)
+}
+
+/// The parts of a `RandomOrder`, each a step with what it holds.
+fn shuffled<'a>(mut steps: &'a [PixelStep], random: &mut Randomness) -> Vec<&'a [PixelStep]> {
+    let mut parts = Vec::with_capacity(steps.len());
+    while let Some((_, held, rest)) = PixelStep::split_first(steps) {
+        let (part, _) = steps.split_at(1 + held.len());
+        parts.push(part);
+        steps = rest;
+    }
+    shuffle(&mut parts, random);
+    parts
+}
+
+/// Brings `values` into a random order, each equally likely.
+fn shuffle<T>(values: &mut [T], random: &mut Randomness) {
+    let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    for last in (1..count).rev() {
+        values.swap(last as usize, random.up_to(last) as usize);
     }
 }
 
@@ -78,9 +133,7 @@ fn between([from, to]: Range, random: &mut Randomness) -> f32 {
 /// The four adjustments of `ColorJitter` in random order.
 fn jitter(ranges: [Range; 4], random: &mut Randomness, each: &mut impl FnMut(Operation)) {
     let mut order: [u8; 4] = [0, 1, 2, 3];
-    for last in (1..4_u32).rev() {
-        order.swap(last as usize, random.up_to(last) as usize);
-    }
+    shuffle(&mut order, random);
     for nth in order {
         let [brightness, contrast, saturation, hue] = ranges;
         match nth {
@@ -187,6 +240,97 @@ mod tests {
         assert!(is_about(whole, rows.len(), 0.8), "{whole}");
         assert!(rows.iter().all(|operations| operations.last() == Some(&Operation::Invert)));
         assert!(rows.iter().all(|operations| [1, 3].contains(&operations.len())));
+    }
+
+    /// The chi-squared statistic of `counts` against `expected`, and its bound: five standard
+    /// deviations above its mean.
+    fn chi_squared(counts: &[usize], expected: &[f64]) -> (f64, f64) {
+        let total = counts.iter().sum::<usize>() as f64;
+        let statistic = counts.iter().zip(expected).map(|(&count, share)| {
+            let wanted = total * share;
+            (count as f64 - wanted).powi(2) / wanted
+        });
+        let freedom = counts.len() as f64 - 1.0;
+        (statistic.sum(), freedom + 5.0 * (2.0 * freedom).sqrt())
+    }
+
+    fn always(threshold: f32) -> PixelStep {
+        PixelStep::Solarize { threshold, p: 1.0 }
+    }
+
+    #[test]
+    fn random_choice_draws_one_part_by_weight() {
+        for weights in [&[1.0, 1.0, 1.0][..], &[0.5, 0.25, 0.25], &[0.1, 0.0, 0.7], &[1.0], &[0.0, 1e-30]] {
+            let mut steps = vec![PixelStep::Choice { count: 2 * u8::try_from(weights.len()).unwrap() }];
+            for (&p, threshold) in weights.iter().zip([0.0, 1.0, 2.0]) {
+                steps.extend([PixelStep::Apply { p, count: 1 }, always(threshold)]);
+            }
+            steps.push(PixelStep::Invert { p: 1.0 });
+            let rows = drawn(&steps, 6000);
+            let counts = [0.0, 1.0, 2.0].map(|wanted| {
+                let is_it = |operations: &&Vec<Operation>| operations[0] == Operation::Solarize(wanted);
+                assert!(rows.iter().all(|operations| operations[1..] == [Operation::Invert]));
+                rows.iter().filter(is_it).count()
+            });
+            let total: f32 = weights.iter().sum();
+            let mut possible = (Vec::new(), Vec::new());
+            for (weight, count) in weights.iter().zip(counts) {
+                if *weight > 0.0 {
+                    possible.0.push(count);
+                    possible.1.push(f64::from(weight / total));
+                }
+            }
+            assert_eq!(possible.0.iter().sum::<usize>(), rows.len(), "{weights:?}: {counts:?}");
+            let (statistic, bound) = chi_squared(&possible.0, &possible.1);
+            assert!(statistic <= bound, "{weights:?}: {counts:?}, {statistic} > {bound}");
+        }
+    }
+
+    #[test]
+    fn random_order_has_every_order_alike_and_keeps_what_belongs_together() {
+        let pair = [PixelStep::Apply { p: 1.0, count: 2 }, always(10.0), always(11.0)];
+        let choice = [
+            PixelStep::Choice { count: 3 },
+            PixelStep::Apply { p: 0.5, count: 1 },
+            always(2.0),
+            PixelStep::Apply { p: 0.5, count: 0 },
+        ];
+        let steps =
+            [&[PixelStep::Order { count: 9 }, always(0.0)][..], &pair, &choice, &[always(3.0)]].concat();
+        let mut orders: HashMap<String, usize> = HashMap::new();
+        let mut with_choice = 0;
+        let rows = drawn(&steps, 12_000);
+        for operations in &rows {
+            let at = operations.iter().position(|operation| *operation == Operation::Solarize(10.0)).unwrap();
+            assert_eq!(operations[at + 1], Operation::Solarize(11.0), "{operations:?}");
+            if operations.contains(&Operation::Solarize(2.0)) {
+                with_choice += 1;
+                *orders.entry(format!("{operations:?}")).or_default() += 1;
+            }
+        }
+        assert!(is_about(with_choice, rows.len(), 0.5), "{with_choice}");
+        let counts: Vec<_> = orders.values().copied().collect();
+        assert_eq!(counts.len(), 24);
+        let (statistic, bound) = chi_squared(&counts, &[1.0 / 24.0; 24]);
+        assert!(statistic <= bound, "{orders:?}, {statistic} > {bound}");
+    }
+
+    #[test]
+    fn steps_are_held_in_any_depth() {
+        let apply = |count| PixelStep::Apply { p: 1.0, count };
+        let steps = [
+            apply(5),
+            always(1.0),
+            PixelStep::Order { count: 3 },
+            apply(2),
+            apply(1),
+            always(2.0),
+            always(3.0),
+        ];
+        let expected = [1.0, 2.0, 3.0].map(Operation::Solarize);
+        assert!(drawn(&steps, 20).iter().all(|operations| operations == &expected));
+        let never = [&[PixelStep::Apply { p: 0.0, count: 7 }][..], &steps, &[always(4.0)]].concat();
+        assert!(drawn(&never, 20).iter().all(|operations| operations == &[Operation::Solarize(4.0)]));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Adds restart markers to a JPEG without changing its pixels.
 
 use super::baseline::Frame;
+use super::end::has_end;
 use super::turbo::Recoder;
-use super::{corrupt, is_harmless, open};
+use super::{CUT_SHORT, corrupt, open};
 use crate::ImageFault;
 use crate::limits::{JPEG_SCANS_MAX, check_size};
 
@@ -27,9 +28,9 @@ pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
         return Ok(jpeg.to_vec());
     };
     let recoder = Recoder::new(JPEG_SCANS_MAX, spacing(header.size.width, unit_width)).map_err(corrupt)?;
-    match recoder.recode(jpeg) {
-        Ok(marked) if Frame::read(&marked).is_ok() => Ok(marked),
-        Err(complaint) if !is_harmless(&complaint) => Err(corrupt(complaint)),
+    match recoder.recode(jpeg).map_err(corrupt)? {
+        Some(marked) if Frame::read(&marked).is_ok() => Ok(marked),
+        None if !has_end(jpeg) => Err(corrupt(CUT_SHORT.to_owned())),
         _ => Ok(jpeg.to_vec()),
     }
 }

@@ -2,6 +2,7 @@
 //! by libjpeg-turbo (`turbo`). `markers` adds restart markers.
 
 pub mod baseline;
+mod end;
 mod markers;
 mod turbo;
 
@@ -9,26 +10,19 @@ use std::str::FromStr;
 
 use shade_formats::index::Media;
 
-use super::colour::{each, from_inks};
+use super::colour::{each, from_inks, grey};
 use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch};
 use crate::{Area, ImageFault, Part, Size};
 use baseline::{Frame, Region};
+use end::has_end;
 pub use markers::with_restart_markers;
-use turbo::{Complaint, Decode, Handle, Header, Opened};
+use turbo::{Decode, Handle, Header, Opened, Samples};
 
 /// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
 pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
 
-/// First words of the warnings (`JWRN_*` in libjpeg's jerror.h) that are ignored: libjpeg still
-/// gives every row, and PIL does not show them.
-///
-/// All others are faults: about a file that ends early, which PIL refuses and half of which would
-/// be grey, and about the header (a broken ICC profile, an unknown JFIF version).
-const HARMLESS: [&str; 3] = [
-    "Corrupt JPEG data: ",
-    "Inconsistent progression sequence",
-    "Invalid SOS parameters for sequential JPEG",
-];
+/// The fault of a JPEG whose last bytes are missing.
+const CUT_SHORT: &str = "it is cut short: the end marker is missing";
 
 /// Columns beside an area that libjpeg-turbo must decode, too: subsampled chroma of the outermost
 /// pixels is interpolated from its neighbours. The library itself adds the rows that it needs.
@@ -78,7 +72,7 @@ pub(crate) struct Jpeg {
     baseline: baseline::Decoder,
 }
 
-/// What was decoded.
+/// What was decoded: of a JPEG a part, of other images all.
 pub(crate) struct Decoded {
     /// The image's true size.
     pub(crate) source: Size,
@@ -88,18 +82,32 @@ pub(crate) struct Decoded {
     pub(crate) reduced_by: u32,
 }
 
+impl Decoded {
+    /// All of an image of size `source`.
+    pub(crate) fn whole(source: Size) -> Self {
+        Self { source, area: Area::whole(source), reduced_by: 1 }
+    }
+}
+
 impl Jpeg {
     pub(crate) fn new(with: JpegDecoder) -> Self {
         Self { with, ..Self::default() }
     }
 
-    /// Decodes the part of `bytes` that `part` chooses into `rgb`, over `inks` if it has four inks.
+    /// Which decoder it decodes with.
+    pub(crate) fn decoder(&self) -> JpegDecoder {
+        self.with
+    }
+
+    /// Decodes the part of `bytes` that `part` chooses into `rgb`, over `samples` unless it is
+    /// decoded to RGB. `note` gets what libjpeg has found out of place.
     pub(crate) fn decode(
         &mut self,
         bytes: &[u8],
         part: impl FnOnce(Size) -> Part,
-        inks: &mut Vec<u8>,
+        samples: &mut Vec<u8>,
         rgb: &mut Vec<u8>,
+        note: &mut Option<String>,
     ) -> Result<Decoded, ImageFault> {
         let Self { with, baseline } = self;
         let usual = usual(*with, bytes);
@@ -127,16 +135,20 @@ impl Jpeg {
         let decode = Decode { by, area };
         let area = area.unwrap_or(Area::whole(header.size.divided(by)));
         let pixels = area.size.width as usize * area.size.height as usize;
-        let target = if header.has_inks { scratch(inks, 4 * pixels) } else { scratch(rgb, 3 * pixels) };
-        match opened.decode(decode, target) {
-            Err(complaint) if is_harmless(&complaint) => {}
-            other => other.map_err(corrupt)?,
+        let channels = header.samples.count();
+        let target =
+            if channels == 3 { scratch(rgb, 3 * pixels) } else { scratch(samples, channels * pixels) };
+        *note = opened.decode(decode, target).map_err(corrupt)?;
+        if note.is_some() && !has_end(bytes) {
+            return Err(corrupt(CUT_SHORT.to_owned()));
         }
-        if header.has_inks {
+        match header.samples {
+            Samples::Rgb => {}
+            Samples::Grey => each(scratch(samples, pixels), scratch(rgb, 3 * pixels), |&[value]| grey(value)),
             // Pillow assumes inverted inks in every JPEG, as Adobe writes them: 255 is no ink.
-            each(scratch(inks, 4 * pixels), scratch(rgb, 3 * pixels), |&inks| {
+            Samples::Inks => each(scratch(samples, 4 * pixels), scratch(rgb, 3 * pixels), |&inks| {
                 from_inks(inks.map(|stored: u8| u8::MAX - stored))
-            });
+            }),
         }
         Ok(Decoded { source, area, reduced_by: by })
     }
@@ -180,12 +192,8 @@ fn open(bytes: &[u8]) -> Result<Opened<'_>, ImageFault> {
     Handle::new(JPEG_SCANS_MAX).and_then(|handle| handle.open(bytes)).map_err(corrupt)
 }
 
-fn is_harmless(complaint: &Complaint) -> bool {
-    complaint.is_warning && HARMLESS.iter().any(|begin| complaint.text.starts_with(begin))
-}
-
-fn corrupt(complaint: Complaint) -> ImageFault {
-    ImageFault::corrupt(Media::Jpeg, complaint.text)
+fn corrupt(text: String) -> ImageFault {
+    ImageFault::corrupt(Media::Jpeg, text)
 }
 
 #[cfg(test)]

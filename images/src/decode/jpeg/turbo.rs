@@ -12,6 +12,17 @@ use turbojpeg::raw;
 
 use crate::{Area, Size};
 
+/// First words of the warnings (`JWRN_*` in libjpeg's jerror.h) behind which libjpeg goes on as
+/// Pillow lets it. Any other text is a fault: that the file ends early, and errors, which the
+/// library gives the code of a warning too if one came before.
+const WARNINGS: [&str; 5] = [
+    "Corrupt JPEG data: ",
+    "Inconsistent progression sequence",
+    "Invalid SOS parameters for sequential JPEG",
+    "Unknown Adobe color transform code",
+    "Warning: unknown JFIF revision number",
+];
+
 /// A handle for decoding one image.
 pub(super) struct Handle(NonNull<std::ffi::c_void>);
 
@@ -20,18 +31,29 @@ pub(super) struct Opened<'a> {
     handle: Handle,
     bytes: &'a [u8],
     pub(super) header: Header,
+    /// What is out of place in the header.
+    warning: Option<String>,
 }
 
 /// The content of a header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) size: Size,
-    /// CMYK or YCCK: decoded to four inks a pixel, all others to RGB.
-    pub(super) has_inks: bool,
+    pub(super) samples: Samples,
     /// Stored without a DCT: it can be neither reduced nor decoded in part.
     pub(super) is_lossless: bool,
     /// Columns of a block: a part begins at a block's edge. `None` where no part can be decoded.
     pub(super) block_width: Option<u32>,
+}
+
+/// The samples of a decoded pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Samples {
+    Rgb,
+    /// Lossless and grey: the library converts no colours then.
+    Grey,
+    /// CMYK or YCCK.
+    Inks,
 }
 
 /// How to decode.
@@ -43,45 +65,62 @@ pub(super) struct Decode {
     pub(super) area: Option<Area>,
 }
 
-/// The library's message about a call that failed or warned.
-#[derive(Debug)]
-pub(super) struct Complaint {
-    pub(super) text: String,
-    /// The pixels are complete all the same.
-    pub(super) is_warning: bool,
+impl Samples {
+    /// Their number.
+    pub(super) fn count(self) -> usize {
+        match self {
+            Self::Grey => 1,
+            Self::Rgb => 3,
+            Self::Inks => 4,
+        }
+    }
+
+    fn format(self) -> raw::TJPF {
+        match self {
+            Self::Grey => raw::TJPF_TJPF_GRAY,
+            Self::Rgb => raw::TJPF_TJPF_RGB,
+            Self::Inks => raw::TJPF_TJPF_CMYK,
+        }
+    }
 }
 
 impl Handle {
     /// A handle that refuses images of more than `scans` scans.
-    pub(super) fn new(scans: u32) -> Result<Self, Complaint> {
+    pub(super) fn new(scans: u32) -> Result<Self, String> {
         Self::of_kind(raw::TJINIT_TJINIT_DECOMPRESS, scans)
     }
 
-    fn of_kind(kind: raw::TJINIT, scans: u32) -> Result<Self, Complaint> {
+    fn of_kind(kind: raw::TJINIT, scans: u32) -> Result<Self, String> {
         // SAFETY: takes and keeps no pointer.
         let handle = unsafe { raw::tj3Init(int(kind)) };
-        let text = || "libjpeg-turbo gives no handle: out of memory?".to_owned();
-        let handle = NonNull::new(handle).ok_or_else(|| Complaint { text: text(), is_warning: false })?;
+        let handle = NonNull::new(handle).ok_or("libjpeg-turbo gives no handle: out of memory?")?;
         let mut handle = Self(handle);
         handle.set(raw::TJPARAM_TJPARAM_SCANLIMIT, c_int::try_from(scans).unwrap_or(c_int::MAX))?;
         Ok(handle)
     }
 
     /// Reads the header of `bytes`.
-    pub(super) fn open(mut self, bytes: &[u8]) -> Result<Opened<'_>, Complaint> {
+    pub(super) fn open(mut self, bytes: &[u8]) -> Result<Opened<'_>, String> {
         // SAFETY: the handle is live, and the library reads `bytes.len()` bytes of a slice that
         // outlives the call.
         let result = unsafe { raw::tj3DecompressHeader(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
-        self.check(result)?;
+        let warning = self.warning(result)?;
         let side = |side: c_int| u32::try_from(side).unwrap_or(0);
-        let colours = self.get(raw::TJPARAM_TJPARAM_COLORSPACE);
+        let is_lossless = self.get(raw::TJPARAM_TJPARAM_LOSSLESS) != 0;
+        let samples = match self.get(raw::TJPARAM_TJPARAM_COLORSPACE) {
+            colours if [raw::TJCS_TJCS_CMYK, raw::TJCS_TJCS_YCCK].map(int).contains(&colours) => {
+                Samples::Inks
+            }
+            colours if is_lossless && colours == int(raw::TJCS_TJCS_GRAY) => Samples::Grey,
+            _ => Samples::Rgb,
+        };
         let header = Header {
             size: Size {
                 width: side(self.get(raw::TJPARAM_TJPARAM_JPEGWIDTH)),
                 height: side(self.get(raw::TJPARAM_TJPARAM_JPEGHEIGHT)),
             },
-            has_inks: [raw::TJCS_TJCS_CMYK, raw::TJCS_TJCS_YCCK].map(int).contains(&colours),
-            is_lossless: self.get(raw::TJPARAM_TJPARAM_LOSSLESS) != 0,
+            samples,
+            is_lossless,
             block_width: match self.get(raw::TJPARAM_TJPARAM_SUBSAMP) {
                 raw::TJSAMP_TJSAMP_444
                 | raw::TJSAMP_TJSAMP_GRAY
@@ -94,12 +133,12 @@ impl Handle {
         };
         // To the library a file with tables only is no error.
         if header.size.pixels() == 0 {
-            return Err(Complaint { text: "no image behind the tables".to_owned(), is_warning: false });
+            return Err(warning.unwrap_or_else(|| "no image behind the tables".to_owned()));
         }
-        Ok(Opened { handle: self, bytes, header })
+        Ok(Opened { handle: self, bytes, header, warning })
     }
 
-    fn set_area(&mut self, area: Area) -> Result<(), Complaint> {
+    fn set_area(&mut self, area: Area) -> Result<(), String> {
         let number = |side: u32| c_int::try_from(side).unwrap_or(c_int::MAX);
         let region = raw::tjregion {
             x: number(area.left),
@@ -112,14 +151,14 @@ impl Handle {
         self.check(result)
     }
 
-    fn set_divisor(&mut self, by: u32) -> Result<(), Complaint> {
+    fn set_divisor(&mut self, by: u32) -> Result<(), String> {
         let factor = raw::tjscalingfactor { num: 1, denom: c_int::try_from(by).unwrap_or(0) };
         // SAFETY: the handle is live; the factor goes by value.
         let result = unsafe { raw::tj3SetScalingFactor(self.0.as_ptr(), factor) };
         self.check(result)
     }
 
-    fn set(&mut self, parameter: raw::TJPARAM, value: c_int) -> Result<(), Complaint> {
+    fn set(&mut self, parameter: raw::TJPARAM, value: c_int) -> Result<(), String> {
         // SAFETY: the handle is live; the rest goes by value.
         let result = unsafe { raw::tj3Set(self.0.as_ptr(), int(parameter), value) };
         self.check(result)
@@ -130,37 +169,48 @@ impl Handle {
         unsafe { raw::tj3Get(self.0.as_ptr(), int(parameter)) }
     }
 
-    fn check(&mut self, result: c_int) -> Result<(), Complaint> {
+    fn check(&mut self, result: c_int) -> Result<(), String> {
+        if result == 0 { Ok(()) } else { Err(self.text()) }
+    }
+
+    /// The warning of a call that has done its work all the same. It is the call's first one:
+    /// others may have followed.
+    fn warning(&mut self, result: c_int) -> Result<Option<String>, String> {
         if result == 0 {
-            return Ok(());
+            return Ok(None);
         }
         // SAFETY: the handle is live.
         let code = unsafe { raw::tj3GetErrorCode(self.0.as_ptr()) };
+        let text = self.text();
+        let is_warning =
+            code == int(raw::TJERR_TJERR_WARNING) && WARNINGS.iter().any(|begin| text.starts_with(begin));
+        if is_warning { Ok(Some(text)) } else { Err(text) }
+    }
+
+    /// The library's message about the last call.
+    fn text(&mut self) -> String {
         // SAFETY: the handle is live; the text is the library's.
         let text = unsafe { raw::tj3GetErrorStr(self.0.as_ptr()) };
         // SAFETY: a C string in the handle, unchanged until the next call; it is copied here.
         let text = unsafe { CStr::from_ptr(text) };
-        let text = text.to_string_lossy().into_owned();
-        Err(Complaint { text, is_warning: code == int(raw::TJERR_TJERR_WARNING) })
+        text.to_string_lossy().into_owned()
     }
 }
 
 impl Opened<'_> {
-    /// Decodes the image into `pixels`, row after row.
-    pub(super) fn decode(self, how: Decode, pixels: &mut [u8]) -> Result<(), Complaint> {
-        let Self { mut handle, bytes, header } = self;
+    /// Decodes the image into `pixels`, row after row. Returns the library's first warning, if it
+    /// had one: the library then made up what it could not decode.
+    pub(super) fn decode(self, how: Decode, pixels: &mut [u8]) -> Result<Option<String>, String> {
+        let Self { mut handle, bytes, header, warning } = self;
         handle.set_divisor(how.by)?;
         if let Some(area) = how.area {
             handle.set_area(area)?;
         }
         let size = how.area.map_or_else(|| header.size.divided(how.by), |area| area.size);
-        let (format, channels) =
-            if header.has_inks { (raw::TJPF_TJPF_CMYK, 4) } else { (raw::TJPF_TJPF_RGB, 3) };
-        let pitch = size.width as usize * channels;
+        let pitch = size.width as usize * header.samples.count();
         let expected = pitch * size.height as usize;
         if pixels.len() != expected {
-            let text = format!("room for {} bytes of pixels: expected {expected}", pixels.len());
-            return Err(Complaint { text, is_warning: false });
+            return Err(format!("room for {} bytes of pixels: expected {expected}", pixels.len()));
         }
         let pitch = c_int::try_from(pitch).unwrap_or(c_int::MAX);
         // SAFETY: the handle is live; the library reads `bytes.len()` bytes of one slice and writes
@@ -175,10 +225,10 @@ impl Opened<'_> {
                 bytes.len() as _,
                 pixels.as_mut_ptr(),
                 pitch,
-                format,
+                header.samples.format(),
             )
         };
-        handle.check(result)
+        Ok(handle.warning(result)?.or(warning))
     }
 }
 
@@ -188,7 +238,7 @@ pub(super) struct Recoder(Handle);
 impl Recoder {
     /// A transcoder that puts a restart marker after every `interval` MCUs and optimises the
     /// Huffman tables.
-    pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
+    pub(super) fn new(scans: u32, interval: u32) -> Result<Self, String> {
         let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
         handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
         let interval = c_int::try_from(interval).unwrap_or(c_int::MAX);
@@ -196,8 +246,8 @@ impl Recoder {
         Ok(Self(handle))
     }
 
-    /// The transcoded image.
-    pub(super) fn recode(mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
+    /// The transcoded image; `None` if something is out of place in `bytes`.
+    pub(super) fn recode(mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let as_it_is = raw::tjtransform {
             r: raw::tjregion { x: 0, y: 0, w: 0, h: 0 },
             op: int(raw::TJXOP_TJXOP_NONE),
@@ -220,8 +270,8 @@ impl Recoder {
                 &raw const as_it_is,
             )
         };
-        self.0.check(result)?;
-        Ok(found.bytes().to_vec())
+        let warning = self.0.warning(result)?;
+        Ok(warning.is_none().then(|| found.bytes().to_vec()))
     }
 }
 

@@ -20,11 +20,26 @@ pub(super) struct Offer<'a> {
     pub(super) ghost: Option<(u32, u64)>,
 }
 
+/// What must become free.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    pub(super) bytes: u64,
+    /// Limit of residents that leave for it: the search fails beyond. There is one where a search
+    /// for all could take long.
+    pub(super) most: usize,
+}
+
+impl Need {
+    /// `bytes`, whatever leaves for them.
+    pub(super) fn of(bytes: u64) -> Self {
+        Self { bytes, most: usize::MAX }
+    }
+}
+
 /// A search for residents that leave so that a newcomer finds room, or as the cache has become
 /// smaller.
 pub(super) struct Search<'a, T, P> {
-    /// Bytes that must become free.
-    pub(super) missing: u64,
+    pub(super) need: Need,
     pub(super) residents: &'a Residents<T>,
     /// Says by place which residents must stay.
     pub(super) is_pinned: P,
@@ -123,7 +138,7 @@ pub(super) trait Eviction {
     /// Finds residents without a known next use. Returns false if they are not enough. Prefetching
     /// asks for it.
     fn unused<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
-        search.missing == 0
+        search.need.bytes == 0
     }
 
     /// Whether the sample may be served in place of another, or another in its place, with a policy

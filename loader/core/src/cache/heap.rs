@@ -15,6 +15,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use super::eviction::Need;
+
 const CHILDREN: usize = 4;
 
 /// What places are ranked by: a number of 96 bits. No two are equal.
@@ -98,14 +100,14 @@ impl Heap {
         self.settle(position);
     }
 
-    /// Collects into `victims` the places of the smallest keys, as few as make `missing` bytes,
-    /// skipping pinned ones. Returns false if there are not enough, or if one of them has a key
-    /// that is not below `newcomer`; `victims` then has all before it. A newcomer without a key
+    /// Collects into `victims` the places of the smallest keys, as few as make the bytes that are
+    /// needed, skipping pinned ones. Returns false if there are not enough, or if one of them has a
+    /// key that is not below `newcomer`; `victims` then has all before it. A newcomer without a key
     /// displaces any.
     pub(super) fn victims(
         &mut self,
         newcomer: Option<Key>,
-        mut missing: u64,
+        Need { bytes: mut missing, most }: Need,
         bytes: impl Fn(u32) -> u64,
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
@@ -126,6 +128,9 @@ impl Heap {
                 missing = missing.saturating_sub(bytes(place));
                 if missing == 0 {
                     return true;
+                }
+                if victims.len() >= most {
+                    return false;
                 }
             }
             let children = self.children(position);
@@ -220,17 +225,22 @@ mod tests {
             }
             // Asking for more than there is visits all of them, smallest first.
             let mut victims = Vec::new();
-            prop_assert!(!heap.victims(None, u64::MAX, |_| 1, |_| false, &mut victims));
+            prop_assert!(!heap.victims(None, Need::of(u64::MAX), |_| 1, |_| false, &mut victims));
             let mut sorted: Vec<u32> = expected.keys().copied().collect();
             sorted.sort_by_key(|place| expected[place]);
             prop_assert_eq!(&victims, &sorted);
+            // A limit cuts the search short, and the next one goes on where the smallest is left.
+            let most = sorted.len() / 2;
+            victims.clear();
+            let is_enough = heap.victims(None, Need { bytes: u64::MAX, most }, |_| 1, |_| false, &mut victims);
+            prop_assert!(!is_enough && (most == 0 || victims == sorted[..most]));
             // A newcomer displaces those below it only, and they do if they are enough.
             let newcomer = key(4, PLACES / 2);
             let below = sorted.iter().filter(|place| expected[place] < newcomer).count();
             victims.clear();
-            prop_assert!(heap.victims(Some(newcomer), below as u64, |_| 1, |_| false, &mut victims));
+            prop_assert!(heap.victims(Some(newcomer), Need::of(below as u64), |_| 1, |_| false, &mut victims));
             prop_assert_eq!(&victims, &sorted[..below]);
-            prop_assert!(!heap.victims(Some(newcomer), below as u64 + 1, |_| 1, |_| false, &mut victims));
+            prop_assert!(!heap.victims(Some(newcomer), Need::of(below as u64 + 1), |_| 1, |_| false, &mut victims));
         }
     }
 }

@@ -137,7 +137,7 @@ policies! { |capacity_bytes, samples|
     Fifo: Fifo = Fifo::new(samples);
     Lfu: Lfu = Lfu::new(samples);
     Arc: Adaptive = Adaptive::new(capacity_bytes, samples);
-    Static: Static = Static;
+    Static: Static = Static::default();
     Icache: Icache = Icache::new(capacity_bytes, samples);
     Quiver: Quiver = Quiver::new(samples);
 }

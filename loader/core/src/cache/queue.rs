@@ -27,13 +27,13 @@ impl<const HITS_COUNT: bool> Queue<HITS_COUNT> {
 
 impl<const HITS_COUNT: bool> Eviction for Queue<HITS_COUNT> {
     fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        self.0.oldest_unpinned(0, missing, |place| residents.bytes(place), is_pinned, victims)
+        let Search { need, residents, is_pinned, victims } = search;
+        self.0.oldest_unpinned(0, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        self.0.oldest_unpinned(0, missing, |place| residents.bytes(place), is_pinned, victims)
+        let Search { need, residents, is_pinned, victims } = search;
+        self.0.oldest_unpinned(0, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
     fn insert(&mut self, place: u32, _offer: &Offer<'_>) {

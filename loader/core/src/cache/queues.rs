@@ -14,6 +14,8 @@
     reason = "entries hold places that were inserted, positions are of entries"
 )]
 
+use super::eviction::Need;
+
 /// A log with fewer entries, holes included, is never swept.
 const SWEEP_MIN: usize = 64;
 
@@ -132,19 +134,20 @@ impl<const N: usize> Queues<N> {
         log.entries[log.oldest..].iter().copied().filter(|&place| place != NONE)
     }
 
-    /// Collects the oldest places of a queue that are not pinned until they make `missing` bytes.
-    /// Returns false if they do not.
+    /// Collects the oldest places of a queue that are not pinned until they make the bytes that are
+    /// needed. Returns false if they do not.
     pub(super) fn oldest_unpinned(
         &self,
         queue: usize,
-        mut missing: u64,
+        Need { bytes: mut missing, most }: Need,
         bytes: impl Fn(u32) -> u64,
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
     ) -> bool {
         let mut unpinned = self.oldest_first(queue).filter(|&place| !is_pinned(place));
         while missing > 0 {
-            let Some(place) = unpinned.next() else { return false };
+            let next = if victims.len() < most { unpinned.next() } else { None };
+            let Some(place) = next else { return false };
             victims.push(place);
             missing = missing.saturating_sub(bytes(place));
         }

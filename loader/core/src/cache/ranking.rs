@@ -109,8 +109,8 @@ impl<B: RankedBy> Ranking<B> {
         search: Search<'_, T, P>,
         importance: &Importance,
     ) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        if missing == 0 {
+        let Search { need, residents, is_pinned, victims } = search;
+        if need.bytes == 0 {
             return true;
         }
         let heap = self.heap.get_or_insert_with(|| {
@@ -118,7 +118,7 @@ impl<B: RankedBy> Ranking<B> {
             residents.iter().for_each(|(place, id)| heap.insert(place, self.by.key(id, importance)));
             heap
         });
-        heap.victims(newcomer, missing, |place| residents.bytes(place), is_pinned, victims)
+        heap.victims(newcomer, need, |place| residents.bytes(place), is_pinned, victims)
     }
 }
 
@@ -170,7 +170,7 @@ impl<B: RankedBy> Eviction for Ranking<B> {
     fn unused<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool {
         match B::KNOWN_USE {
             Some(known) => self.below(Some(known), search, importance),
-            None => search.missing == 0,
+            None => search.need.bytes == 0,
         }
     }
 }

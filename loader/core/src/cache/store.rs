@@ -8,7 +8,7 @@
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use super::eviction::{Offer, Properties, Search};
+use super::eviction::{Need, Offer, Properties, Search};
 use super::next_uses::Clock;
 use super::policies::AnyPolicy;
 use super::residents::Residents;
@@ -35,6 +35,8 @@ pub struct Cache<T> {
     capacity_bytes: u64,
     /// The capacity was changed, and residents may have to leave for that.
     has_surplus: bool,
+    /// Some of them were not looked at yet.
+    has_slices_left: bool,
     /// Victims of the offer at hand; kept for its space.
     victims: Vec<u32>,
 }
@@ -57,7 +59,15 @@ impl<T> Cache<T> {
 
     fn with(policy: AnyPolicy, properties: Properties, capacity_bytes: u64, samples: u32) -> Self {
         let residents = Residents::new(samples);
-        Self { residents, policy, properties, capacity_bytes, has_surplus: false, victims: Vec::new() }
+        Self {
+            residents,
+            policy,
+            properties,
+            capacity_bytes,
+            has_surplus: false,
+            has_slices_left: false,
+            victims: Vec::new(),
+        }
     }
 
     /// What there is to know of the policy.
@@ -107,6 +117,12 @@ impl<T> Cache<T> {
         Admission::Admitted
     }
 
+    /// Whether residents leave for a smaller capacity: until then no newcomer comes.
+    #[must_use]
+    pub fn has_slices_left(&self) -> bool {
+        self.has_slices_left
+    }
+
     /// Whether `bytes` are free or held by unpinned samples without a known next use. With a policy
     /// that does not [look ahead](Properties::looks_ahead) only free space counts.
     #[must_use]
@@ -116,11 +132,14 @@ impl<T> Cache<T> {
         importance: &Importance,
         is_pinned: impl Fn(&T) -> bool,
     ) -> bool {
-        let missing = self.missing(bytes);
+        if self.has_slices_left {
+            return false;
+        }
+        let need = Need::of(self.missing(bytes));
         let residents = &self.residents;
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
         self.victims.clear();
-        let search = Search { missing, residents, is_pinned, victims: &mut self.victims };
+        let search = Search { need, residents, is_pinned, victims: &mut self.victims };
         self.policy.unused(search, importance)
     }
 
@@ -161,7 +180,7 @@ impl<T> Cache<T> {
     pub fn resize(&mut self, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
         self.policy.resize(capacity_bytes);
-        self.has_surplus = true;
+        (self.has_surplus, self.has_slices_left) = (true, true);
     }
 
     /// Whether the capacity was changed and residents may still have to leave for that.
@@ -170,20 +189,23 @@ impl<T> Cache<T> {
         self.has_surplus
     }
 
-    /// Evicts what a smaller capacity has no room for, in the policy's order. Evicted samples are
+    /// Evicts what a smaller capacity has no room for, in the policy's order, but no more than
+    /// `most` residents: the next call [goes on](Self::has_slices_left). Evicted samples are
     /// appended to `evicted`. Pinned residents stay; a later call evicts them.
     pub fn evict_surplus(
         &mut self,
+        most: usize,
         importance: &Importance,
         is_pinned: impl Fn(&T) -> bool,
         evicted: &mut Vec<(SampleId, T)>,
     ) {
-        let missing = self.missing(0);
+        let need = Need { bytes: self.missing(0), most };
         let residents = &self.residents;
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
         self.victims.clear();
-        let search = Search { missing, residents, is_pinned, victims: &mut self.victims };
+        let search = Search { need, residents, is_pinned, victims: &mut self.victims };
         self.has_surplus = !self.policy.surplus(search, importance);
+        self.has_slices_left = self.has_surplus && self.victims.len() >= most;
         self.policy.evict(&mut self.residents, &self.victims, evicted);
     }
 
@@ -261,8 +283,8 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Ranks all residents anew, as the times of their next uses have changed. Never changes what
-    /// is resident.
+    /// Ranks all residents anew when victims are asked for, as scores or the times of next uses
+    /// have changed. Never changes what is resident.
     pub fn rank_anew(&mut self) {
         self.policy.rank_anew();
     }
@@ -331,14 +353,14 @@ impl<T> Cache<T> {
     /// nothing else.
     fn find_room(&mut self, offer: &Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
         let bytes = u64::from(offer.bytes);
-        if bytes > self.capacity_bytes {
+        if bytes > self.capacity_bytes || self.has_slices_left {
             return false;
         }
-        let missing = self.missing(bytes);
+        let need = Need::of(self.missing(bytes));
         let residents = &self.residents;
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
         self.victims.clear();
-        self.policy.victims(offer, Search { missing, residents, is_pinned, victims: &mut self.victims })
+        self.policy.victims(offer, Search { need, residents, is_pinned, victims: &mut self.victims })
     }
 
     /// Bytes that must become free so that `bytes` find room.

@@ -15,7 +15,7 @@ use super::orders::{as_drawn, in_order};
 use super::pace::pace;
 use super::part::Part;
 use super::random::Stage;
-use super::samplers::{Draw, Weights, draw};
+use super::samplers::{Draw, Weights, draw, keeps_order};
 
 /// The samples of one epoch in the order of delivery: all of them, or those of a daemon's ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,11 +178,11 @@ struct List {
 
 /// Runs the stages over the samples of a stratum.
 fn draw_list<'a>(inputs: &'a Inputs<'a>) -> List {
-    let Draw { counts, weights, sequence, order, keeps_order, hit_cap_withheld, covered } = draw(inputs);
+    let Draw { counts, weights, sequence, order, hit_cap_withheld, covered } = draw(inputs);
     let repeat_max = counts.iter().copied().max().unwrap_or(0);
     let distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
-    let numbers = if keeps_order {
+    let numbers = if keeps_order(inputs.spec.sampler) {
         as_numbered(&counts)
     } else {
         ordered(counts, sequence, order.unwrap_or(inputs.spec.order), inputs)
@@ -218,7 +218,9 @@ fn ordered(
         None => in_order(counts, order, inputs),
     };
     if inputs.spec.pace {
-        pace(&mut ids, inputs.residents(), inputs.batch_size, &mut inputs.random(Stage::Pace));
+        let repeats_stay = order == Order::Spaced;
+        let random = &mut inputs.random(Stage::Pace);
+        pace(&mut ids, inputs.residents(), repeats_stay, inputs.batch_size, random);
     }
     ids
 }

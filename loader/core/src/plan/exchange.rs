@@ -5,6 +5,17 @@
 //! Two positions of the plan change places, so every sample still comes as often as planned. The
 //! policy decides which samples take part: `quiver` takes any resident for any absent sample,
 //! `icache` exchanges samples of low importance only.
+//!
+//! What the stages before have promised still holds:
+//!
+//! | stage | promise | kept, as |
+//! |---|---|---|
+//! | strata | a sample is at its rank | samples of one rank change places among themselves |
+//! | sampler | each comes as often as drawn, with its weight | both change places |
+//! | `sequential` | samples in their order | nothing changes places |
+//! | order | repeats are apart, and not twice in a batch | only what comes once changes places |
+//! | use numbers | each use has its own crop | the same |
+//! | `pace` | batches miss evenly | nothing changes places |
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
 
@@ -12,41 +23,69 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use shade_formats::SampleId;
+use shade_formats::control::PlanSpec;
 
 use super::epoch::Plan;
+use super::samplers::keeps_order;
 
 /// Number of batches in which stand-ins are looked for, with the one at hand: Quiver's k.
 const WINDOW_BATCHES: usize = 10;
 
+/// Whether samples of such plans may change places.
+#[must_use]
+pub fn may_exchange(spec: &PlanSpec) -> bool {
+    !keeps_order(spec.sampler) && !spec.pace
+}
+
 impl Plan {
+    /// The samples that come more than once, by sample; empty if there is none.
+    #[must_use]
+    pub fn repeated(&self, samples: u32) -> Vec<bool> {
+        if self.summary.repeat_max <= 1 {
+            return Vec::new();
+        }
+        let (mut seen, mut repeated) = (vec![false; samples as usize], vec![false; samples as usize]);
+        for id in &self.ids {
+            if let (Some(seen), Some(repeated)) = (seen.get_mut(id.index()), repeated.get_mut(id.index())) {
+                *repeated |= std::mem::replace(seen, true);
+            }
+        }
+        repeated
+    }
+
     /// Fills the batch at positions `from..to` with stand-ins: each of its samples that `is_absent`
-    /// changes places with the next sample of the following batches that `may_stand_in`. No sample
-    /// comes twice into the batch for that. Returns the positions that now have a stand-in.
+    /// changes places with the next sample of the following batches that `may_stand_in`. Only
+    /// positions of one rank change places, of `ranks` that have them by turns. No sample comes
+    /// twice into the batch for that. Returns the positions that now have a stand-in.
     pub fn exchange(
         &mut self,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
+        ranks: usize,
         is_absent: impl Fn(SampleId) -> bool,
         may_stand_in: impl Fn(SampleId) -> bool,
     ) -> Vec<u32> {
         let to = to.min(self.ids.len());
         let window = to.saturating_sub(from).saturating_mul(WINDOW_BATCHES);
-        let mut later = to..self.ids.len().min(from.saturating_add(window));
-        let next = |ids: &[SampleId], is_new: &dyn Fn(SampleId) -> bool| {
-            later.find(|&other| may_stand_in(ids[other]) && is_new(ids[other]))
+        let end = self.ids.len().min(from.saturating_add(window));
+        // By rank: where its search goes on.
+        let mut later: Vec<_> =
+            (0..ranks).map(|rank| (first_of(rank, ranks, to)..end).step_by(ranks)).collect();
+        let next = |at: usize, ids: &[SampleId], is_new: &dyn Fn(SampleId) -> bool| {
+            later[at % ranks].find(|&other| may_stand_in(ids[other]) && is_new(ids[other]))
         };
         let swapped = self.swap_absent(from..to, is_absent, next);
         // Positions of a plan are u32.
         swapped.into_iter().map(|(at, _)| u32::try_from(at).unwrap_or(u32::MAX)).collect()
     }
 
-    /// Swaps each sample of `batch` that `is_absent` with the position that `next` finds, given the
-    /// plan's samples and which of them are not in the batch. Returns the pairs of positions.
+    /// Swaps each sample of `batch` that `is_absent` with the position that `next` finds for it,
+    /// given its own, the plan's samples, and which of them are not in the batch. Returns the pairs
+    /// of positions.
     pub(super) fn swap_absent(
         &mut self,
         batch: Range<usize>,
         is_absent: impl Fn(SampleId) -> bool,
-        mut next: impl FnMut(&[SampleId], &dyn Fn(SampleId) -> bool) -> Option<usize>,
+        mut next: impl FnMut(usize, &[SampleId], &dyn Fn(SampleId) -> bool) -> Option<usize>,
     ) -> Vec<(usize, usize)> {
         let batch = batch.start..batch.end.min(self.ids.len());
         let mut swapped = Vec::new();
@@ -61,7 +100,7 @@ impl Plan {
                 self.ids[batch.clone()].iter().for_each(|&id| *counts.entry(id).or_default() += 1);
             }
             let is_new = |id| counts.get(&id).is_none_or(|&count| count == 0);
-            let Some(other) = next(&self.ids, &is_new) else { break };
+            let Some(other) = next(at, &self.ids, &is_new) else { continue };
             if let Some(count) = counts.get_mut(&absent) {
                 *count -= 1;
             }
@@ -74,6 +113,11 @@ impl Plan {
         }
         swapped
     }
+}
+
+/// The rank's first position from `from` on.
+fn first_of(rank: usize, ranks: usize, from: usize) -> usize {
+    from + (rank + ranks - from % ranks) % ranks
 }
 
 #[cfg(test)]
@@ -98,7 +142,7 @@ mod tests {
     fn absent_samples_change_places_with_residents_of_later_batches() {
         let mut plan = plan([1, 12, 3, 4, 5, 16, 17, 8, 19]);
         let resident = |id: SampleId| id.0 > 10;
-        assert_eq!(plan.exchange(0, 3, |id| !resident(id), resident), [0, 2]);
+        assert_eq!(plan.exchange((0, 3), 1, |id| !resident(id), resident), [0, 2]);
         assert_eq!(ids(&plan), [16, 12, 17, 4, 5, 1, 3, 8, 19]);
         assert_eq!(plan.weights, [16.0, 12.0, 17.0, 4.0, 5.0, 1.0, 3.0, 8.0, 19.0]);
     }
@@ -107,17 +151,17 @@ mod tests {
     fn a_stand_in_is_no_second_time_in_its_batch() {
         let mut plan = plan([1, 12, 2, 12, 12, 13]);
         let resident = |id: SampleId| id.0 > 10;
-        assert_eq!(plan.exchange(0, 3, |id| !resident(id), resident), [0]);
+        assert_eq!(plan.exchange((0, 3), 1, |id| !resident(id), resident), [0]);
         assert_eq!(ids(&plan), [13, 12, 2, 12, 12, 1]);
     }
 
     #[test]
     fn stand_ins_come_from_the_next_batches_only() {
         let mut plan = plan((0..200).map(|id| if id == 150 { 1000 } else { id }));
-        assert_eq!(plan.exchange(0, 4, |_| true, |id| id.0 == 1000), [0u32; 0]);
-        assert_eq!(plan.exchange(120, 124, |_| true, |id| id.0 == 1000), [120]);
-        assert_eq!(plan.exchange(198, 300, |_| true, |_| true), [0u32; 0]);
-        assert_eq!(plan.exchange(300, 400, |_| true, |_| true), [0u32; 0]);
+        assert_eq!(plan.exchange((0, 4), 1, |_| true, |id| id.0 == 1000), [0u32; 0]);
+        assert_eq!(plan.exchange((120, 124), 1, |_| true, |id| id.0 == 1000), [120]);
+        assert_eq!(plan.exchange((198, 300), 1, |_| true, |_| true), [0u32; 0]);
+        assert_eq!(plan.exchange((300, 400), 1, |_| true, |_| true), [0u32; 0]);
     }
 
     /// A loader of eight ranks with the largest batches has a global batch of 262,144 samples. A
@@ -128,7 +172,7 @@ mod tests {
         let ids: Vec<SampleId> = (0..10 * BATCH).map(SampleId).collect();
         let mut plan =
             Plan { epoch: 0, part: Part::WHOLE, ids, weights: Vec::new(), summary: PlanSummary::default() };
-        let exchanged = plan.exchange(0, BATCH as usize, |_| true, |id| id.0 >= 9 * BATCH);
+        let exchanged = plan.exchange((0, BATCH as usize), 1, |_| true, |id| id.0 >= 9 * BATCH);
         assert_eq!(exchanged.len(), BATCH as usize);
         assert_eq!((plan.ids[0].0, plan.ids[BATCH as usize - 1].0), (9 * BATCH, 10 * BATCH - 1));
     }
@@ -142,7 +186,7 @@ mod tests {
             let (mut plan, mut searched) = (plan(drawn.clone()), drawn);
             for from in (0..60).step_by(8) {
                 let to = 60.min(from + 8);
-                let exchanged = plan.exchange(from, to, |id| !is_resident(id), is_resident);
+                let exchanged = plan.exchange((from, to), 1, |id| !is_resident(id), is_resident);
                 let (mut other, mut expected) = (to, Vec::new());
                 for at in (from..to).filter(|&at| !is_resident(SampleId(searched[at]))).collect::<Vec<_>>() {
                     let found = (other..60.min(from + 8 * WINDOW_BATCHES)).find(|&later| {
@@ -159,13 +203,43 @@ mod tests {
         }
 
         #[test]
+        fn samples_stay_at_their_rank(
+            drawn in prop::collection::vec(0..200u32, 60), resident in prop::collection::vec(any::<bool>(), 200),
+            ranks in 1..5usize,
+        ) {
+            let of_rank = |plan: &Plan, rank: usize| {
+                let mut ids: Vec<u32> = ids(plan).into_iter().skip(rank).step_by(ranks).collect();
+                ids.sort_unstable();
+                ids
+            };
+            let is_resident = |id: SampleId| resident[id.index()];
+            let before = plan(drawn);
+            let mut after = before.clone();
+            for from in (0..60).step_by(8) {
+                after.exchange((from, from + 8), ranks, |id| !is_resident(id), is_resident);
+            }
+            for rank in 0..ranks {
+                prop_assert_eq!(of_rank(&after, rank), of_rank(&before, rank));
+            }
+            prop_assert!(after.weights.iter().zip(ids(&after)).all(|(&weight, id)| weight == f32::from(u16::try_from(id).unwrap())));
+        }
+
+        #[test]
+        fn what_comes_more_than_once_is_known(drawn in prop::collection::vec(0..80u32, 60)) {
+            let mut plan = plan(drawn.clone());
+            plan.summary.repeat_max = 2;
+            let count = |id: u32| drawn.iter().filter(|&&other| other == id).count();
+            prop_assert_eq!(plan.repeated(80), (0..80).map(|id| count(id) > 1).collect::<Vec<_>>());
+        }
+
+        #[test]
         fn everything_still_comes_once(
             order in Just((0..60u32).collect::<Vec<_>>()).prop_shuffle(), resident in prop::collection::vec(any::<bool>(), 60)
         ) {
             let mut plan = plan(order);
             let is_resident = |id: SampleId| resident[id.index()];
             for from in (0..60).step_by(8) {
-                plan.exchange(from, from + 8, |id| !is_resident(id), is_resident);
+                plan.exchange((from, from + 8), 1, |id| !is_resident(id), is_resident);
             }
             let mut sorted = ids(&plan);
             sorted.sort_unstable();

@@ -31,19 +31,21 @@
 //! 3. Give `inputs` a new field for what the sampler needs beyond scores and parameters, such as
 //!    labels. A new parameter goes into `PlanSpec` (`formats/layout/src/control/spec.rs`) and into
 //!    the digest in `snapshot`.
-//! 4. Add a row to the table in `samplers/table`: the function, and whether epochs can be shorter
-//!    than the dataset.
+//! 4. Add a row to the table in `samplers/table`: the function, whether epochs can be shorter than
+//!    the dataset, and whether nothing may change the order.
 //! 5. Add a row to `Sampler` in `formats/layout/src/control/types.rs`: name, code and description,
 //!    and below it whether the sampler goes by reported losses. If epochs can be shorter than the
-//!    dataset, `JobSpec::validate` refuses strata: nodes would not have equally many batches. It
-//!    stands there because the name travels from Python to the daemon. The code belongs into
-//!    `formats/layout/CONTROL.md`, too. The compiler asks for step 4 after step 5.
+//!    dataset, or strata would not draw a sample as often as the dataset would, `JobSpec::validate`
+//!    refuses strata (`nodes.rs` there). It stands there because the name travels from Python to
+//!    the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler asks for
+//!    step 4 after step 5.
 //! 6. Add the name to the type `Sampler` in `shade_load/plan.py` (a test compares the two), and to
 //!    `BY_LOSS` there if it goes by losses.
 //!
 //! The tests that go through `Sampler::ALL` then include it: degenerate inputs, resuming in the
-//! middle, any number of ranks. `tests/plan_draws.rs` is the place for what it promises itself: how
-//! often a sample comes, and that the weights are right.
+//! middle, any number of ranks, the promises of all stages (`every_stage_keeps_its_promises`).
+//! `tests/plan_draws.rs` is the place for what it promises itself: how often a sample comes, and
+//! that the weights are right.
 //!
 //! # How to add an order
 //!
@@ -70,11 +72,12 @@ mod strata;
 
 pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
+pub use exchange::may_exchange;
 pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;
 pub use part::Part;
-pub use samplers::{high_importance, may_leave_out, rep_now};
+pub use samplers::{Repeats, high_importance, may_leave_out, rep_now};
 pub use slice::{Origin, Slices, SlicesError, Slot};
 pub use stand_ins::StandIns;
 pub use strata::{Strata, StrataError};

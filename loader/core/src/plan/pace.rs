@@ -4,7 +4,8 @@
 //! A position is expected to miss where its sample comes for the first time in the epoch and was
 //! not resident when the epoch began; repeats are taken for hits. Within windows of 20 batches,
 //! misses of batches that have too many change places with hits of batches that have too few; no
-//! sample comes twice in a batch for that. Then each batch puts its misses in a row that begins
+//! sample comes twice in a batch for that. In the order `spaced` only samples that come once do, so
+//! that repeats stay as far apart as they are. Then each batch puts its misses in a row that begins
 //! where the row of the batch before ended. Rank r of W takes every W-th position, so every rank
 //! has its equal share, whatever W is. Within a batch the order means nothing to training.
 
@@ -15,19 +16,30 @@ use shade_formats::SampleId;
 use super::orders::GAP_BATCHES;
 use super::random::Random;
 
-/// Batches within which samples move. Repeats of `spaced` are further apart, so none overtakes
-/// another.
+/// Batches within which samples move.
 const WINDOW_BATCHES: usize = GAP_BATCHES.0;
 
 /// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch
-/// began.
-pub(super) fn pace(ids: &mut [SampleId], resident: &[bool], batch_size: usize, random: &mut Random) {
+/// began. Repeats may have to stay in their batches.
+pub(super) fn pace(
+    ids: &mut [SampleId],
+    resident: &[bool],
+    repeats_stay: bool,
+    batch_size: usize,
+    random: &mut Random,
+) {
+    // By sample: it comes more than once, and stays in its batches.
+    let mut stays = vec![false; resident.len()];
+    if repeats_stay {
+        let mut came = vec![false; resident.len()];
+        ids.iter().for_each(|id| stays[id.index()] |= std::mem::replace(&mut came[id.index()], true));
+    }
     let mut seen = resident.to_vec();
     let mut misses: Vec<bool> =
         ids.iter().map(|id| !std::mem::replace(&mut seen[id.index()], true)).collect();
     let window = WINDOW_BATCHES.saturating_mul(batch_size);
     for (ids, misses) in ids.chunks_mut(window).zip(misses.chunks_mut(window)) {
-        even_out(ids, misses, batch_size, random);
+        even_out(ids, misses, &stays, batch_size, random);
     }
     let mut row = 0;
     for (ids, misses) in ids.chunks_mut(batch_size).zip(misses.chunks(batch_size)) {
@@ -35,8 +47,15 @@ pub(super) fn pace(ids: &mut [SampleId], resident: &[bool], batch_size: usize, r
     }
 }
 
-/// Gives each batch of the window as many misses as the others, as far as they come out even.
-fn even_out(ids: &mut [SampleId], misses: &mut [bool], batch_size: usize, random: &mut Random) {
+/// Gives each batch of the window as many misses as the others, as far as they come out even
+/// without the samples that stay.
+fn even_out(
+    ids: &mut [SampleId],
+    misses: &mut [bool],
+    stays: &[bool],
+    batch_size: usize,
+    random: &mut Random,
+) {
     let total = misses.iter().filter(|&&miss| miss).count();
     // Misses that the positions up to `position` should have.
     let share = |position: usize| position.min(ids.len()) * total / ids.len();
@@ -46,12 +65,13 @@ fn even_out(ids: &mut [SampleId], misses: &mut [bool], batch_size: usize, random
         let target = share(end) - share(start);
         let has = misses[start..end].iter().filter(|&&miss| miss).count();
         let (too_many, list) = if has > target { (true, &mut surplus) } else { (false, &mut wanting) };
-        let mut movable: Vec<usize> = (start..end).filter(|&position| misses[position] == too_many).collect();
+        let may_move = |&at: &usize| misses[at] == too_many && !stays[ids[at].index()];
+        let mut movable: Vec<usize> = (start..end).filter(may_move).collect();
         random.shuffle(&mut movable);
         list.extend(movable.into_iter().take(has.abs_diff(target)));
     }
-    // Both lists have the same length. Where a pair would put a sample twice into a batch the next
-    // one is tried.
+    // Both lists have the same length if all may move. Where a pair would put a sample twice into a
+    // batch the next one is tried.
     for from in surplus {
         let fits = |&to: &usize| {
             !batch_of(ids, to, batch_size).contains(&ids[from])
@@ -95,8 +115,17 @@ mod tests {
     const BATCH: usize = 32;
 
     fn paced(ids: &[SampleId], resident: &[bool], batch_size: usize) -> Vec<SampleId> {
+        paced_or_not(ids, resident, false, batch_size)
+    }
+
+    fn paced_or_not(
+        ids: &[SampleId],
+        resident: &[bool],
+        repeats_stay: bool,
+        batch_size: usize,
+    ) -> Vec<SampleId> {
         let mut paced = ids.to_vec();
-        pace(&mut paced, resident, batch_size, &mut Random::new(3, 1, Stage::Pace));
+        pace(&mut paced, resident, repeats_stay, batch_size, &mut Random::new(3, 1, Stage::Pace));
         paced
     }
 
@@ -132,6 +161,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn repeats_stay_in_their_batches_where_they_must(
+            ids in prop::collection::vec(0..300u32, 1..700), batch_size in 1..20usize, kept in 0..300u32
+        ) {
+            let ids: Vec<SampleId> = ids.into_iter().map(SampleId).collect();
+            let resident: Vec<bool> = (0..300).map(|id| id < kept).collect();
+            let after = paced_or_not(&ids, &resident, true, batch_size);
+            let repeated = |id: &SampleId| ids.iter().filter(|other| *other == id).count() > 1;
+            for (before, after) in ids.chunks(batch_size).zip(after.chunks(batch_size)) {
+                let of = |batch: &[SampleId]| {
+                    let mut ids: Vec<SampleId> = batch.iter().copied().filter(repeated).collect();
+                    ids.sort_unstable();
+                    ids
+                };
+                prop_assert_eq!(of(before), of(after));
+            }
+        }
+
         #[test]
         fn samples_move_within_their_window_and_never_meet_in_a_batch(
             ids in prop::collection::vec(0..300u32, 1..700), batch_size in 1..20usize, kept in 0..300u32

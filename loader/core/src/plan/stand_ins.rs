@@ -17,27 +17,34 @@ const NOWHERE: u32 = u32::MAX;
 pub struct StandIns {
     /// By sample: the last position at which it is used, as far as is known.
     positions: Vec<u32>,
-    /// Those that wait, the oldest first. Some have left the cache since, or are used by now.
-    waiting: VecDeque<SampleId>,
+    /// By rank, of those that have the plan's positions by turns: those that wait there, the oldest
+    /// first. Some have left the cache since, or are used by now.
+    waiting: Vec<VecDeque<SampleId>>,
 }
 
 impl StandIns {
     /// The table of a plan of these `ids` for samples `0..samples`, with the `residents` that may
-    /// stand in.
+    /// stand in for samples of their own rank, of `ranks` that have the positions by turns.
     #[must_use]
-    pub fn new(ids: &[SampleId], samples: u32, residents: Vec<SampleId>) -> Self {
+    pub fn new(ids: &[SampleId], samples: u32, ranks: usize, residents: Vec<SampleId>) -> Self {
         let mut positions = vec![NOWHERE; samples as usize];
         for (at, id) in (0..).zip(ids) {
             if let Some(position) = positions.get_mut(id.index()) {
                 *position = at;
             }
         }
-        Self { positions, waiting: residents.into() }
+        let mut all = Self { positions, waiting: vec![VecDeque::new(); ranks] };
+        residents.into_iter().for_each(|sample| all.add(sample));
+        all
     }
 
     /// The sample is resident and may stand in.
     pub fn add(&mut self, sample: SampleId) {
-        self.waiting.push_back(sample);
+        let at = self.positions.get(sample.index()).copied().unwrap_or(NOWHERE);
+        let ranks = self.waiting.len();
+        if let Some(waiting) = self.waiting.get_mut(at as usize % ranks).filter(|_| at != NOWHERE) {
+            waiting.push_back(sample);
+        }
     }
 
     /// Whether the plan uses the sample at position `from` or later.
@@ -55,7 +62,9 @@ impl StandIns {
         may_stand_in: impl Fn(SampleId) -> bool,
     ) -> Vec<u32> {
         let Self { positions, waiting } = self;
-        let next = |ids: &[SampleId], is_new: &dyn Fn(SampleId) -> bool| {
+        let ranks = waiting.len();
+        let next = |at: usize, ids: &[SampleId], is_new: &dyn Fn(SampleId) -> bool| {
+            let waiting = waiting.get_mut(at % ranks)?;
             while let Some(sample) = waiting.pop_front() {
                 let at = positions.get(sample.index()).copied().unwrap_or(NOWHERE);
                 let is_later = at >= to && ids.get(at as usize) == Some(&sample);
@@ -102,7 +111,7 @@ mod tests {
     fn the_oldest_that_is_used_later_stands_in_from_anywhere_in_the_plan() {
         let mut plan = plan(0..1000);
         // 2 is in the batch, 5000 not in the plan, 901 has left the cache.
-        let mut all = StandIns::new(&plan.ids, 6000, samples([2, 5000, 901, 900]));
+        let mut all = StandIns::new(&plan.ids, 6000, 1, samples([2, 5000, 901, 900]));
         all.add(SampleId(30));
         all.add(SampleId(31));
         let exchanged = all.exchange(&mut plan, (0, 4), |id| id.0 < 2, |id| id.0 != 901);
@@ -119,10 +128,12 @@ mod tests {
         #[test]
         fn every_use_stays_in_the_plan_and_no_settled_batch_changes(
             order in Just((0..60u32).collect::<Vec<_>>()).prop_shuffle(),
-            waiting in prop::collection::vec(0..70u32, 0..60), absent in prop::collection::vec(any::<bool>(), 60)
+            waiting in prop::collection::vec(0..70u32, 0..60), absent in prop::collection::vec(any::<bool>(), 60),
+            ranks in 1..4usize,
         ) {
             let mut plan = plan(order);
-            let mut all = StandIns::new(&plan.ids, 60, samples(waiting));
+            let planned = plan.clone();
+            let mut all = StandIns::new(&plan.ids, 60, ranks, samples(waiting));
             let is_absent = |id: SampleId| absent[id.index()];
             for from in (0..60).step_by(8) {
                 let (before, to) = (plan.ids.clone(), 60.min(from + 8));
@@ -134,9 +145,14 @@ mod tests {
                     prop_assert!(was == is || (is_absent(was) && !is_absent(is)));
                 }
             }
-            let mut sorted = plan.ids.clone();
-            sorted.sort_unstable();
-            prop_assert_eq!(sorted, samples(0..60));
+            for rank in 0..ranks {
+                let of_rank = |plan: &Plan| {
+                    let mut ids: Vec<SampleId> = plan.ids.iter().copied().skip(rank).step_by(ranks).collect();
+                    ids.sort_unstable();
+                    ids
+                };
+                prop_assert_eq!(of_rank(&plan), of_rank(&planned), "rank {} of {}", rank, ranks);
+            }
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Resident {
 type Rank = [f64; 4];
 
 pub(crate) struct Model {
-    policy: Policy,
+    pub(crate) policy: Policy,
     capacity_bytes: u64,
     samples: u32,
     residents: Vec<Resident>,

@@ -33,7 +33,7 @@ use shade_formats::control::{
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
-use shade_formats::{EpochDraws, Geometry, SampleId, ShardId, Size};
+use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
 use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
@@ -181,6 +181,8 @@ pub(crate) struct Around {
     /// Rows that workers decoded or copied from a record, and rows copied from decoded ones.
     pub made: u64,
     pub copied: u64,
+    /// The epoch and the number of each row that workers made or copied.
+    pub drawn: Vec<(EpochDraws, DrawnRow)>,
     /// Records that came along with a neighbour's read.
     pub together: u64,
     pub reads_at_once_max: usize,
@@ -341,6 +343,7 @@ impl Replay {
             read: HashSet::new(),
             made: 0,
             copied: 0,
+            drawn: Vec::new(),
             together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
@@ -495,6 +498,7 @@ impl Around {
     /// Workers fill the rows of `order`.
     fn filled(&mut self, order: FillOrder) -> Filled {
         let mut rows = order.rows;
+        self.drawn.extend(rows.iter().map(|row| (order.draws, row.drawn)));
         let (mut faults, mut geometry) = (Vec::new(), Vec::new());
         for (at, row) in rows.iter_mut().enumerate() {
             let of_row = shown(&order.output, row);

@@ -91,7 +91,10 @@ pub struct Drain {
 
 /// `shade-load resize`.
 #[derive(Debug, Args)]
-#[command(after_help = RESIZE_HELP)]
+#[command(
+    after_help = RESIZE_HELP,
+    override_usage = "shade-load resize <SIZE> <DATASET|--socket <PATH>|--all>"
+)]
 pub struct Resize {
     /// The cache's new size: bytes (8GiB) or a share of the dataset (20%).
     #[arg(value_parser = cache_size)]

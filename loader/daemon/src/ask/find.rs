@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 
+use shade_dataset::regular;
 use shade_formats::control::socket_prefix;
 
 use crate::control::Address;
@@ -12,7 +14,7 @@ const LISTENS: u32 = 1 << 16;
 
 /// The abstract addresses of this user's daemons, sorted.
 pub(super) fn daemons() -> io::Result<Vec<Address>> {
-    let table = std::fs::read("/proc/net/unix").map_err(|error| {
+    let table = regular::read(Path::new("/proc/net/unix")).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot list sockets: /proc/net/unix: {error}"))
     })?;
     let uid = rustix::process::geteuid().as_raw();

@@ -18,6 +18,7 @@ pub use cli::{Drain, Resize, Status, Stop};
 pub use end::{drain, stop};
 pub use error::AskError;
 pub use resize::resize;
-pub(crate) use status::Answers;
 pub use status::status;
+pub(crate) use status::{Answered, Answers, ask_all};
+pub(crate) use target::target_of;
 pub(crate) use told::DaemonStatus;

@@ -1,7 +1,8 @@
 //! `shade-load status`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
+use std::thread::ScopedJoinHandle;
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::error::AskError;
 use super::find;
 use super::table::table;
 use super::told::DaemonStatus;
-use crate::control::{Address, Call, CallError};
+use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
 use crate::names::default_socket;
 
 /// Lists daemons and their jobs.
@@ -23,6 +24,41 @@ pub fn status(args: &Status, out: &mut impl Write) -> Result<(), AskError> {
     show(args.json, &answers, out)?;
     let (failed, all) = (errors.len(), answers.len() + errors.len());
     if failed > 0 { Err(AskError::Some { failed, all }) } else { Ok(()) }
+}
+
+/// A daemon that was asked what it tells of itself.
+pub(crate) struct Answered {
+    pub(crate) address: Address,
+    /// In JSON.
+    pub(crate) answer: Result<String, CallError>,
+}
+
+/// Asks the daemon at this socket, by default at `$SHADE_SOCKET`, else all daemons of this user.
+/// All are asked at once, so that one which does not answer keeps nobody.
+///
+/// # Errors
+/// Sockets cannot be listed.
+pub(crate) fn ask_all(socket: Option<&Path>) -> io::Result<Vec<Answered>> {
+    let named = socket.map(Path::to_owned).or_else(default_socket);
+    let addresses = match named {
+        Some(socket) => vec![Address::given(&socket)],
+        None => find::daemons()?,
+    };
+    let ask = |address: &Address| Call::connect_with(address, LOOK_TIMEOUT).and_then(|call| call.status());
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let asking: Vec<_> = addresses
+            .iter()
+            .map(|address| std::thread::Builder::new().spawn_scoped(scope, move || ask(address)))
+            .collect();
+        let heard = |thread: io::Result<ScopedJoinHandle<'_, _>>| match thread.map(ScopedJoinHandle::join) {
+            Ok(Ok(answer)) => answer,
+            // Without a thread it is not asked.
+            Err(error) => Err(CallError::Io(error)),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        asking.into_iter().map(heard).collect()
+    });
+    Ok(addresses.into_iter().zip(answers).map(|(address, answer)| Answered { address, answer }).collect())
 }
 
 /// What daemons tell of themselves.
@@ -40,14 +76,12 @@ impl Answers {
     /// # Errors
     /// The daemon at the socket does not answer, or sockets cannot be listed.
     pub(crate) fn of(socket: Option<&Path>) -> Result<Self, AskError> {
-        let ask = |address: &Address| Call::connect(address).and_then(|call| call.status());
-        if let Some(socket) = socket.map(Path::to_owned).or_else(default_socket) {
-            return Ok(Self { answers: vec![ask(&Address::given(&socket))?], errors: Vec::new() });
-        }
+        let is_named = socket.is_some() || default_socket().is_some();
         let (mut answers, mut errors) = (Vec::new(), Vec::new());
-        for address in find::daemons()? {
-            match ask(&address) {
+        for Answered { answer, .. } in ask_all(socket)? {
+            match answer {
                 Ok(answer) => answers.push(answer),
+                Err(error) if is_named => return Err(error.into()),
                 // It has ended since.
                 Err(CallError::NoDaemon { .. }) => {}
                 Err(error) => errors.push(error),

@@ -14,6 +14,25 @@ pub(super) fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {
     DaemonStatus::parse(&Call::connect(address)?.status()?)
 }
 
+/// How a command line names the daemon of this dataset at this address, for a shell.
+pub(crate) fn target_of(address: &str, dataset: &str) -> String {
+    match address {
+        "" => quoted(dataset),
+        address if address.starts_with('@') => quoted(dataset),
+        socket => format!("--socket {}", quoted(socket)),
+    }
+}
+
+/// The text, as a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    if text.chars().any(char::is_control) {
+        // Any bytes may be in a path, and this goes to a terminal.
+        return text.escape_debug().to_string();
+    }
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-./@%+=:,".contains(letter);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 /// Does it to each daemon of the target. One that fails does not keep the others.
 pub(super) fn each(
     target: &Target,
@@ -46,4 +65,16 @@ pub(super) fn each(
         }
     }
     if failed > 0 { Err(AskError::Some { failed, all: found.len() }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_named_as_a_shell_needs_it() {
+        assert_eq!(target_of("@shade-load/7/ab", "/data/a-b.shade"), "/data/a-b.shade");
+        assert_eq!(target_of("/run/x.sock", "/data/a"), "--socket /run/x.sock");
+        assert_eq!(target_of("@a", "/my data/it's"), "'/my data/it'\\''s'");
+    }
 }

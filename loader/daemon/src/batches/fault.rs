@@ -15,8 +15,8 @@ pub enum FillFault {
     /// The record is no image that can be decoded.
     #[error(transparent)]
     Decode(#[from] ImageFault),
-    /// The decoder panicked on this record: a defect of the decoder.
-    #[error("the decoder panicked: {text}")]
+    /// This program panicked on this record, beside its decoders.
+    #[error("shade-load panicked, a defect of it: {text}")]
     Panicked {
         /// The panic's message.
         text: String,

@@ -9,12 +9,11 @@ use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};
-use shade_images::{Draw, JpegDecoder, RowDecoder, Size, shrink};
+use shade_images::{Draw, JpegDecoder, RowDecoder, Size, caught, shrink};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
-use crate::panics::caught;
 
 /// A worker's buffers and decoders, kept between rows so that a small row costs no allocation.
 pub(super) struct Filler {
@@ -231,7 +230,7 @@ fn place(row: &mut [u8], at: u64, piece: &[u8]) -> Result<(), FillFault> {
     Ok(())
 }
 
-/// Runs a row's work and returns a panic as its fault.
+/// Runs a row's work and returns a panic as its fault. (A decoder's panic is an `ImageFault`.)
 ///
 /// Otherwise a panic would end the thread: the order's rows would never come back, and the trainer
 /// would wait for ever. As a fault it is one bad record with a name, handled as the job wishes.
@@ -245,8 +244,9 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_rows_fault_and_carries_its_message() {
-        let panicked = |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
-        assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
+        let panicked = guard::<()>(|| panic!("at byte {}", 7));
+        let Err(FillFault::Panicked { text }) = panicked else { panic!("{panicked:?}") };
+        assert!(text.starts_with("at byte 7 (fill.rs:"), "{text}");
         assert_eq!(guard(|| Ok(3)), Ok(3));
     }
 }

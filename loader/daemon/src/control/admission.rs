@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use shade_formats::limits::{JOBS_MAX, RANKS_MAX};
 
-use crate::log::{LeftOut, Throttle};
+use crate::log::{LeftOut, Rate, Throttle};
 
 /// Connections that are not admitted yet: ranks of this machine that say hello at the same moment.
 pub(super) const GREETINGS_MAX: u32 = 256;
@@ -24,6 +24,8 @@ pub(super) struct Admission {
     greetings: Arc<AtomicU32>,
     /// For lines about connections that fail.
     throttle: Mutex<Throttle>,
+    /// The same, of users who are not served.
+    strangers: Mutex<Throttle>,
 }
 
 /// A connection's permits. The second is given back when the connection is admitted.
@@ -42,7 +44,8 @@ impl Admission {
         Self {
             connections: Arc::default(),
             greetings: Arc::default(),
-            throttle: Mutex::new(Throttle::new(Instant::now())),
+            throttle: Mutex::new(Throttle::new(Rate::FAULTS, Instant::now())),
+            strangers: Mutex::new(Throttle::new(Rate::STRANGERS, Instant::now())),
         }
     }
 
@@ -58,10 +61,19 @@ impl Admission {
 
     /// Logs why a connection failed, unless too many lines did so lately.
     pub(super) fn warn(&self, say: impl FnOnce(LeftOut)) {
-        let admitted = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
-        if let Some(left_out) = admitted {
-            say(left_out);
-        }
+        warn(&self.throttle, say);
+    }
+
+    /// The same of a connection that any user of the machine may cause.
+    pub(super) fn warn_of_stranger(&self, say: impl FnOnce(LeftOut)) {
+        warn(&self.strangers, say);
+    }
+}
+
+fn warn(throttle: &Mutex<Throttle>, say: impl FnOnce(LeftOut)) {
+    let admitted = throttle.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
+    if let Some(left_out) = admitted {
+        say(left_out);
     }
 }
 

@@ -22,6 +22,8 @@ use super::socket::{ask, receive};
 
 /// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same where several daemons are asked, or one again and again. Less than Prometheus waits.
+pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What to know where the message itself is refused.
 const EARLIER: &str = "; a daemon of another version ends with its trainings, or by a signal";
@@ -46,9 +48,9 @@ pub enum CallError {
     /// The daemon takes the request and does not answer.
     #[error(
         "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
-        ANSWER_TIMEOUT.as_secs()
+        patience.as_secs()
     )]
-    Silent { address: String },
+    Silent { address: String, patience: Duration },
     /// The answer is not one of a daemon of this version.
     #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
     Answer { address: String, what: String },
@@ -100,22 +102,28 @@ impl Display for Address {
 pub(crate) struct Call {
     pub(crate) socket: OwnedFd,
     address: String,
+    patience: Duration,
 }
 
 impl Call {
     /// Connects, unless another user listens there. Root may ask every daemon.
     pub(crate) fn connect(address: &Address) -> Result<Self, CallError> {
+        Self::connect_with(address, ANSWER_TIMEOUT)
+    }
+
+    /// The same, and waits for the connection and each answer no longer than this.
+    pub(crate) fn connect_with(address: &Address, patience: Duration) -> Result<Self, CallError> {
         let place = address.place().map_err(io::Error::from)?;
         let address = address.to_string();
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None).map_err(io::Error::from)?;
         for timeout in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&socket, timeout, Some(ANSWER_TIMEOUT)).map_err(io::Error::from)?;
+            set_socket_timeout(&socket, timeout, Some(patience)).map_err(io::Error::from)?;
         }
         match rustix::net::connect(&socket, &place) {
             Ok(()) => {}
             Err(Errno::CONNREFUSED | Errno::NOENT) => return Err(CallError::NoDaemon { address }),
-            Err(Errno::AGAIN) => return Err(CallError::Silent { address }),
+            Err(Errno::AGAIN) => return Err(CallError::Silent { address, patience }),
             Err(error) => return Err(CallError::Io(error.into())),
         }
         // Any user may bind an abstract name.
@@ -123,7 +131,7 @@ impl Call {
         if got != expected && expected != 0 {
             return Err(CallError::Foreign { address, got, expected });
         }
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, patience })
     }
 
     /// Asks with an opening message. A refusal is an error.
@@ -143,7 +151,7 @@ impl Call {
             // It was ending.
             Ok(None) => return Err(CallError::NoDaemon { address }),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(CallError::Silent { address });
+                return Err(CallError::Silent { address, patience: self.patience });
             }
             Err(error) => Err(error.to_string()),
         };

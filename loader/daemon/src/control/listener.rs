@@ -115,7 +115,8 @@ fn begin(
         // The peer may be gone already.
         let text = format!("no room for another connection: {error}");
         let _ = send(&socket, &Reply::Refuse { code: REFUSE_RESOURCES, text }, &[]);
-        admission.warn(|left_out| tracing::warn!("a connection was turned away: {error}{left_out}"));
+        admission
+            .warn_of_stranger(|left_out| tracing::warn!("a connection was turned away: {error}{left_out}"));
     }
 }
 

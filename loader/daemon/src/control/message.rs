@@ -15,6 +15,8 @@ pub(crate) struct Asked {
     pub(crate) samples: u32,
     /// Content id of the dataset, as its index says now.
     pub(crate) content_id: u128,
+    /// The daemon serves this content, or its beginning.
+    pub(crate) is_served: bool,
     /// How its trainer would have started the daemon.
     pub(crate) settings: Settings,
     /// It takes the next free name if its job's is taken.
@@ -97,8 +99,6 @@ pub(crate) enum Message {
         /// [`Request::TakeScores`].
         state: Vec<u8>,
     },
-    /// A rank's standard error, for the log.
-    Log { session: SessionId, stderr: OwnedFd },
     /// The client rang: it has released descriptors, or waits for one.
     Rung(SessionId),
     /// The connection has ended.

@@ -16,7 +16,7 @@ mod session;
 mod socket;
 mod socket_file;
 
-pub(crate) use call::{Address, Call, CallError};
+pub(crate) use call::{Address, Call, CallError, LOOK_TIMEOUT};
 pub(crate) use listener::Listener;
 pub(crate) use message::{Asked, Message, Resized, Terms, Welcomed};
 pub(crate) use observe::{Observed, observe};

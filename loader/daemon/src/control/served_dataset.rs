@@ -1,5 +1,8 @@
 //! The dataset that a daemon serves, and where.
 
+use std::path::PathBuf;
+
+use shade_dataset::{Content, Dataset};
 use shade_formats::control::PROTOCOL;
 use shade_formats::ids::ContentId;
 
@@ -13,6 +16,8 @@ pub(crate) struct ServedDataset {
     pub(crate) samples: u32,
     pub(crate) classes: u32,
     pub(crate) content_id: u128,
+    /// The log goes to the ranks' standard errors, as no user started the daemon by hand.
+    pub(crate) is_private: bool,
 }
 
 impl ServedDataset {
@@ -25,6 +30,15 @@ impl ServedDataset {
              process {}, started from {program}",
             std::process::id()
         )
+    }
+
+    /// Whether a client may attach whose dataset's index now has the content `content_id`: the one
+    /// that is served, perhaps with more at its end, as `shade-pack append` adds it. Such a client
+    /// gets what is served. Reads the whole index unless the contents are equal.
+    pub(super) fn goes_on_in(&self, content_id: u128) -> bool {
+        let served = Content { samples: self.samples, classes: self.classes, id: ContentId(self.content_id) };
+        let same = || Dataset::open_same(PathBuf::from(&self.folder), served);
+        content_id == self.content_id || same().is_ok_and(|now| now.index.content_id().0 == content_id)
     }
 
     /// The answer to a client whose dataset's index now has another content. The caller adds what

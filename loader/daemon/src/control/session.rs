@@ -1,6 +1,7 @@
 //! One connection's thread: handshake, then a rank's requests and doorbells, an observer's silence,
 //! or one question, until the connection ends.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -15,14 +16,15 @@ use shade_formats::control::{
     REFUSE_SPEC, Reply, Request, Sampler, SpecError, Tables,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
-use shade_shm::{Doorbell, RingSegments, memfd};
+use shade_images::caught;
+use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
 use super::message::{Asked, Message, Resized, Welcomed};
 use super::peer;
 use super::served_dataset::ServedDataset;
 use super::socket::{receive, send};
-use crate::panics::caught;
+use crate::log::outputs;
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +49,11 @@ enum SessionError {
 }
 
 impl SessionError {
+    /// Whether another user has caused it.
+    fn is_of_stranger(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code == REFUSE_PERMISSION)
+    }
+
     /// The answer to a client that is not welcomed yet.
     fn into_refusal(self) -> Refusal {
         let text = self.to_string();
@@ -88,12 +95,18 @@ pub(super) fn run(
 ) {
     let leaving = Leaving { session, messages };
     let process = peer::process(&socket);
-    let connection = Connection { socket, session, served, process, messages };
+    let stderr = RefCell::default();
+    let connection = Connection { socket, session, served, process, messages, stderr };
     let ended =
         caught(|| connection.serve(&mut permits)).unwrap_or_else(|text| Err(SessionError::Defect(text)));
     let socket = &connection.socket;
     if let Err(error) = ended {
-        admission.warn(|left_out| tracing::warn!("session {session}: {error}{left_out}"));
+        let say = |left_out| tracing::warn!("session {session}: {error}{left_out}");
+        if error.is_of_stranger() {
+            admission.warn_of_stranger(say);
+        } else {
+            admission.warn(say);
+        }
         let Refusal { code, text } = error.into_refusal();
         // The peer may be gone already.
         let _ = send(socket, &Reply::Refuse { code, text }, &[]);
@@ -126,6 +139,8 @@ struct Connection<'a> {
     /// The peer's process; `None` where only the socket tells that it is gone.
     process: Option<OwnedFd>,
     messages: &'a Sender<Message>,
+    /// Closed last: that may take as long as its file system likes.
+    stderr: RefCell<Option<outputs::Offer>>,
 }
 
 impl Connection<'_> {
@@ -171,7 +186,7 @@ impl Connection<'_> {
     }
 
     /// Asks the daemon about a rank that said hello, and hands its ring over.
-    fn welcome(&self, attach: Box<Attach>, asked: Asked) -> Result<Doorbell, SessionError> {
+    fn welcome(&self, attach: Box<Attach>, asked: Asked) -> Result<Arc<Doorbell>, SessionError> {
         let session = self.session;
         let socket = Arc::clone(&self.socket);
         let answer = self.ask(|verdict| Message::Hello { attach, asked, socket, verdict })?;
@@ -192,7 +207,8 @@ impl Connection<'_> {
             settings: terms.settings,
         };
         send(&self.socket, &welcome, &segments.welcome_fds())?;
-        let (ring, doorbell) = segments.into_ends();
+        let ring = segments.into_end();
+        let doorbell = Arc::clone(&ring.doorbell);
         self.tell(Message::Mapped { session, ring: Box::new(ring) })?;
         Ok(doorbell)
     }
@@ -200,21 +216,24 @@ impl Connection<'_> {
     /// Passes on the client's requests and releases.
     fn converse(&self, doorbell: &Doorbell, buffer: &mut [u8]) -> Result<(), SessionError> {
         let session = self.session;
+        // A client that has closed its end never rings.
+        let mut may_ring = true;
         loop {
-            let mut fds = vec![PollFd::new(doorbell, PollFlags::IN)];
+            let mut fds = Vec::from_iter(may_ring.then(|| PollFd::new(doorbell, PollFlags::IN)));
             fds.extend(self.fds());
             match poll(&mut fds, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
             let mut happened = fds.iter().map(|fd| !fd.revents().is_empty());
-            let (on_doorbell, on_socket) = (happened.next() == Some(true), happened.next() == Some(true));
+            let on_doorbell = may_ring && happened.next() == Some(true);
+            let on_socket = happened.next() == Some(true);
             let has_died = happened.next() == Some(true);
             if has_died && !on_socket {
                 return Ok(());
             }
             if on_doorbell {
-                doorbell.answer()?;
+                may_ring = doorbell.answer()? == Heard::Peer;
                 self.tell(Message::Rung(session))?;
             }
             if on_socket {
@@ -223,7 +242,7 @@ impl Connection<'_> {
                 let state = match (&request, fd) {
                     (Request::Bye, _) => return Ok(()),
                     (Request::Log, Some(stderr)) => {
-                        self.tell(Message::Log { session, stderr })?;
+                        self.offer_for_log(stderr);
                         continue;
                     }
                     (Request::LoadState { .. }, Some(fd)) => {
@@ -242,6 +261,16 @@ impl Connection<'_> {
                 };
                 self.tell(Message::Request { session, request: Box::new(request), state })?;
             }
+        }
+    }
+
+    /// Lets the log of a private daemon go to the rank's standard error.
+    fn offer_for_log(&self, stderr: OwnedFd) {
+        let mut offer = self.stderr.borrow_mut();
+        // The one before first: there is one for each session.
+        drop(offer.take());
+        if self.served.is_private {
+            *offer = Some(outputs::offer(self.session, stderr));
         }
     }
 
@@ -335,17 +364,20 @@ impl Connection<'_> {
                 // Tables for another content may have another length, and the daemon refuses them
                 // for that content.
                 let has_tables = spec.plan.sampler == Sampler::Weighted || spec.plan.subset_digest != 0;
-                let tables = match fd.filter(|_| has_tables && content_id == served.content_id) {
+                let is_served = served.goes_on_in(content_id);
+                let tables = match fd.filter(|_| has_tables && is_served) {
                     Some(fd) => read_tables(fd, &spec.plan, served.samples)?,
                     None => Tables::default(),
                 };
                 let attach = Attach { session: *session, job, rank, spec, tables };
-                let asked = Asked { samples, content_id, settings, or_free_name };
+                let asked = Asked { samples, content_id, is_served, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
-            Request::Observe { samples, content_id, .. } | Request::Held { samples, content_id, .. }
-                if content_id != served.content_id =>
-            {
+            // A recorder writes down the sizes of all samples that its index has.
+            Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
+                refuse(REFUSE_DATASET, served.other_content(samples, content_id))
+            }
+            Request::Held { samples, content_id, .. } if !served.goes_on_in(content_id) => {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))
             }
             Request::Observe { job, .. } => match fd.filter(is_pipe) {

@@ -7,12 +7,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
+use shade_dataset::regular;
 
 /// A socket file that is ours. Dropped, it is removed, and so is its lock.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
     lock_path: PathBuf,
     /// Held until the file is removed: fields are dropped after `drop` has run.
-    _lock: File,
+    lock: File,
 }
 
 impl SocketFile {
@@ -48,7 +49,7 @@ impl SocketFile {
         let socket = socket.inspect_err(|_| drop(std::fs::remove_file(&lock_path)))?;
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
         let identity = identity(path)?;
-        Ok((Self { path: path.to_owned(), identity, lock_path, _lock: lock }, socket))
+        Ok((Self { path: path.to_owned(), identity, lock_path, lock }, socket))
     }
 }
 
@@ -58,7 +59,10 @@ impl Drop for SocketFile {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
-        let _ = std::fs::remove_file(&self.lock_path);
+        let own = self.lock.metadata().map(|found| (found.dev(), found.ino()));
+        if matches!((own, identity(&self.lock_path)), (Ok(own), Ok(there)) if own == there) {
+            let _ = std::fs::remove_file(&self.lock_path);
+        }
     }
 }
 
@@ -110,13 +114,7 @@ fn lock(path: &Path) -> io::Result<File> {
 
 fn try_lock(path: &Path) -> io::Result<File> {
     loop {
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)?;
+        let file = regular::open_or_create(path, Mode::RUSR | Mode::WUSR)?;
         if !is_locked(flock(&file, FlockOperation::NonBlockingLockExclusive))? {
             let path = path.display();
             tracing::warn!(

@@ -29,12 +29,15 @@ pub(super) struct CacheMemory {
     /// `None` while the arena is resized.
     prefault: Option<Prefault>,
     pub(super) giving_back: GivingBack,
+    /// Bytes that the arena will have.
+    pub(super) target_bytes: u64,
 }
 
 impl CacheMemory {
     pub(super) fn new(arena: Arc<Arena>, index: Arc<Index>, policy: Policy, staging_bytes: u64) -> Self {
         let prefault = Some(Prefault::start(Arc::clone(&arena)));
-        Self { arena, index, policy, staging_bytes, prefault, giving_back: GivingBack::Done }
+        let (giving_back, target_bytes) = (GivingBack::Done, arena.bytes());
+        Self { arena, index, policy, staging_bytes, prefault, giving_back, target_bytes }
     }
 
     /// How long the daemon may wait for events.
@@ -58,11 +61,14 @@ impl CacheMemory {
         window_bytes(&self.index, cache_bytes, self.arena.block_bytes(), self.policy)
     }
 
-    /// Resizes the arena, while no thread finds memory for it.
-    pub(super) fn resize<T>(&mut self, resize: impl FnOnce(&Arena) -> T) -> T {
+    /// Ends the threads that find memory for the arena, which may now be resized.
+    pub(super) fn pause(&mut self) -> &Arena {
         self.prefault = None;
-        let resized = resize(&self.arena);
-        self.prefault = Some(Prefault::start(Arc::clone(&self.arena)));
-        resized
+        &self.arena
+    }
+
+    /// The arena has its size: its memory is found from now on.
+    pub(super) fn go_on(&mut self) {
+        self.prefault.get_or_insert_with(|| Prefault::start(Arc::clone(&self.arena)));
     }
 }

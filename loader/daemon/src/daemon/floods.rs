@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::log::Throttle;
+use crate::log::{Rate, Throttle};
 
 /// The limits.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Floods {
 
 impl Floods {
     pub(super) fn new(now: Instant) -> Self {
-        let [bad_records, failed_epochs, ended_epochs] = [(); 3].map(|()| Throttle::new(now));
+        let [bad_records, failed_epochs, ended_epochs] = [(); 3].map(|()| Throttle::new(Rate::FAULTS, now));
         Self { bad_records, failed_epochs, ended_epochs }
     }
 

@@ -28,7 +28,8 @@ impl Daemon {
     /// rank would lose anything by a new daemon, the settings.
     pub(super) fn judge(&mut self, attach: &Attach, asked: &Asked) -> Result<Terms, Refusal> {
         let is_free = self.linger.is_some() && self.sessions.is_empty();
-        if asked.content_id != self.served.content_id {
+        // A rank that starts again, or a validation beside a training, gets what the others have.
+        if asked.content_id != self.served.content_id && (is_free || !asked.is_served) {
             if is_free {
                 self.gives_way = Some("the dataset's present content");
             }

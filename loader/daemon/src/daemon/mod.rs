@@ -16,6 +16,7 @@ mod resize;
 mod serve;
 mod sessions;
 mod settings;
+mod silence;
 mod start;
 mod stats;
 mod status;

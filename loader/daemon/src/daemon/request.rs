@@ -1,5 +1,7 @@
 //! The requests of ranks.
 
+use std::time::Instant;
+
 use shade_formats::control::{Reply, Request};
 
 use super::Event;
@@ -15,7 +17,8 @@ impl Daemon {
                 self.stats_asked.push(session);
                 continue;
             }
-            let json = report(&self.core.stats(session), &self.reads);
+            let silence = self.silence.tell(Instant::now());
+            let json = report(&self.core.stats(session), &self.reads, silence);
             self.sessions.reply(session, &Reply::Stats { json });
         }
     }

@@ -1,8 +1,8 @@
 //! The cache becomes larger or smaller while trainings go on, and its memory with it.
 //!
-//! Memory comes before the cache grows, and goes after it has shrunk. Residents that have no room
-//! any more leave at once. The others move out of the blocks that go, a few between any two bursts
-//! of events. When the last of these blocks is free, their memory goes back to the system.
+//! Memory comes before the cache grows, and goes as it shrinks: a part after the other. Residents
+//! that have no room any more leave, and others move out of the blocks that go, a few between any
+//! two bursts of events. When the last block of a part is free, its memory goes back to the system.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,10 +15,17 @@ use super::Event;
 use super::cache_memory::GivingBack;
 use super::memory::{NoRoomToGrow, check_growth};
 use super::serve::Daemon;
+use crate::ask::target_of;
 use crate::control::Resized;
 
 /// Bytes of records that move before events are taken in again: 2 ms or so.
 const MOVED_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of memory that go before events are taken in again: 10 ms or so, in small pages.
+const FREED_BYTES_MAX: u64 = 128 << 20;
+/// A part of the memory is this share of what is still to go, unless that is small: the search for
+/// the records that must move goes through the whole cache for each part.
+const PARTS: u64 = 16;
+const PART_BYTES_MIN: u64 = 64 << 20;
 
 /// Why the cache keeps its size.
 #[derive(Debug, thiserror::Error)]
@@ -73,13 +80,15 @@ impl Daemon {
         let missing = arena_bytes.saturating_sub(memory.arena.bytes());
         if cache_bytes > before_bytes && missing > 0 {
             check_growth(cache_bytes, missing.saturating_add(memory.arena.unfound_bytes()))?;
-            let grown = memory.resize(|arena| arena.grow(arena_bytes));
+            let grown = memory.pause().grow(arena_bytes);
+            memory.go_on();
             self.core.memory_mut().add(grown.map_err(|source| ResizeError::System { source })?);
         }
         let free = self.core.memory_mut();
-        free.set_limit(arena_bytes);
-        let has_less = memory.arena.bytes() > free.total_bytes();
-        memory.giving_back = if has_less { GivingBack::Moves(0) } else { GivingBack::Done };
+        // What a smaller one has not given back yet is at hand.
+        free.set_limit(arena_bytes.max(free.total_bytes()));
+        memory.target_bytes = arena_bytes;
+        memory.giving_back = GivingBack::Moves(0);
         let window_bytes = memory.window_bytes(cache_bytes);
         self.events.push(Event::Resize { cache_bytes, window_bytes });
         self.settings.resized(cache, cache_bytes);
@@ -96,11 +105,24 @@ impl Daemon {
         if memory.giving_back == GivingBack::Done {
             return;
         }
-        if let Some(last) = self.core.memory_mut().cut() {
-            memory.giving_back = GivingBack::Done;
-            if let Err((last, error)) = memory.resize(|arena| arena.shrink(last)) {
+        let free = self.core.memory_mut();
+        if let Some(last) = free.cut(FREED_BYTES_MAX) {
+            if let Err((last, error)) = memory.pause().shrink(last) {
                 self.core.memory_mut().add(last);
                 tracing::warn!("the memory of a smaller cache is kept: {error}");
+                memory.giving_back = GivingBack::Done;
+                memory.go_on();
+            }
+        } else if memory.arena.bytes() == free.total_bytes() {
+            // A part has gone, and the next one follows.
+            let block_bytes = u64::from(memory.arena.block_bytes());
+            let target_bytes = memory.target_bytes / block_bytes * block_bytes;
+            let left_bytes = free.total_bytes().saturating_sub(target_bytes);
+            let part_bytes = (left_bytes / PARTS).max(PART_BYTES_MIN).min(left_bytes);
+            free.set_limit(free.total_bytes() - part_bytes);
+            memory.giving_back = if left_bytes > 0 { GivingBack::Moves(0) } else { GivingBack::Done };
+            if left_bytes == 0 {
+                memory.go_on();
             }
         } else if let GivingBack::Moves(from) = memory.giving_back {
             let arena = &memory.arena;
@@ -130,10 +152,7 @@ impl Daemon {
             }
             _ => (format!("none of them has started its daemon (process {})", std::process::id()), ""),
         };
-        let target = match self.served.address.starts_with('@') {
-            true => self.served.folder.clone(),
-            false => format!("--socket {}", self.served.address),
-        };
+        let target = target_of(&self.served.address, &self.served.folder);
         Err(ResizeError::NotOwner { jobs: jobs.join(", "), owner, or, target })
     }
 }

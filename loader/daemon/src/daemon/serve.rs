@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, select};
 use shade_core::{Drawn, FinalizeOrder, Resumed, SessionId};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
+use shade_images::caught;
 use shade_reads::{Completion, Reads};
 use shade_tier::Tier;
 
@@ -18,11 +19,12 @@ use super::observers::Observers;
 use super::plans::Plans;
 use super::sessions::Sessions;
 use super::settings::Running;
+use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
 use crate::log;
-use crate::panics::caught;
+use crate::signals;
 
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
@@ -74,6 +76,7 @@ pub(super) struct Daemon {
     pub(super) cache_memory: CacheMemory,
     ring_room: RingRoom,
     floods: Floods,
+    pub(super) silence: Silence,
     /// What a rank asked a private daemon for that has no rank attached and does not have it: this
     /// daemon ends, and the next has it.
     pub(super) gives_way: Option<&'static str>,
@@ -121,6 +124,7 @@ impl Daemon {
             ring_room: RingRoom::new(Arc::clone(&cache_memory.arena)),
             cache_memory,
             floods: Floods::new(started),
+            silence: Silence::new(started),
             gives_way: None,
             draining: false,
             is_drained: false,
@@ -141,6 +145,7 @@ impl Daemon {
     /// The text of a panic, of this thread or another. All sessions were told.
     pub(super) fn run(mut self, inbox: &Inbox) -> Result<(), String> {
         let ended = caught(|| self.serve(inbox));
+        signals::main_ends();
         let (why, ended) = match ended {
             Ok(Stop::Asked) => (None, Ok(())),
             Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
@@ -161,17 +166,21 @@ impl Daemon {
         loop {
             let wait =
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            let wait = if self.core.has_slices_left() { Duration::ZERO } else { wait };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
             let wait = if has_more { Duration::ZERO } else { wait };
+            let mut first = None;
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
                 recv(plans) -> plan => self.events.extend(plan.ok().map(drawn)),
-                recv(messages) -> message => if let Ok(message) = message { self.take(message) },
+                recv(messages) -> message => first = message.ok(),
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
             }
+            self.silence.begin(Instant::now());
+            first.into_iter().for_each(|message| self.take(message));
             for _ in 0..BURST {
                 let completion = completions.try_recv().map(read);
                 let rows = done.try_recv().map(filled);
@@ -200,6 +209,7 @@ impl Daemon {
                 self.cache_memory.beat();
                 self.floods.settle(beaten);
             }
+            self.silence.end(Instant::now());
             if self.told_to_stop {
                 return Stop::Told;
             }
@@ -328,7 +338,8 @@ impl Daemon {
             Message::Status(answer) => {
                 self.turn();
                 // Fails only when the thread has ended.
-                let _ = answer.send(self.status());
+                let status = self.status();
+                let _ = answer.send(status);
             }
             Message::Held { strata, answer } => {
                 self.turn();
@@ -350,12 +361,6 @@ impl Daemon {
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.resize(&cache).map_err(|error| error.to_string()));
             }
-            Message::Log { session, stderr } => {
-                // That of a daemon by hand belongs to the user who started it.
-                if self.linger.is_some() {
-                    log::outputs::offer(session, stderr);
-                }
-            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -374,7 +379,6 @@ impl Daemon {
                 self.events.push(Event::Observe { session, job: None });
             }
             Message::Gone(session) => {
-                log::outputs::withdraw(session);
                 // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
                     self.empty_since = Instant::now();

@@ -123,7 +123,7 @@ impl Sessions {
             })
             .and_then(|()| ring.producer.publish(&descriptor));
         let woken = match published {
-            Ok(true) => ring.ring_client().map_err(|error| error.to_string()),
+            Ok(true) => ring.doorbell.ring().map_err(|error| error.to_string()),
             Ok(false) => Ok(()),
             Err(error) => Err(error.to_string()),
         };

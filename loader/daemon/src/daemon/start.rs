@@ -27,7 +27,7 @@ use super::settings::Running;
 use super::tier;
 use crate::batches::Workers;
 use crate::control::{Listener, ServedDataset};
-use crate::panics;
+use crate::{panics, signals};
 
 /// Fill orders that a worker has or finds next while there are several jobs: some milliseconds of
 /// work, so that no worker waits for the core.
@@ -165,11 +165,8 @@ fn serve_at(
     let workers =
         Workers::start(worker_count, config.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
     let (plans, drawn) = Plans::start().map_err(DaemonError::Start)?;
-    ctrlc::set_handler(move || {
-        // A second signal finds the channel full: stopping is under way.
-        let _ = stop_in.try_send(Stop::Asked);
-    })
-    .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
+    // A later signal finds the channel full: the end is under way.
+    signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
 
     let served = ServedDataset {
         folder: dataset.folder.display().to_string(),
@@ -177,6 +174,7 @@ fn serve_at(
         samples: index.len(),
         classes: index.class_count(),
         content_id: index.content_id().0,
+        is_private: config.linger.is_some(),
     };
     let settings = Running::new(config, &index, cache_bytes, block_bytes);
     listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;

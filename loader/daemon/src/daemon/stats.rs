@@ -4,6 +4,8 @@ use serde::Serialize;
 use shade_core::Stats;
 use shade_reads::Reads;
 
+use super::silence::ToldSilence;
+
 #[derive(Serialize)]
 struct Figures<'a> {
     #[serde(flatten)]
@@ -16,16 +18,23 @@ struct Figures<'a> {
     pid: u32,
     /// Version of the daemon.
     version: &'static str,
+    /// Longest time for which the daemon's main thread was busy without a look at what had come:
+    /// nobody was served meanwhile.
+    silence_longest_ns: u64,
+    /// The longest since `stats()`, `shade-load status`, `top` or `export` of anybody asked last.
+    silence_ns: u64,
 }
 
 /// One JSON object.
-pub(super) fn report(stats: &Stats, reads: &Reads) -> String {
+pub(super) fn report(stats: &Stats, reads: &Reads, silence: ToldSilence) -> String {
     let figures = Figures {
         stats,
         engine: reads.description(),
         depth: reads.depth(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION"),
+        silence_longest_ns: silence.longest_ns,
+        silence_ns: silence.recent_ns,
     };
     // Numbers, strings and lists with string keys always have a JSON form.
     serde_json::to_string(&figures).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! What `shade-load status` is told.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use serde::Serialize;
 use shade_core::{JobStatus, ReadLatency, TierStats};
@@ -29,6 +30,8 @@ struct Status<'a> {
     read_latency: Option<ReadLatency>,
     tier: Option<TierStats>,
     settings: BTreeMap<&'a str, &'a str>,
+    silence_longest_ns: u64,
+    silence_ns: u64,
     linger_s: Option<f64>,
     draining: bool,
     jobs: Vec<JobStatus>,
@@ -36,7 +39,8 @@ struct Status<'a> {
 
 impl Daemon {
     /// One JSON object.
-    pub(super) fn status(&self) -> String {
+    pub(super) fn status(&mut self) -> String {
+        let silence = self.silence.tell(Instant::now());
         // No session has this number, so only figures of the whole daemon are in it.
         let shared = self.core.stats(0);
         let settings = self.settings.in_words_of(&Settings::default());
@@ -58,6 +62,8 @@ impl Daemon {
             read_latency: shared.read_latency,
             tier: shared.tier,
             settings: settings.iter().collect(),
+            silence_longest_ns: silence.longest_ns,
+            silence_ns: silence.recent_ns,
             linger_s: self.linger.map(|linger| linger.as_secs_f64()),
             draining: self.draining,
             jobs: shared.jobs,

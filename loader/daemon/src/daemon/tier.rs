@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, never, unbounded};
 use shade_formats::SampleId;
 use shade_formats::index::Index;
 use shade_reads::blocks::Arena;
-use shade_tier::{Event, Tier, TierConfig};
+use shade_tier::{DEADLINE, Event, Tier, TierConfig};
 
 use super::config::TierSettings;
 
@@ -20,7 +20,7 @@ pub(super) fn start(
     let Some(TierSettings { servers, bytes }) = settings.cloned() else { return Ok((None, never())) };
     let (events_in, events) = unbounded();
     let (content_id, record_bytes) = (index.content_id(), mean_record_bytes(index));
-    let config = TierConfig { servers, bytes, content_id, record_bytes };
+    let config = TierConfig { servers, bytes, content_id, record_bytes, deadline: DEADLINE };
     Ok((Some(Tier::start(config, Arc::clone(arena), events_in)?), events))
 }
 

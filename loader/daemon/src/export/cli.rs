@@ -17,7 +17,8 @@ dashboard for Grafana.
   curl http://127.0.0.1:9432/metrics
 
 Clients that reach the address read paths of datasets and names of jobs. There is no password, so it is
-the loopback by default. Ctrl-C ends it.
+the loopback by default. A request must name this machine in its Host header, by an IP address,
+localhost, the host's name or --host: else a page in a browser could read along. Ctrl-C ends it.
 
 Exit codes: 0 ended by its user, 1 the address or the folder cannot be used, 2 usage.";
 
@@ -29,6 +30,11 @@ pub struct Export {
     /// 127.0.0.1:9432, unless --textfile is given alone.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+
+    /// Another name by which clients reach this machine, as Prometheus' targets have it: without a
+    /// port. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
 
     /// Write DIR/shade_load.prom, for the textfile collector of node_exporter. Each file is whole.
     #[arg(long, value_name = "DIR")]

@@ -8,19 +8,21 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 
+use super::last::AllTold;
 use super::metrics::{METRICS, Metric, Of, seconds};
 use crate::monitor::{Daemon, Job, Rank};
 
 /// Before each name.
 const PREFIX: &str = "shade";
 
-/// All metrics of these daemons. `silent`: number of daemons that did not answer.
+/// All metrics of these daemons.
 ///
 /// # Errors
 /// Never: memory is written to.
-pub(super) fn encode(daemons: Vec<Daemon>, silent: usize) -> Result<String, fmt::Error> {
+pub(super) fn encode(AllTold { told, silent }: AllTold) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Look { daemons, silent }));
+    let (answering, daemons) = told.into_iter().map(|told| (told.answers, told.daemon)).unzip();
+    registry.register_collector(Box::new(Look { daemons, answering, silent }));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)
@@ -30,6 +32,8 @@ pub(super) fn encode(daemons: Vec<Daemon>, silent: usize) -> Result<String, fmt:
 #[derive(Debug)]
 struct Look {
     daemons: Vec<Daemon>,
+    /// By daemon: its figures are those of now.
+    answering: Vec<bool>,
     silent: usize,
 }
 
@@ -63,7 +67,14 @@ impl Look {
         let ranks =
             || jobs().flat_map(|(daemon, job)| job.by_rank.iter().map(move |rank| (daemon, job, rank)));
         match of {
-            Of::Node(value) => vec![(Vec::new(), value(self.daemons.len(), self.silent) as f64)],
+            Of::Node(value) => {
+                let answered = self.answering.iter().filter(|answers| **answers).count();
+                vec![(Vec::new(), value(answered, self.silent) as f64)]
+            }
+            Of::Up => {
+                let up = |(daemon, &answers)| (dataset(daemon), f64::from(u8::from(answers)));
+                self.daemons.iter().zip(&self.answering).map(up).collect()
+            }
             Of::Daemon(value) => self.daemons.iter().map(|daemon| (dataset(daemon), value(daemon))).collect(),
             Of::Process => {
                 let labels = |daemon: &Daemon| {

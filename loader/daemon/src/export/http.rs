@@ -8,6 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::hosts::Hosts;
+
 /// Threads, and so requests at a time. Prometheus sends one at a time.
 const THREADS: usize = 4;
 /// A request of Prometheus has some 300 bytes.
@@ -27,16 +29,17 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// There is no thread to be had.
 pub(super) fn serve(
     listener: &TcpListener,
+    hosts: Hosts,
     metrics: impl Fn() -> Option<String> + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let metrics = Arc::new(metrics);
+    let (metrics, hosts) = (Arc::new(metrics), Arc::new(hosts));
     for number in 0..THREADS {
-        let (listener, metrics) = (listener.try_clone()?, Arc::clone(&metrics));
+        let (listener, metrics, hosts) = (listener.try_clone()?, Arc::clone(&metrics), Arc::clone(&hosts));
         let answer = move || {
             loop {
                 match listener.accept() {
                     // What goes wrong with a client is the client's matter.
-                    Ok((client, _)) => drop(answer(client, &*metrics)),
+                    Ok((client, _)) => drop(answer(client, &hosts, &*metrics)),
                     Err(_) => std::thread::sleep(RETRY_AFTER),
                 }
             }
@@ -46,9 +49,9 @@ pub(super) fn serve(
     Ok(())
 }
 
-fn answer(mut client: TcpStream, metrics: &dyn Fn() -> Option<String>) -> io::Result<()> {
+fn answer(mut client: TcpStream, hosts: &Hosts, metrics: &dyn Fn() -> Option<String>) -> io::Result<()> {
     let request = receive(&mut client)?;
-    let (status, kind, body) = match judge(&request) {
+    let (status, kind, body) = match judge(&request, hosts) {
         Ok(()) => match metrics() {
             Some(text) => ("200 OK", OPEN_METRICS, text),
             None => ("500 Internal Server Error", PLAIN, "the daemons cannot be asked\n".to_owned()),
@@ -101,7 +104,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// Whether it is a GET of the metrics; else the status to answer with, and why.
-fn judge(request: &[u8]) -> Result<(), (&'static str, &'static str)> {
+fn judge(request: &[u8], hosts: &Hosts) -> Result<(), (&'static str, &'static str)> {
     const BAD: &str = "400 Bad Request";
     if !is_whole(request) {
         return Err((BAD, "no HTTP request, or a longer one than is taken here"));
@@ -117,6 +120,18 @@ fn judge(request: &[u8]) -> Result<(), (&'static str, &'static str)> {
     if !version.starts_with("HTTP/1.") {
         return Err((BAD, "HTTP/1.1 is spoken here"));
     }
+    match &hosts_of(request)[..] {
+        // Browsers never leave it out.
+        [] if version == "HTTP/1.0" => {}
+        [host] if hosts.has(host) => {}
+        [_] => {
+            return Err((
+                "421 Misdirected Request",
+                "this host is not known here: shade-load export --host NAME",
+            ));
+        }
+        _ => return Err((BAD, "one Host header is needed")),
+    }
     if method != "GET" {
         return Err(("405 Method Not Allowed", "GET is answered, nothing else"));
     }
@@ -127,13 +142,42 @@ fn judge(request: &[u8]) -> Result<(), (&'static str, &'static str)> {
     Ok(())
 }
 
+/// The values of all Host headers.
+fn hosts_of(request: &[u8]) -> Vec<String> {
+    let head = String::from_utf8_lossy(request);
+    let headers = head.split("\r\n").skip(1).take_while(|line| !line.is_empty());
+    let host = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then(|| value.trim().to_owned())
+    };
+    headers.filter_map(host).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn status(request: &[u8]) -> &'static str {
-        judge(request).map_or_else(|(status, _)| status, |()| "200 OK")
+        judge(request, &Hosts::new(&[])).map_or_else(|(status, _)| status, |()| "200 OK")
+    }
+
+    #[test]
+    fn a_page_whose_name_was_made_to_resolve_to_this_machine_reads_nothing() {
+        for (host, expected) in [
+            ("Host: localhost:9432\r\n", "200 OK"),
+            ("hOST:127.0.0.1:9432\r\n", "200 OK"),
+            ("Host: evil.example:9432\r\n", "421 Misdirected Request"),
+            ("Host: \r\n", "421 Misdirected Request"),
+            ("Host: localhost\r\nHost: evil.example\r\n", "400 Bad Request"),
+            (" Host: localhost\r\n", "400 Bad Request"),
+            ("X: a\r\n\r\nHost: localhost\r\n", "400 Bad Request"),
+            ("", "400 Bad Request"),
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\n{host}\r\n");
+            assert_eq!(status(request.as_bytes()), expected, "{host}");
+        }
+        assert_eq!(status(b"GET /metrics HTTP/1.0\r\n\r\n"), "200 OK");
     }
 
     #[test]
@@ -150,7 +194,7 @@ mod tests {
             ("GET /metrics HTTP/2", "400 Bad Request"),
             ("", "400 Bad Request"),
         ] {
-            assert_eq!(status(format!("{line}\r\nHost: x\r\n\r\n").as_bytes()), expected, "{line}");
+            assert_eq!(status(format!("{line}\r\nHost: localhost\r\n\r\n").as_bytes()), expected, "{line}");
         }
         assert_eq!(status(b"GET /metrics HTTP/1.1\r\n"), "400 Bad Request", "its end has not come");
         assert_eq!(status(b"GET /\xff HTTP/1.1\r\n\r\n"), "400 Bad Request");
@@ -159,8 +203,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(request in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = judge(&request);
-            let _ = judge(&[request.as_slice(), b"\r\n\r\n"].concat());
+            let hosts = Hosts::new(&[]);
+            let _ = judge(&request, &hosts);
+            let _ = judge(&[request.as_slice(), b"\r\n\r\n"].concat(), &hosts);
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Of {
     Node(fn(usize, usize) -> usize),
     /// `dataset`.
     Daemon(fn(&Daemon) -> f64),
+    /// `dataset`: 1 for a daemon that answered.
+    Up,
     /// `dataset`, `version`, `pid`: 1.
     Process,
     /// `dataset`, `quantile`.
@@ -43,6 +45,12 @@ pub(super) enum Of {
 pub(super) const METRICS: &[Metric] = &[
     gauge("daemons", None, "Daemons of this user that answered.", Of::Node(|answered, _| answered)),
     gauge("daemons_silent", None, "Daemons of this user that did not answer.", Of::Node(|_, silent| silent)),
+    gauge(
+        "daemon_up",
+        None,
+        "1: the daemon answered; 0: it did not, and its figures are those of its last answer.",
+        Of::Up,
+    ),
     gauge("daemon_info", None, "Always 1; tells a daemon's version and process.", Of::Process),
     gauge(
         "daemon_uptime",
@@ -77,6 +85,18 @@ pub(super) const METRICS: &[Metric] = &[
         Of::Daemon(|daemon| daemon.reads_late.into()),
     ),
     gauge("read_latency", Some(Unit::Seconds), "Latency of recent reads, by quantile.", Of::Latency),
+    gauge(
+        "silence",
+        Some(Unit::Seconds),
+        "Longest time for which the daemon's main thread served nobody, since it was asked last.",
+        Of::Daemon(|daemon| seconds(daemon.silence_ns)),
+    ),
+    gauge(
+        "silence_longest",
+        Some(Unit::Seconds),
+        "The same since the daemon began to serve.",
+        Of::Daemon(|daemon| seconds(daemon.silence_longest_ns)),
+    ),
     gauge("job_ranks", None, "Ranks attached.", Of::Job(|job| Some(job.counts.ranks.into()))),
     gauge("epoch", None, "The current epoch.", Of::Job(|job| job.epoch.map(f64::from))),
     gauge(

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,10 +10,10 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use super::cli::Export;
 use super::encode::encode;
 use super::error::ExportError;
+use super::hosts::Hosts;
 use super::http;
+use super::last::LastAnswers;
 use super::textfile;
-use crate::ask::Answers;
-use crate::monitor::daemons;
 
 /// Where Prometheus finds it.
 const PORT: u16 = 9432;
@@ -37,16 +36,18 @@ pub fn export(args: &Export) -> Result<(), ExportError> {
     ctrlc::set_handler(handler).map_err(|error| ExportError::Start(io::Error::other(error)))?;
     let default = || args.textfile.is_none().then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
     if let Some(address) = args.listen.or_else(default) {
-        listen(address, args.socket.clone())?;
+        listen(address, args)?;
     }
     let interval = args.textfile.as_ref().map_or(LONG, |_| args.interval.max(LOOK_EVERY));
+    let mut last = LastAnswers::of(args.socket.clone());
     if let Some(folder) = &args.textfile {
-        textfile::write(folder, &metrics(args.socket.as_deref()).unwrap_or_default())?;
+        textfile::write(folder, &metrics(&mut last).unwrap_or_default())?;
         tracing::info!("a file for node_exporter is in {}: Ctrl-C ends it", folder.display());
     }
     while stop.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         // A disk may be full for a while: the last file stays, and its age tells.
-        if let Some((folder, text)) = args.textfile.as_ref().zip(metrics(args.socket.as_deref()))
+        if let Some(folder) = &args.textfile
+            && let Some(text) = metrics(&mut last)
             && let Err(error) = textfile::write(folder, &text)
         {
             tracing::warn!("{error}");
@@ -55,49 +56,36 @@ pub fn export(args: &Export) -> Result<(), ExportError> {
     Ok(())
 }
 
-fn listen(address: SocketAddr, socket: Option<PathBuf>) -> Result<(), ExportError> {
+fn listen(address: SocketAddr, args: &Export) -> Result<(), ExportError> {
     let unusable = |source| ExportError::Listen { address, source };
     let listener = TcpListener::bind(address).map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let last = Mutex::new(None::<(Instant, Option<String>)>);
+    let looks = Mutex::new((LastAnswers::of(args.socket.clone()), None::<(Instant, Option<String>)>));
     let answer = move || {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, text)) = last.as_ref()
+        let mut looks = looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, answered) = &mut *looks;
+        if let Some((at, text)) = answered.as_ref()
             && at.elapsed() < LOOK_EVERY
         {
             return text.clone();
         }
-        let text = metrics(socket.as_deref());
-        *last = Some((Instant::now(), text.clone()));
+        let text = metrics(last);
+        *answered = Some((Instant::now(), text.clone()));
         text
     };
-    http::serve(&listener, answer).map_err(ExportError::Start)?;
+    let hosts = Hosts::new(&args.host);
+    http::serve(&listener, hosts, answer).map_err(ExportError::Start)?;
     tracing::info!("metrics are at http://{address}/metrics: Ctrl-C ends it");
     Ok(())
 }
 
 /// The metrics of this moment; `None`, and a warning, if daemons cannot be looked for.
-fn metrics(socket: Option<&Path>) -> Option<String> {
-    // A daemon that was named and does not answer is down, like one of several.
-    let (answers, mut silent) = match Answers::of(socket) {
-        Ok(Answers { answers, errors }) => {
-            errors.iter().for_each(|error| tracing::warn!("{error}"));
-            (answers, errors.len())
-        }
+fn metrics(last: &mut LastAnswers) -> Option<String> {
+    match last.ask() {
+        Ok(told) => encode(told).ok(),
         Err(error) => {
             tracing::warn!("{error}");
-            (Vec::new(), 1)
-        }
-    };
-    let mut read = Vec::new();
-    for answer in answers {
-        match daemons(std::slice::from_ref(&answer)) {
-            Ok(daemons) => read.extend(daemons),
-            Err(error) => {
-                tracing::warn!("{error}");
-                silent += 1;
-            }
+            None
         }
     }
-    encode(read, silent).ok()
 }

@@ -1,6 +1,7 @@
 //! The file for the textfile collector of node_exporter.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 
 use super::error::ExportError;
@@ -16,7 +17,10 @@ pub(super) fn write(folder: &Path, text: &str) -> Result<(), ExportError> {
     let path = folder.join(NAME);
     // Two exporters do not write into one file, and the collector does not take it.
     let part = folder.join(format!(".{NAME}.{}", std::process::id()));
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+    // What an exporter of this number has left; nobody else has the name.
+    let _ = fs::remove_file(&part);
+    let written = File::create_new(&part).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = written.and_then(|()| fs::rename(&part, &path));
     written.map_err(|source| {
         let _ = fs::remove_file(&part);
         ExportError::Write { path, source }

@@ -4,41 +4,55 @@
 //! The daemon outlives the training that started it. So it keeps that training's standard error
 //! only until a rank offers its own, and each rank's only while the rank is attached: nobody who
 //! waits for the end of a training's output waits for the daemon.
+//!
+//! A rank's session has its standard error, and here it is only known of. To close a file may take
+//! as long as its file system likes, so only the session's thread and the log's ever do that.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{Mode, OFlags, open};
 use shade_core::SessionId;
 
 /// Offers by session. A later session has a larger number.
-static OFFERS: Mutex<BTreeMap<SessionId, Arc<OwnedFd>>> = Mutex::new(BTreeMap::new());
+static OFFERS: Mutex<BTreeMap<SessionId, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
-/// Takes a rank's standard error, and closes the one that this process was started with.
-pub(crate) fn offer(session: SessionId, stderr: OwnedFd) {
-    offers().insert(session, Arc::new(stderr));
+/// A rank's standard error, which may be written to until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    session: SessionId,
+    _stderr: Arc<OwnedFd>,
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        offers().remove(&self.session);
+    }
+}
+
+/// Offers a rank's only standard error, and closes the one that this process was started with. Call
+/// it on the session's thread, which also drops the offer.
+pub(crate) fn offer(session: SessionId, stderr: OwnedFd) -> Offer {
+    let stderr = Arc::new(stderr);
+    offers().insert(session, Arc::downgrade(&stderr));
     if let Ok(nothing) = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
         // If this fails, the first training's standard error stays open.
         let _ = rustix::stdio::dup2_stderr(nothing);
     }
-}
-
-/// Closes the standard error of a rank that is gone.
-pub(crate) fn withdraw(session: SessionId) {
-    offers().remove(&session);
+    Offer { session, _stderr: stderr }
 }
 
 /// The standard error that the log goes to; `None`: the process's own.
 pub(super) fn current() -> Option<Arc<OwnedFd>> {
-    offers().first_key_value().map(|(_, stderr)| Arc::clone(stderr))
+    offers().values().find_map(Weak::upgrade)
 }
 
-/// Closes one that cannot be written to.
+/// Writes no more to one that cannot be written to.
 pub(super) fn drop_broken(stderr: &Arc<OwnedFd>) {
-    offers().retain(|_, known| !Arc::ptr_eq(known, stderr));
+    offers().retain(|_, known| known.as_ptr() != Arc::as_ptr(stderr));
 }
 
-fn offers() -> MutexGuard<'static, BTreeMap<SessionId, Arc<OwnedFd>>> {
+fn offers() -> MutexGuard<'static, BTreeMap<SessionId, Weak<OwnedFd>>> {
     OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,14 +3,26 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Lines that may come at once: enough to see what a fault has in common.
-const BURST: u32 = 100;
-/// Interval of lines after these.
-const EVERY: Duration = Duration::from_secs(1);
+/// How many lines of a kind are logged.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Lines that may come at once.
+    burst: u32,
+    /// Interval of lines after these.
+    every: Duration,
+}
+
+impl Rate {
+    /// Lines that the user wants to see: enough at once to see what a fault has in common.
+    pub const FAULTS: Self = Self { burst: 100, every: Duration::from_secs(1) };
+    /// Lines about strangers: any user of the machine can cause them, and none is about a training.
+    pub const STRANGERS: Self = Self { burst: 1, every: Duration::from_secs(60) };
+}
 
 /// Decides which lines of a kind are logged.
 #[derive(Debug)]
 pub struct Throttle {
+    rate: Rate,
     /// Lines that may come now.
     left: u32,
     /// Time at which `left` was last updated.
@@ -25,8 +37,8 @@ pub struct LeftOut(u64);
 impl Throttle {
     /// A throttle that has let nothing through yet.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
-        Self { left: BURST, counted: now, left_out: 0 }
+    pub fn new(rate: Rate, now: Instant) -> Self {
+        Self { rate, left: rate.burst, counted: now, left_out: 0 }
     }
 
     /// Whether a line may be logged now. It must end with the text of the result.
@@ -47,9 +59,10 @@ impl Throttle {
     }
 
     fn refill(&mut self, now: Instant) {
-        let earned = now.saturating_duration_since(self.counted).as_secs() / EVERY.as_secs();
+        let Rate { burst, every } = self.rate;
+        let earned = now.saturating_duration_since(self.counted).as_secs() / every.as_secs().max(1);
         if earned > 0 {
-            self.left = u32::try_from(earned).unwrap_or(BURST).saturating_add(self.left).min(BURST);
+            self.left = u32::try_from(earned).unwrap_or(burst).saturating_add(self.left).min(burst);
             self.counted = now;
         }
     }
@@ -71,7 +84,7 @@ mod tests {
     #[test]
     fn a_flood_is_a_burst_then_a_line_a_second_and_no_line_is_uncounted() {
         let start = Instant::now();
-        let mut throttle = Throttle::new(start);
+        let mut throttle = Throttle::new(Rate::FAULTS, start);
         let (mut told, mut counted) = (0, 0);
         for ms in 0..10_000 {
             if let Some(LeftOut(before)) = throttle.admit(start + Duration::from_millis(ms)) {
@@ -79,7 +92,7 @@ mod tests {
                 counted += before + 1;
             }
         }
-        assert_eq!(told, u64::from(BURST) + 9);
+        assert_eq!(told, 109);
         // The flood has ended: what is missing is told once.
         let mut now = start + Duration::from_secs(10);
         assert_eq!(throttle.settle(now), None, "perhaps it goes on");
@@ -88,6 +101,15 @@ mod tests {
         assert_eq!(counted, 10_000);
         assert_eq!(throttle.settle(now), None);
         assert_eq!(throttle.admit(now), Some(LeftOut(0)));
+    }
+
+    #[test]
+    fn a_flood_of_strangers_is_a_line_then_a_count_a_minute() {
+        let start = Instant::now();
+        let mut throttle = Throttle::new(Rate::STRANGERS, start);
+        let told: Vec<LeftOut> =
+            (0..180).filter_map(|s| throttle.admit(start + Duration::from_secs(s))).collect();
+        assert_eq!(told, [LeftOut(0), LeftOut(59), LeftOut(59)]);
     }
 
     #[test]

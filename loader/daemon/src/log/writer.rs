@@ -1,4 +1,4 @@
-//! Writes the log's lines on a thread of its own, which alone waits for the reader.
+//! Writes the log's lines on a thread for each reader, which alone waits for it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -38,16 +38,16 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts the thread, which writes to `own` while no rank has offered another output.
+    /// Starts the thread, which gives each line to `write`.
     ///
     /// # Errors
     /// When no thread can be made.
-    pub(super) fn start(own: impl AsFd + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(thread: &str, write: impl Fn(&[u8]) + Send + 'static) -> io::Result<Self> {
         let (queue, entries) = bounded(LINES_MAX);
         let dropped = Arc::<AtomicU64>::default();
         let told = Arc::clone(&dropped);
-        let thread = std::thread::Builder::new().name("shade-log".into());
-        thread.spawn(move || write_entries(&own, &entries, &told))?;
+        let thread = std::thread::Builder::new().name(thread.to_owned());
+        thread.spawn(move || write_entries(&write, &entries, &told))?;
         Ok(Self { queue, dropped })
     }
 
@@ -83,18 +83,23 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// Writes the entries, and how many lines were dropped about there.
-fn write_entries(own: &impl AsFd, entries: &Receiver<LogEntry>, dropped: &AtomicU64) {
+fn write_entries(write: &impl Fn(&[u8]), entries: &Receiver<LogEntry>, dropped: &AtomicU64) {
     for entry in entries {
         let missing = dropped.swap(0, Ordering::Relaxed);
         if missing > 0 {
             let text =
                 format!("({missing} lines of the log are missing about here: nobody read it in time)\n");
-            write_line(own, text.as_bytes());
+            write(text.as_bytes());
         }
         if let LogEntry::Line(line) = entry {
-            write_line(own, &line);
+            write(&line);
         }
     }
+}
+
+/// Writes lines to the output of now, which is `own` while no rank has offered another one.
+pub(super) fn to_the_output_of_now(own: impl AsFd) -> impl Fn(&[u8]) {
+    move |line| write_line(&own, line)
 }
 
 /// Writes a line to the output of now, or to the next one if that is broken or goes meanwhile.
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn a_pipe_that_nobody_reads_is_waited_for_by_the_thread_alone_and_what_is_missing_is_counted() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let lines = Lines::start(writer).unwrap();
+        let lines = Lines::start("log", to_the_output_of_now(writer)).unwrap();
         say_many(&lines);
         // Returns although nothing moves.
         lines.flush();
@@ -184,7 +189,7 @@ mod tests {
         const THREADS: usize = 4;
         for _ in 0..50 {
             let mut file = tempfile::tempfile().unwrap();
-            let lines = Lines::start(file.try_clone().unwrap()).unwrap();
+            let lines = Lines::start("log", to_the_output_of_now(file.try_clone().unwrap())).unwrap();
             // No more in all than may wait.
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
@@ -204,7 +209,7 @@ mod tests {
     fn a_reader_that_is_gone_costs_lines_only() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let lines = Lines::start(writer).unwrap();
+        let lines = Lines::start("log", to_the_output_of_now(writer)).unwrap();
         say_many(&lines);
         lines.flush();
         assert!(lines.queue.is_empty(), "the thread goes on taking");

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::remedy::{Facts, Remedy, remedy};
 use super::shares::Shares;
 use super::told;
+use crate::ask::target_of;
 
 /// A daemon.
 #[derive(Clone, Debug, Serialize)]
@@ -22,6 +23,13 @@ pub(crate) struct DaemonFigures {
     pub(crate) reads_late: u32,
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
+    /// Longest time for which its main thread served nobody, since its beginning.
+    pub(crate) silence_longest_ms: f64,
+    /// The same since it was asked last.
+    pub(crate) silence_ms: f64,
+    /// How a command line names it.
+    #[serde(skip)]
+    pub(crate) target: String,
     pub(crate) jobs: Vec<JobFigures>,
 }
 
@@ -82,6 +90,9 @@ pub(crate) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<Daem
             reads_late: now.reads_late,
             p50_ms: ms(|latency| latency.p50_us),
             p99_ms: ms(|latency| latency.p99_us),
+            silence_longest_ms: now.silence_longest_ns as f64 / 1e6,
+            silence_ms: now.silence_ns as f64 / 1e6,
+            target: target_of(&now.socket, &now.dataset),
             jobs: jobs.map(|(job, old)| of_job(now, (job, old), time_ns, workers_busy)).collect(),
         }
     };

@@ -24,6 +24,7 @@ pub(crate) fn told_by(header: &Header, look: &Look) -> Daemon {
         pid: 0,
         version: header.shade_load.clone(),
         dataset: header.dataset.clone(),
+        socket: String::new(),
         uptime_ns: look.at_us.saturating_mul(1000),
         cache_bytes: look.cache_bytes,
         cache_used_bytes: look.cache_used_bytes,
@@ -32,6 +33,8 @@ pub(crate) fn told_by(header: &Header, look: &Look) -> Daemon {
         reads_submitted: look.reads_submitted,
         reads_late: look.reads_late,
         read_latency,
+        silence_longest_ns: 0,
+        silence_ns: 0,
         jobs: vec![job],
     }
 }

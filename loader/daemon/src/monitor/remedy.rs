@@ -34,6 +34,16 @@ pub(crate) struct Remedy {
     pub(crate) text: &'static str,
 }
 
+/// The command of a remedy, as its text has it.
+const RESIZE: &str = "shade-load resize";
+
+impl Remedy {
+    /// The text with a whole command for this daemon.
+    pub(crate) fn text_for(&self, target: &str) -> String {
+        self.text.replace(RESIZE, &format!("{RESIZE} SIZE {target}"))
+    }
+}
+
 /// The remedy for a job's waits.
 pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
     if waits.all() < WAITS_MIN {

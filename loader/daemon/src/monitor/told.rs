@@ -12,6 +12,9 @@ pub(crate) struct Daemon {
     #[serde(default)]
     pub(crate) version: String,
     pub(crate) dataset: String,
+    /// Its address; a recorded look has none.
+    #[serde(default)]
+    pub(crate) socket: String,
     pub(crate) uptime_ns: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) cache_used_bytes: u64,
@@ -20,6 +23,10 @@ pub(crate) struct Daemon {
     pub(crate) reads_submitted: u64,
     pub(crate) reads_late: u32,
     pub(crate) read_latency: Option<Latency>,
+    #[serde(default)]
+    pub(crate) silence_longest_ns: u64,
+    #[serde(default)]
+    pub(crate) silence_ns: u64,
     pub(crate) jobs: Vec<Job>,
 }
 

@@ -1,8 +1,7 @@
 //! Memory of the machine and of the control group that this process is in.
 
-use std::fs;
-
 use serde::Serialize;
+use shade_dataset::regular;
 
 use super::cgroup::{MemoryLimit, memory_limit};
 use super::mountinfo::Mount;
@@ -25,7 +24,9 @@ impl SystemMemory {
         Self {
             total_bytes: meminfo_bytes(&meminfo, "MemTotal"),
             available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
-            cgroup: memory_limit(&text("/proc/self/cgroup"), mounts, |path| fs::read_to_string(path).ok()),
+            cgroup: memory_limit(&text("/proc/self/cgroup"), mounts, |path| {
+                regular::read_to_string(path).ok()
+            }),
         }
     }
 

@@ -4,6 +4,7 @@ use super::charts::charts;
 use super::recorded::Recorded;
 use super::series::whole;
 use super::svg::{Chart, escape, figure};
+use crate::ask::target_of;
 use crate::monitor::{Verdict, WAITS_MIN, WAITS_MUCH};
 
 /// Colours and layout, for light and dark.
@@ -32,13 +33,15 @@ fn verdict(recorded: &Recorded) -> String {
                 or of an older version</h1>\n"
             .to_owned();
     };
-    let Verdict { waited, said, remedy } = Verdict::of(&recorded.header.job, &whole.waits, whole.remedy);
+    let header = &recorded.header;
+    let target = target_of("", &header.dataset);
+    let Verdict { waited, said, remedy } = Verdict::of(&header.job, &whole.waits, whole.remedy, &target);
     let heat = match waited {
         waited if waited >= WAITS_MUCH => "much",
         waited if waited >= WAITS_MIN => "some",
         _ => "good",
     };
-    format!("<h1 class=\"verdict {heat}\"><b>{}</b>: {}</h1>\n", escape(&said), escape(remedy))
+    format!("<h1 class=\"verdict {heat}\"><b>{}</b>: {}</h1>\n", escape(&said), escape(&remedy))
 }
 
 fn facts(recorded: &Recorded) -> String {

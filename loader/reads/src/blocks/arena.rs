@@ -410,15 +410,15 @@ mod tests {
         write(&arena, &mut large, &[9; 12 << 20]);
         assert_eq!(read(&arena, &first, 10_000), [7; 10_000]);
         list.set_limit(2 << 20);
-        assert!(list.cut().is_none() && list.take(1).is_none());
+        assert!(list.cut(u64::MAX).is_none() && list.take(1).is_none());
         list.give(large);
-        arena.shrink(list.cut().unwrap()).unwrap();
+        arena.shrink(list.cut(u64::MAX).unwrap()).unwrap();
         assert_eq!((arena.bytes(), read(&arena, &first, 10_000)), ((2 << 20) / 2560 * 2560, vec![7; 10_000]));
         // What is not at the end, or another arena's, is not given back.
         assert!(arena.shrink(list.take(1).unwrap()).is_err());
         let (_other, mut others) = Arena::create(4 << 20, 2560).unwrap();
         others.set_limit(0);
-        assert!(arena.shrink(others.cut().unwrap()).is_err());
+        assert!(arena.shrink(others.cut(u64::MAX).unwrap()).is_err());
         assert_eq!(arena.grow(1 << 62).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
         // New memory is zeroed.
         list.add(arena.grow(16 << 20).unwrap());

@@ -123,16 +123,20 @@ impl FreeList {
         self.owned_beyond = self.beyond.iter().filter(|is_owned| **is_owned).count();
     }
 
-    /// Takes all blocks beyond the limit out for good, once none of them has an owner: for
-    /// [`Arena::shrink`](super::Arena::shrink).
+    /// Takes the last blocks beyond the limit out for good, some of `bytes_max` bytes at most, once
+    /// none of those beyond has an owner: for [`Arena::shrink`](super::Arena::shrink).
     #[must_use]
-    pub fn cut(&mut self) -> Option<Blocks> {
+    pub fn cut(&mut self, bytes_max: u64) -> Option<Blocks> {
         if self.owned_beyond > 0 || self.beyond.is_empty() {
             return None;
         }
+        let most = usize::try_from(bytes_max / u64::from(self.block_bytes)).unwrap_or(usize::MAX).max(1);
+        let left = self.beyond.len().saturating_sub(most);
         // There are no more blocks than u32 counts.
-        let count = u32::try_from(std::mem::take(&mut self.beyond).len()).unwrap_or(0);
-        Some(Blocks::new(self.arena, self.block_bytes, self.limit..self.limit.saturating_add(count)))
+        let number = |at: usize| self.limit.saturating_add(u32::try_from(at).unwrap_or(u32::MAX));
+        let last = Blocks::new(self.arena, self.block_bytes, number(left)..number(self.beyond.len()));
+        self.beyond.truncate(left);
+        Some(last)
     }
 
     /// Bytes in free blocks.
@@ -164,8 +168,8 @@ mod tests {
         Give(usize),
         /// To this number of blocks, which the arena makes if they are not there.
         Limit(u32),
-        /// What lies beyond is given back to the arena, if that is possible.
-        Cut,
+        /// What lies beyond is given back to the arena, this many blocks, if that is possible.
+        Cut(u32),
         /// A record moves out of blocks beyond the limit.
         Move(usize),
     }
@@ -175,7 +179,7 @@ mod tests {
             6 => (0u64..40_000).prop_map(Op::Take),
             4 => any::<usize>().prop_map(Op::Give),
             1 => (0..=BLOCKS_MAX).prop_map(Op::Limit),
-            1 => Just(Op::Cut),
+            1 => (1..=BLOCKS_MAX).prop_map(Op::Cut),
             2 => any::<usize>().prop_map(Op::Move),
         ]
     }
@@ -227,13 +231,15 @@ mod tests {
                         list.set_limit(u64::from(blocks) * u64::from(BLOCK_BYTES) + 5);
                         limit = blocks;
                     }
-                    Op::Cut => {
+                    Op::Cut(most) => {
                         let owned_beyond = held.iter().flat_map(Blocks::ids).any(|id| id >= limit);
-                        let cut: Option<Vec<u32>> = list.cut().map(|blocks| blocks.ids().collect());
-                        let expected = (!owned_beyond && limit < existing).then(|| (limit..existing).collect());
+                        let cut = list.cut(u64::from(most) * u64::from(BLOCK_BYTES));
+                        let cut: Option<Vec<u32>> = cut.map(|blocks| blocks.ids().collect());
+                        let from = existing.saturating_sub(most).max(limit);
+                        let expected = (!owned_beyond && limit < existing).then(|| (from..existing).collect());
                         prop_assert_eq!(&cut, &expected);
                         if cut.is_some() {
-                            existing = limit;
+                            existing = from;
                         }
                     }
                 }
@@ -251,7 +257,7 @@ mod tests {
                 let everything = list.take(list.total_bytes()).map(|blocks| blocks.ids().collect());
                 prop_assert_eq!(everything, Some((0..limit).collect::<BTreeSet<u32>>()));
             }
-            let beyond = list.cut().map(|blocks| blocks.ids().collect::<Vec<_>>());
+            let beyond = list.cut(u64::MAX).map(|blocks| blocks.ids().collect::<Vec<_>>());
             prop_assert_eq!(beyond, (limit < existing).then(|| (limit..existing).collect()));
         }
     }

@@ -10,14 +10,14 @@ use rayon::prelude::*;
 
 use super::groups::each_group;
 use super::label::LabelSource;
-use super::sample::{label_source, make};
+use super::sample::{label, label_source, make};
 use crate::catalogue::{Bad, Catalogue, LimitFault, NewSample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::progress::CommandProgress;
 use crate::source::Selection;
 use crate::source::image_folder::changed_ns;
-use crate::source::labels::{Classes, LabelFault, Texts};
+use crate::source::labels::{Classes, LabelFault, Labels, Texts};
 
 /// Ends of names of compressed tars.
 const COMPRESSED: [&str; 9] =
@@ -28,16 +28,20 @@ pub(crate) fn is_tar(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
 
+/// Whether a file's name is that of a compressed tar.
+pub(crate) fn is_compressed_tar(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    COMPRESSED.iter().any(|ending| name.ends_with(ending))
+}
+
 /// Lists the tars right in `folder`, by name, and their samples in the order of their members.
 ///
 /// A sample's members follow one another and share a key, their name up to the first dot of its
 /// last part. One of them is the image. The label is in `.cls`, in `.json` (`label`, `cls` or
 /// `class`) or in `.txt`, for all samples in the first of these that the first sample has. Other
-/// members become fields; `.cls` does not. A sample's path is the tar's name without `.tar`, the
-/// key and the image's extension. A pattern of `selection` that matches the path a member would
-/// have leaves out that member, and the sample if it is its image.
-///
-/// `labels` is a file of one of the forms in `source/labels.rs`.
+/// members become fields, and `.txt` in any case; `.cls` does not. A sample's path is the tar's
+/// name without `.tar`, the key and the image's extension. A pattern of `selection` that matches
+/// the path a member would have leaves out that member, and the sample if it is its image.
 ///
 /// # Errors
 /// No tar, or none with a sample in it; labels that cannot be classes; the folder or `labels`
@@ -45,7 +49,7 @@ pub(crate) fn is_tar(path: &Path) -> bool {
 /// [`Catalogue::bad`].
 pub(crate) fn scan(
     folder: &Path,
-    labels: Option<&Path>,
+    labels: &Labels,
     selection: &Selection,
     progress: &CommandProgress,
     stop: &Stop,
@@ -53,7 +57,13 @@ pub(crate) fn scan(
     let given = Classes::given(labels)?;
     let mut catalogue = Catalogue::default();
     let tars = list(folder, selection, &mut catalogue.bad)?;
-    let source = find_labels(&tars, selection, stop)?;
+    let source = match labels {
+        Labels::None => None,
+        // Without it, all samples lack a label.
+        Labels::Own | Labels::File(_) => {
+            Some(find_labels(&tars, selection, stop)?.unwrap_or(LabelSource::Cls))
+        }
+    };
     let list = |tar: &Tar| {
         let listed = tar.samples(source, selection, stop)?;
         progress.add(listed.len().into(), 0);
@@ -71,12 +81,20 @@ pub(crate) fn scan(
             Classes::of_texts(texts).map_err(|fault| Error::source(folder, fault))?
         }
     };
+    catalogue.doubt = match source {
+        Some(source) if *labels == Labels::Own => classes.captions(samples, source == LabelSource::Txt),
+        _ => None,
+    };
+    let known: HashSet<u32> =
+        listed.iter().flat_map(|tar| &tar.classes).filter_map(|text| classes.label(text).ok()).collect();
     let path_bytes = listed.iter().flat_map(Catalogue::samples).map(|sample| sample.path.len()).sum();
     catalogue.reserve(samples, path_bytes);
     for (tar, number) in listed.into_iter().zip(0u32..) {
         add(&mut catalogue, tar, number, &classes).map_err(|fault| Error::source(folder, fault))?;
     }
+    catalogue.has_numbers = classes.are_numbers();
     catalogue.classes = classes.names;
+    catalogue.note_lost(known.into_iter());
     Ok(catalogue)
 }
 
@@ -93,11 +111,10 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let path = entry.map_err(Error::io("list", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let lower = name.to_ascii_lowercase();
         if selection.excludes(&name) {
             continue;
         }
-        if COMPRESSED.iter().any(|ending| lower.ends_with(ending)) {
+        if is_compressed_tar(&path) {
             compressed.push(name);
         } else if is_tar(&path) {
             names.push((name, path));
@@ -134,7 +151,7 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
 }
 
 /// Where the labels are: in the first of the label members that the first sample has.
-fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<LabelSource, Error> {
+fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<Option<LabelSource>, Error> {
     let mut found = None;
     for tar in tars {
         // Faults will be found again.
@@ -146,19 +163,23 @@ fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<Label
             break;
         }
     }
-    // Without it, all samples lack a label.
-    Ok(found.unwrap_or(LabelSource::Cls))
+    Ok(found)
 }
 
 impl Tar {
     /// Lists the samples. Their classes are the tar's own: its labels as texts, numbered as they
     /// appear.
-    fn samples(&self, source: LabelSource, selection: &Selection, stop: &Stop) -> Result<Catalogue, Error> {
+    fn samples(
+        &self,
+        source: Option<LabelSource>,
+        selection: &Selection,
+        stop: &Stop,
+    ) -> Result<Catalogue, Error> {
         let mut catalogue = Catalogue::default();
         catalogue.stores.push(SampleStore::Container(self.path.clone()));
         let changed_ns = rustix::fs::stat(&self.path).map_or(0, |found| changed_ns(&found));
         let mut texts = Texts::default();
-        let faults = each_group(&self.path, &[source], stop, &mut |group| {
+        let faults = each_group(&self.path, source.as_slice(), stop, &mut |group| {
             let added = make(&group, &self.stem, source, selection).and_then(|made| {
                 let Some(made) = made else { return Ok(()) };
                 let label = texts.number(made.label);
@@ -170,6 +191,11 @@ impl Tar {
                 Ok(())
             });
             if let Err(fault) = added {
+                // A class stays one, and the labels of others stay what they are, if all of its
+                // samples are bad.
+                if let Some(Ok(text)) = source.map(|source| label(&group, source)) {
+                    texts.number(text);
+                }
                 let fault = format!("sample '{}' at byte {}: {fault}", group.key, group.at);
                 catalogue.bad.push(Bad::new(&self.path, fault));
             }
@@ -262,7 +288,7 @@ mod tests {
     }
 
     fn scanned(tars: &[(&str, Vec<u8>)]) -> Result<Catalogue, Error> {
-        scan(folder(tars).path(), None, &Selection::default(), &quiet(), &Stop::default())
+        scan(folder(tars).path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
     }
 
     fn one(bytes: Vec<u8>) -> Catalogue {
@@ -302,7 +328,8 @@ mod tests {
         ]);
         let tars = [("2.tar", second), ("1.TAR", first), ("notes.txt", b"no tar".to_vec())];
         let folder = folder(&tars);
-        let catalogue = scan(folder.path(), None, &Selection::default(), &quiet(), &Stop::default()).unwrap();
+        let catalogue =
+            scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default()).unwrap();
         assert_eq!(faults(&catalogue), [""; 0]);
         assert_eq!(paths(&catalogue), [("1/b/1.jpg", 3), ("1/a.png", 0), ("2/x.jpg", 1)]);
         assert_eq!(catalogue.classes, ["0", "1", "2", "3"]);
@@ -364,7 +391,8 @@ mod tests {
 
         let captions = one(tar([("1.jpg", "x"), ("1.txt", "a cat\n"), ("2.jpg", "x"), ("2.txt", "a\nb")]));
         assert_eq!(paths(&captions), [("a/1.jpg", 0)]);
-        assert_eq!(captions.fields(SampleId(0)).count(), 0);
+        let fields: Vec<&str> = captions.fields(SampleId(0)).map(|field| field.name).collect();
+        assert_eq!(fields, ["txt"], "a text stays a field, also if it is the label");
         only_fault(&captions, &["'2'", "not one line"]);
 
         let none = one(tar([("1.jpg", "x"), ("2.jpg", "x")]));
@@ -378,7 +406,8 @@ mod tests {
         let labels = folder.path().join("labels.json");
         fs::write(&labels, r#"{"7": "cat", "9": "ant"}"#).unwrap();
         let catalogue =
-            scan(folder.path(), Some(&labels), &Selection::default(), &quiet(), &Stop::default()).unwrap();
+            scan(folder.path(), &Labels::File(labels), &Selection::default(), &quiet(), &Stop::default())
+                .unwrap();
         assert_eq!(paths(&catalogue), [("a/1.jpg", 1)]);
         assert_eq!(catalogue.classes, ["ant", "cat"]);
         only_fault(&catalogue, &["a/2.jpg", "'8' is not in", "labels.json"]);
@@ -473,7 +502,7 @@ mod tests {
         let with = |patterns: &[&str]| {
             let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
             let selection = Selection::excluding(&patterns).unwrap();
-            scan(folder.path(), None, &selection, &quiet(), &Stop::default())
+            scan(folder.path(), &Labels::Own, &selection, &quiet(), &Stop::default())
         };
         let catalogue = with(&["b.tar", "*.json", "a/b"]).unwrap();
         assert_eq!((paths(&catalogue), faults(&catalogue)), (vec![("a/1.jpg", 0)], vec![]));
@@ -494,7 +523,8 @@ mod tests {
         assert_eq!(twice.len(), 1);
         assert!(faults(&twice)[0].contains("another tar is called 'a'"));
         assert!(
-            scan(Path::new("/nowhere"), None, &Selection::default(), &quiet(), &Stop::default()).is_err()
+            scan(Path::new("/nowhere"), &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
+                .is_err()
         );
         assert!(is_tar(Path::new("x/a.Tar")) && !is_tar(Path::new("a.tar.gz")) && !is_tar(Path::new(".tar")));
     }
@@ -541,7 +571,7 @@ mod tests {
         let folder = folder(&[("a.tar", tar([("1.jpg", "x"), ("1.cls", "0")]))]);
         let stop = Stop::default();
         stop.request();
-        let fault = scan(folder.path(), None, &Selection::default(), &quiet(), &stop).unwrap_err();
+        let fault = scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &stop).unwrap_err();
         assert!(matches!(fault, Error::Interrupted));
     }
 
@@ -574,7 +604,7 @@ mod tests {
             bytes[start + 148..start + 156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
             let folder = folder(&[("a.tar", bytes)]);
             // Damage may also leave no sample at all, or none that is bad.
-            let _ = scan(folder.path(), None, &Selection::default(), &quiet(), &Stop::default());
+            let _ = scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default());
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use shade_dataset::regular;
 use tar::{Archive, Entry, EntryType};
 
 use super::label::{JSON_BYTES_MAX, LabelSource, Told};
@@ -59,8 +60,6 @@ enum TarFault {
     Open(io::Error),
     #[error("cannot be looked at: {0}")]
     Stat(io::Error),
-    #[error("is not a regular file")]
-    NoFile,
     #[error("an empty file, no tar")]
     Empty,
     #[error("is cut short: it has {bytes} bytes, its last member ends at {end}")]
@@ -125,10 +124,8 @@ pub(super) fn each_group(
 }
 
 fn open(tar: &Path) -> Result<(File, u64), TarFault> {
-    let file = File::open(tar).map_err(TarFault::Open)?;
-    let found = file.metadata().map_err(TarFault::Stat)?;
-    match found.len() {
-        _ if !found.is_file() => Err(TarFault::NoFile),
+    let file = regular::open(tar).map_err(TarFault::Open)?;
+    match file.metadata().map_err(TarFault::Stat)?.len() {
         0 => Err(TarFault::Empty),
         bytes => Ok((file, bytes)),
     }

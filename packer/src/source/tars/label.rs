@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use shade_formats::limits::NAME_BYTES_MAX;
 
-use crate::source::labels::{LabelFault, checked};
+use crate::source::labels::{LabelFault, checked, whole};
 
 /// Largest `.json` that is parsed for its label.
 pub(super) const JSON_BYTES_MAX: u64 = 64 << 20;
@@ -105,7 +105,10 @@ fn from_json(content: &[u8]) -> Told {
     let Some(label) = keys.label.or(keys.cls).or(keys.class) else { return Ok(None) };
     match label {
         Value::String(text) => Ok(Some(checked(&text)?.to_owned())),
-        Value::Number(number) if !number.is_f64() => Ok(Some(number.to_string())),
+        // A fraction is no label of a class; 2.0 is the number 2.
+        Value::Number(number) if !number.is_f64() || whole(&number.to_string()).is_some() => {
+            Ok(Some(number.to_string()))
+        }
         other => Err(TarLabelFault::NoLabel(other)),
     }
 }

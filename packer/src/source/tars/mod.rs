@@ -12,4 +12,4 @@ mod names;
 mod sample;
 mod window;
 
-pub(crate) use folder::{is_tar, scan};
+pub(crate) use folder::{is_compressed_tar, is_tar, scan};

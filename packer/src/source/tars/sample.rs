@@ -23,14 +23,17 @@ pub(super) enum NoSample {
     PathBytes,
     #[error("its image: {0}")]
     Image(LimitFault),
-    #[error("which of {0} is its image? Name that one without a second dot")]
+    #[error("which of {0} is its image? Name that one without a second dot{keys}", keys = keys_end(.0))]
     Images(String),
-    #[error("no image member; has: {0}")]
+    #[error("no image member; has: {0}{keys}", keys = keys_end(.0))]
     NoImage(String),
     #[error("{}", from.silence())]
     Silent { from: LabelSource },
-    #[error("no label: it has no {0}, where this dataset's labels are")]
-    NoLabel(&'static str),
+    #[error(
+        "no label: it has no {0}, where this dataset's labels are; --labels none packs samples without labels{keys}",
+        keys = keys_end(.1)
+    )]
+    NoLabel(&'static str, String),
     #[error(
         "the extension {0:?} cannot name a field: use 1 to {FIELD_NAME_BYTES_MAX} of A-Z, a-z, 0-9, '_', '.' \
          and '-', with no dot at either end"
@@ -40,10 +43,20 @@ pub(super) enum NoSample {
     FieldBytes { name: String, bytes: u64 },
 }
 
+/// Reminds of where keys end, if that may surprise: after a name such as `img.v1.0.jpg`.
+fn keys_end(extensions: &str) -> String {
+    let Some(dotted) = extensions.split(", ").find(|extension| extension.contains('.')) else {
+        return String::new();
+    };
+    format!(
+        ". A key ends at the first dot of a name: rename members if '{dotted}' was not meant to be an extension"
+    )
+}
+
 #[derive(Debug)]
 pub(super) struct TarSample<'a> {
     pub(super) path: String,
-    /// Its label, as the tar has it.
+    /// Its label, as the tar has it; empty without labels.
     pub(super) label: &'a str,
     pub(super) offset: u64,
     pub(super) bytes: u32,
@@ -51,11 +64,12 @@ pub(super) struct TarSample<'a> {
     pub(super) fields: Vec<(&'a str, FieldContent<'static>)>,
 }
 
-/// The sample that a group of the tar `stem` is; `None` if the selection leaves it out.
+/// The sample that a group of the tar `stem` is; `None` if the selection leaves it out. Without a
+/// `source` of labels it has none.
 pub(super) fn make<'a>(
     group: &'a Group,
     stem: &str,
-    source: LabelSource,
+    source: Option<LabelSource>,
     selection: &Selection,
 ) -> Result<Option<TarSample<'a>>, NoSample> {
     let Some(image) = image(group, stem, selection)? else { return Ok(None) };
@@ -70,13 +84,11 @@ pub(super) fn make<'a>(
         return Err(NoSample::PathBytes);
     }
     let bytes = check_bytes(image.bytes).map_err(NoSample::Image)?;
-    let label = label(group, source)?;
+    let label = source.map_or(Ok(""), |source| label(group, source))?;
     let mut fields = Vec::new();
     for member in &group.members {
         let name = member.extension.as_str();
-        let is_label = name == LabelSource::Cls.extension()
-            || (source == LabelSource::Txt && name == source.extension());
-        if is_label
+        if name == LabelSource::Cls.extension()
             || name == image.extension
             || selection.excludes_below(&self::path(stem, &group.key, name))
         {
@@ -102,6 +114,11 @@ pub(super) fn label_source(group: &Group, stem: &str, selection: &Selection) -> 
     if is_sample { LabelSource::ALL.into_iter().find(speaks) } else { None }
 }
 
+fn extensions(group: &Group) -> String {
+    let all: Vec<&str> = group.members.iter().map(|member| member.extension.as_str()).collect();
+    all.join(", ")
+}
+
 fn path(stem: &str, key: &str, extension: &str) -> String {
     format!("{stem}/{key}.{extension}")
 }
@@ -119,18 +136,17 @@ fn image<'a>(group: &'a Group, stem: &str, selection: &Selection) -> Result<Opti
         if let Some(fault) = &group.fault {
             return Err(fault.clone().into());
         }
-        let others: Vec<&str> = group.members.iter().map(|member| member.extension.as_str()).collect();
-        return Err(NoSample::NoImage(others.join(", ")));
+        return Err(NoSample::NoImage(extensions(group)));
     }
     let chosen = names::choose_image(&images).ok_or_else(|| NoSample::Images(images.join(", ")))?;
     Ok(group.members.iter().find(|member| member.extension == chosen))
 }
 
-fn label(group: &Group, source: LabelSource) -> Result<&str, NoSample> {
+pub(super) fn label(group: &Group, source: LabelSource) -> Result<&str, NoSample> {
     match group.labels.iter().find(|(from, _)| *from == source) {
         Some((_, Ok(Some(label)))) => Ok(label),
         Some((_, Ok(None))) => Err(NoSample::Silent { from: source }),
         Some((_, Err(fault))) => Err(fault.clone().into()),
-        None => Err(NoSample::NoLabel(source.extension())),
+        None => Err(NoSample::NoLabel(source.extension(), extensions(group))),
     }
 }

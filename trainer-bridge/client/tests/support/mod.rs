@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use memmap2::MmapOptions;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -28,7 +28,7 @@ use shade_formats::ring::{
     BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadAllocator,
     PayloadSize,
 };
-use shade_shm::{Producer, Region};
+use shade_shm::{Doorbell, Producer, Region};
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
 /// Length of the longest batches: two pages.
@@ -222,13 +222,13 @@ impl Peer {
     }
 }
 
-/// The five descriptors of a ring, to be made wrong one at a time.
+/// The four descriptors of a ring, to be made wrong one at a time.
 pub(crate) struct Memory {
     pub(crate) daemon: OwnedFd,
     pub(crate) client: OwnedFd,
     pub(crate) payload: OwnedFd,
-    pub(crate) to_client: OwnedFd,
-    pub(crate) to_daemon: OwnedFd,
+    pub(crate) theirs: Doorbell,
+    pub(crate) doorbell: Doorbell,
     pub(crate) daemon_region: Region,
     pub(crate) producer: Producer,
     pub(crate) payload_region: Region,
@@ -239,29 +239,14 @@ impl Memory {
         let (daemon, daemon_region) = segment(DAEMON_SEGMENT_BYTES, SIZE_SEALS | SealFlags::FUTURE_WRITE);
         let (client, client_region) = segment(CLIENT_SEGMENT_BYTES, SIZE_SEALS);
         let (payload, payload_region) = segment(PAYLOAD_BYTES, SIZE_SEALS);
-        let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let (doorbell, theirs) = Doorbell::pair().unwrap();
         let size = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: GAP_BYTES };
         let producer = Producer::create(daemon_region.clone(), client_region, size).unwrap();
-        Self {
-            daemon,
-            client,
-            payload,
-            to_client: doorbell(),
-            to_daemon: doorbell(),
-            daemon_region,
-            producer,
-            payload_region,
-        }
+        Self { daemon, client, payload, theirs, doorbell, daemon_region, producer, payload_region }
     }
 
-    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 5] {
-        [
-            self.daemon.as_fd(),
-            self.client.as_fd(),
-            self.payload.as_fd(),
-            self.to_client.as_fd(),
-            self.to_daemon.as_fd(),
-        ]
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 4] {
+        [self.daemon.as_fd(), self.client.as_fd(), self.payload.as_fd(), self.theirs.as_fd()]
     }
 }
 
@@ -324,13 +309,16 @@ impl Daemon {
 
     /// Sleeps until the client rings.
     pub(crate) fn wait_for_doorbell(&self) {
-        poll(&mut [PollFd::new(&self.memory.to_daemon, PollFlags::IN)], None).unwrap();
-        rustix::io::read(&self.memory.to_daemon, &mut [0_u8; 8]).unwrap();
+        poll(&mut [PollFd::new(&self.memory.doorbell, PollFlags::IN)], None).unwrap();
+        self.memory.doorbell.answer().unwrap();
     }
 
     /// Whether the client has rung, without a wait for it.
     pub(crate) fn has_rung(&self) -> bool {
-        rustix::io::read(&self.memory.to_daemon, &mut [0_u8; 8]).is_ok()
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let rung = poll(&mut [PollFd::new(&self.memory.doorbell, PollFlags::IN)], Some(&now)).unwrap() > 0;
+        self.memory.doorbell.answer().unwrap();
+        rung
     }
 
     /// Publishes a raw batch of `records`, waiting for room if need be.
@@ -384,7 +372,7 @@ impl Daemon {
         let seq = self.memory.producer.next_seq();
         self.offsets.insert(seq, (descriptor.kind != Kind::EpochEnd).then_some(descriptor.offset));
         if self.memory.producer.publish(&Descriptor { seq, ..descriptor }).unwrap() {
-            rustix::io::write(&self.memory.to_client, &1_u64.to_le_bytes()).unwrap();
+            self.memory.doorbell.ring().unwrap();
         }
     }
 

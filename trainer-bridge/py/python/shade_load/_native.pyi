@@ -46,7 +46,7 @@ def subset(ids: Sequence[int]) -> tuple[bytes, int]:
     """The bytes of the subset with these samples, in any order, and its digest."""
 
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
-    """Fills a tensor of floats, channels last, with `tables[256 * colour + byte]` for each byte."""
+    """Fills a tensor of floats with `tables[256 * colour + byte]` for each byte, in the same layout."""
 
 class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""
@@ -133,6 +133,12 @@ class Session:
     def batches_per_epoch(self) -> int: ...
     @property
     def content_id(self) -> str: ...
+    # Samples, classes and content id of the dataset as the daemon serves it.
+    @property
+    def content(self) -> tuple[int, int, str]: ...
+    # More than `samples` if the dataset was added to since the daemon opened it.
+    @property
+    def samples_present(self) -> int: ...
     @property
     def stall_seconds(self) -> float: ...
     # Address and length of the batches' memory.
@@ -209,7 +215,7 @@ class RecordReader:
     """Reads the records of a packed dataset, and looks up its index."""
 
     @staticmethod
-    def open(folder: str, content_id: str | None, buffered: bool) -> RecordReader: ...
+    def open(folder: str, content: tuple[int, int, str] | None, buffered: bool) -> RecordReader: ...
     def renewed(self) -> RecordReader: ...
     def __len__(self) -> int: ...
     @property

@@ -44,18 +44,31 @@ class Attach:
         }
         tables = (self.weights, None if self.indices is None else self.indices.data)
         session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, tables)
+        try:
+            self._compare(session)
+        except BaseException:
+            # The error, or a warning that is one, would keep the rank.
+            session.close()
+            raise
+        return session
+
+    def _compare(self, session: _native.Session) -> None:
+        """Refuses a mask of another length, and warns of other settings and of samples that are left out."""
         if self.indices is not None:
-            try:
-                self.indices.check(session.samples)
-            except ValueError:
-                session.close()
-                raise
+            self.indices.check(session.samples)
+        if (present := session.samples_present) != session.samples:
+            warnings.warn(
+                f"the dataset was added to while it is in use: this Loader gets the {session.samples} samples that the daemon "
+                f"(process {session.daemon_pid}) serves, as the trainings that are attached to it do, and not all {present}. "
+                f"Those come once these trainings have left, or with Daemon(socket=...)",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         if found := differences(self.settings, dict(session.settings), trains=self.spec["admit"]):
             warnings.warn(
                 f"the daemon of this dataset (process {session.daemon_pid}) has other settings, which apply to all its jobs: "
                 f"{'; '.join(found)}. Give all Loaders on a dataset the same settings, or this one a daemon of "
                 f"its own with Daemon(socket=...)",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return session

@@ -10,7 +10,20 @@ from typing import Literal
 
 from . import _native
 from .exchange import Exchange
-from .options import RING_BYTES_MAX, UINT64_MAX, Options, capacity, choice, flag, integer, job_name, matching, number, size_bytes
+from .options import (
+    RING_BYTES_MAX,
+    UINT64_MAX,
+    Options,
+    capacity,
+    choice,
+    flag,
+    integer,
+    job_name,
+    matching,
+    number,
+    shown,
+    size_bytes,
+)
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
@@ -96,7 +109,7 @@ class Daemon(Options):
             else "threads". "sim" simulates a store. Change it to compare, or to avoid a kernel's
             defect.
         io: "direct" reads past the page cache, "buffered" through it. Default: "auto", which is
-            "direct" where the file system allows. Choose "buffered" if other programs read the same
+            "direct" where a trial read works. Choose "buffered" if other programs read the same
             files.
         store: Delay each read like a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see
             `shade-load serve --help`. Default: none. For experiments.
@@ -106,8 +119,10 @@ class Daemon(Options):
         linger: Seconds that a daemon started by a Loader stays after its last rank has left.
             Default: 3.0. Raise it if a restarted training should find its cache.
         timeout: Seconds after which a wait for the daemon ends with `LoaderTimeout`. Default:
-            300.0. The wait for the Loaders of all other ranks, where a training has several nodes,
-            ends after a fifth of it. Raise it for a store that may be unavailable for longer.
+            300.0. A wait for ranks that are attached and do not ask for the epoch yet, as they
+            validate or save, only warns then, and goes on. The wait for the Loaders of all other
+            ranks, where a training has several nodes, ends after a fifth of it. Raise it for a
+            store that may be unavailable for longer.
         exchange: How the ranks of several nodes find each other when the Loader is made. Default:
             "torch", which is torch.distributed if it is initialised. Else a function that gives
             the bytes of every rank for those of this one, such as mpi4py's COMM_WORLD.allgather.
@@ -138,9 +153,12 @@ class Daemon(Options):
     def __post_init__(self) -> None:
         if self.job is not None:
             job_name(self.job)
-        number("timeout", self.timeout, 0.001, 1e9)
-        if self.exchange not in ("torch", None) and not callable(self.exchange):
-            raise TypeError(f'exchange: got {self.exchange!r}, expected "torch", None or a function of bytes')
+        object.__setattr__(self, "timeout", number("timeout", self.timeout, 0.001, 1e9))
+        is_named = self.exchange is None or (isinstance(self.exchange, str) and self.exchange == "torch")
+        if not is_named and not callable(self.exchange):
+            raise TypeError(f'exchange: got {shown(self.exchange)}, expected "torch", None or a function of bytes')
+        if self.socket is not None and not isinstance(self.socket, str | os.PathLike):
+            raise TypeError(f"socket: got {shown(self.socket)}, expected the path of a socket")
         self.ring_bytes()
         self.settings(CACHE_DEFAULT, "lookahead")
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._native import RecordReader
+from ._native import RecordReader, ShadeError
+
+if TYPE_CHECKING:
+    from .loader import Loader
 
 
 class PackedDataset:
@@ -14,18 +19,36 @@ class PackedDataset:
     `root` is its folder. It cannot be indexed: use `ImageFolder` for that.
     """
 
-    def __init__(self, folder: Path, samples: int, content_id: str, buffered: bool) -> None:
+    def __init__(self, loader: Loader, folder: Path, content: tuple[int, int, str], buffered: bool) -> None:
+        # Not kept alive: it is closed when it is dropped.
+        self._loader: weakref.ref[Loader] | None = weakref.ref(loader)
         self.root = str(folder)
-        self._samples = samples
-        self._content_id = content_id
+        # Samples, classes and content id: what is added later is left out.
+        self._content = content
         self._buffered = buffered
 
     def __len__(self) -> int:
         """Samples of the dataset."""
-        return self._samples
+        return self._content[0]
 
     def __repr__(self) -> str:
-        return f"PackedDataset({self.root!r}, samples={self._samples})"
+        return f"PackedDataset({self.root!r}, samples={len(self)})"
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise TypeError(
+            f"the dataset of a Loader cannot be indexed: shade_load.ImageFolder({self.root!r}) is for that, and for a "
+            f"DataLoader of your own"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_loader": None}
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the Loader's next epoch, for scripts that tell it to the dataset, as timm's."""
+        loader = None if self._loader is None else self._loader()
+        if loader is None:
+            raise ShadeError("set_epoch: the Loader of this dataset is gone")
+        loader.set_epoch(epoch)
 
     @cached_property
     def classes(self) -> list[str]:
@@ -34,7 +57,7 @@ class PackedDataset:
         Raises: ShadeError: The index cannot be read, or the dataset was replaced since the Loader
             opened it.
         """
-        return RecordReader.open(self.root, self._content_id, self._buffered).classes()
+        return RecordReader.open(self.root, self._content, self._buffered).classes()
 
     @cached_property
     def class_to_idx(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._native import Batch, ShadeError
+from .options import shown
 
 if TYPE_CHECKING:
     import torch as torch_
@@ -74,9 +75,12 @@ def cuda_device(torch: ModuleType | None, device: str | torch_.device) -> torch_
     """The torch.device of that name, if it is a CUDA device here."""
     if torch is None:
         raise ShadeError(f"device: got {device!r}, but torch is not installed")
-    found: torch_.device = torch.device(device)
-    if found.type != "cuda":
-        raise ValueError(f"device: got {device!r}, expected a CUDA device such as 'cuda:0', or nothing for the CPU")
+    try:
+        found: torch_.device | None = torch.device(device)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or found.type != "cuda":
+        raise ValueError(f"device: got {shown(device)}, expected a CUDA device such as 'cuda:0', or nothing for the CPU")
     if not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count():
         raise ShadeError(f"device: got {device!r}, but torch sees {torch.cuda.device_count()} CUDA devices")
     return found

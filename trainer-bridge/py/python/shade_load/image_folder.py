@@ -8,12 +8,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, SupportsIndex, overload
 
-from PIL import Image
-
 from . import _native
 from .options import choice, dataset_path
 
 if TYPE_CHECKING:
+    from PIL import Image
     from torch.utils.data import Dataset
     from typing_extensions import Self
 
@@ -27,6 +26,9 @@ else:
 
 def pil_rgb(file: BinaryIO) -> Image.Image:
     """The image in `file` as RGB, as torchvision's ImageFolder gives it by default."""
+    # Not above: all else works without Pillow.
+    from PIL import Image
+
     with Image.open(file) as image:
         return image.convert("RGB")
 
@@ -53,7 +55,7 @@ class ImageFolder(_Base):
     instead.
 
     A pickled ImageFolder, as in a spawned worker, opens the dataset again at its first use, and
-    refuses it if its content has changed.
+    refuses another one. Samples that `shade-pack append` has added since are left out.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class ImageFolder(_Base):
         # The process that opened the reader: another one must not use its locks.
         self._pid = os.getpid()
         self._records: _native.RecordReader | None = _native.RecordReader.open(self._folder, None, self._buffered)
-        self._content_id = self._records.content_id
+        self._content = self._records.content
         self._targets: list[int] | None = None
         self.classes: list[str] = self._records.classes()
         self.class_to_idx: dict[str, int] = {name: label for label, name in enumerate(self.classes)}
@@ -140,7 +142,7 @@ class ImageFolder(_Base):
         """The reader, with files and locks of this process."""
         records = self._records
         if records is None:
-            records = _native.RecordReader.open(self._folder, self._content_id, self._buffered)
+            records = _native.RecordReader.open(self._folder, self._content, self._buffered)
         elif self._pid != os.getpid():
             records = records.renewed()
         else:

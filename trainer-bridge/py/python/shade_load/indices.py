@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .buffers import numbers
+from .options import shown
 
 _EXPECTED = "a sample id for each sample, or a mask with a bool for each sample of the dataset"
 
@@ -36,12 +39,15 @@ def sample_indices(indices: Any) -> Indices:
     """The samples of a range, a set, a sequence, an array or a tensor of ids, or of a mask."""
     if isinstance(indices, Indices):
         return indices
-    values = indices.tolist() if hasattr(indices, "tolist") else indices
+    values = numbers(indices)
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-        raise TypeError(f"indices: got {indices!r}, expected {_EXPECTED}")
-    values = list(values)
+        raise TypeError(f"indices: got {shown(indices)}, expected {_EXPECTED}")
     samples = None
-    if any(isinstance(value, bool) for value in values):
+    if isinstance(values, memoryview):
+        if values.format == "?":
+            samples = len(values)
+            values = memoryview(array("I", (sample for sample, is_wanted in enumerate(values) if is_wanted)))
+    elif any(isinstance(value, bool) for value in (values := list(values))):
         if not all(isinstance(value, bool) for value in values):
             raise TypeError(f"indices: got bools among numbers, expected {_EXPECTED}")
         samples = len(values)
@@ -52,5 +58,5 @@ def sample_indices(indices: Any) -> Indices:
         raise TypeError(f"indices: expected {_EXPECTED}, in one dimension: {error}") from None
     except OverflowError:
         wrong = next(value for value in values if not 0 <= value < 2**32)
-        raise ValueError(f"indices: got {wrong}, expected sample ids, which count from 0") from None
+        raise ValueError(f"indices: got {shown(wrong)}, expected sample ids, which count from 0") from None
     return Indices(data, digest, samples)

@@ -6,13 +6,14 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from contextlib import ExitStack
 from importlib import import_module
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never
 
 from . import _native
 from ._native import ShadeError
+from .as_data_loader import AsDataLoader, misplaced
 from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
@@ -22,8 +23,21 @@ from .launch import find_daemon
 from .metrics import between
 from .nodes import place
 from .daemon import CACHE_DEFAULT, Daemon
-from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
-from .plan import BY_LOSS, Plan, Preset, system
+from .options import (
+    BATCH_SAMPLES_MAX,
+    UINT32_MAX,
+    UINT64_MAX,
+    capacity,
+    dataset_path,
+    flag,
+    integer,
+    job_name,
+    number,
+    plain,
+    shown,
+    sides,
+)
+from .plan import BY_LOSS, Plan, Preset, of_validation, system
 from .ranks import default_job, may_be_one_of_several, ranks
 from .rest_of_epoch import RestOfEpoch
 from .scores import Leaders, ScoreExchange
@@ -40,7 +54,7 @@ VALIDATION_SUFFIX = ".eval"
 EXCHANGE_SHARE = 0.2
 
 
-class Loader:
+class Loader(AsDataLoader):
     """Batches of a packed dataset for one rank.
 
     The first Loader of a dataset on a node starts a daemon that reads, caches and decodes for all
@@ -80,7 +94,8 @@ class Loader:
             CPU, without a copy.
         train: False for validation: sampler "sequential", as a job of its own (NAME.eval) of the
             same daemon. It uses what the cache has and leaves it, and training's scores, as they
-            are. Every sample comes once, with any number of ranks.
+            are. Every sample comes once and in order, with any number of ranks and every policy. Of
+            `plan` it uses `indices`, `tail`, `on_error` and `bad_max`.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         seed: Seed of all random draws. The same seed and losses give the same epochs.
         rank, world_size: This process and how many there are, on all nodes. Default:
@@ -98,6 +113,7 @@ class Loader:
 
     _session: _native.Session | None = None
     _device: CudaDevice | None = None
+    _leaders: Leaders | None = None
     _scores: ScoreExchange | None = None
     # The figures that `metrics` has told.
     _told: dict[str, Any] | None = None
@@ -124,22 +140,22 @@ class Loader:
         **moved: Never,
     ) -> None:
         if moved:
-            raise _misplaced(moved)
+            raise misplaced(moved)
         for name, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
             if not isinstance(given, kind):
-                raise TypeError(f"{name}: got {given!r}, expected a {kind.__name__}")
+                raise TypeError(f"{name}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
         self._timeout = daemon.timeout
         sampler, policy, order, is_group = system(preset)
-        self._trains = flag("train", train)
+        self._trains = train = flag("train", train)
         if not train:
             if plan.sampler not in (None, "sequential"):
                 raise ValueError(
                     f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
                 )
-            sampler = "sequential"
-        _native.check_field("seed", seed)
-        _native.check_field("batch_size", batch_size)
+            plan, sampler, order, is_group = of_validation(plan), "sequential", "shuffled", False
+        seed = integer("seed", seed, 0, UINT64_MAX)
+        batch_size = integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX)
         self._job: dict[str, Any] = {
             **plan.parameters(),
             "sampler": plan.sampler or sampler,
@@ -152,10 +168,7 @@ class Loader:
             "ring_bytes": daemon.ring_bytes(),
             "admit": train,
         }
-        if not train:
-            self._job["group"] = 0
-            self._job["strata"] = 1
-        elif is_group and plan.group is None:
+        if is_group and plan.group is None:
             self._job["group"] = _native.group_digest(preset)
         suffix = "" if train else VALIDATION_SUFFIX
         if daemon.job is not None:
@@ -171,7 +184,8 @@ class Loader:
         daemon_of = (settings, find_daemon(), self._timeout)
         attach = Attach(path, socket_path, self.rank, self._job, weights, plan.indices, *daemon_of)
         if transform is not None and not callable(transform):
-            raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
+            raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
+        self._indices = plan.indices
         self._transform = transform
         self._torch = _torch()
         if device is not None:
@@ -182,10 +196,6 @@ class Loader:
         asked = plan.strata if train else 1
         placement = place(path, socket_path, self.rank, self._job, asked, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
-        # Plans by losses or deliveries are each node's own, and a state needs all of them.
-        is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
-        shares = is_torch and is_own and len(placement.leaders) > 1
-        leaders = Leaders(placement.leaders, self.rank, self._timeout * EXCHANGE_SHARE) if shares else None
         # Those that the user chose, which a state must have, or 0.
         self._strata = (plan.strata or 0) if train else 0
         # The current epoch or, between epochs, the next one.
@@ -205,22 +215,32 @@ class Loader:
         self._asks_for_reports = False
         # There is an iterator that has given nothing yet.
         self._unbegun = False
+        # It was said that other ranks let this one wait.
+        self._warned_of_ranks = False
         # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
         # Ranks of one training need the same name.
         or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
-        self._session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
-        if placement.seats:
-            self._session.seat(placement.seats)
-        self._leaders = leaders
-        if leaders is not None and leaders.has_this_rank:
-            self._scores = ScoreExchange(self._session, leaders)
-        self.job = self._session.job
-        buffered = daemon.io == "buffered"
-        self._fields = self._session.fields(buffered)
-        self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, buffered)
-        if self._torch is not None and device is not None:
-            self._device = CudaDevice(self._torch, device, *self._session.payload)
+        name = (daemon.job or default_job(self.world_size)) + suffix
+        # What was made before a failure is left: the error may keep this object alive.
+        with ExitStack() as opening:
+            opening.callback(self.close)
+            # Plans by losses or deliveries are each node's own, and a state needs all of them.
+            is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
+            if is_torch and is_own and len(placement.leaders) > 1:
+                self._leaders = Leaders(placement.leaders, self.rank, self._timeout * EXCHANGE_SHARE)
+            self._session = attach(name, or_free_name)
+            if placement.seats:
+                self._session.seat(placement.seats)
+            if self._leaders is not None and self._leaders.has_this_rank:
+                self._scores = ScoreExchange(self._session, self._leaders)
+            self.job = self._session.job
+            buffered = daemon.io == "buffered"
+            self._fields = self._session.fields(buffered)
+            self._dataset = PackedDataset(self, path, self._session.content, buffered)
+            if self._torch is not None and device is not None:
+                self._device = CudaDevice(self._torch, device, *self._session.payload)
+            opening.pop_all()
 
     def __len__(self) -> int:
         """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer.
@@ -242,6 +262,11 @@ class Loader:
         return self._job["batch_size"]
 
     @property
+    def drop_last(self) -> bool:
+        """Whether a last batch that is not full is left out: `Plan(tail="drop")`."""
+        return self._job["tail"] == "drop"
+
+    @property
     def dataset(self) -> PackedDataset:
         """The dataset: `len(loader.dataset)`, `loader.dataset.classes`."""
         return self._dataset
@@ -261,6 +286,10 @@ class Loader:
         """Label of each class name."""
         return self._dataset.class_to_idx
 
+    def _samples_per_rank(self) -> int:
+        samples = self.samples if self._indices is None else len(self._indices)
+        return min(-(-samples // self.world_size), len(self) * self.batch_size)
+
     @property
     def needs_losses(self) -> bool:
         """Whether its sampler draws by losses: `report` them."""
@@ -279,25 +308,26 @@ class Loader:
         first iterator before it sets the epoch.
         """
         session = self._open()
-        integer("epoch", epoch, 0, UINT32_MAX)
+        epoch = integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._epoch:
-            self._epoch = epoch
-            self._resume_at = self._position = 0
             if self._unbegun:
                 session.start_epoch(epoch, 0)
+            self._epoch = epoch
+            self._resume_at = self._position = 0
         elif not self._unbegun:
             self._position = self._resume_at
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
-        if self._resume_at == 0 and 0 < len(self) <= self._position:
-            # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
-            self._epoch += 1
-        if self._resumed is not None and self._resumed[0] != self._epoch:
+        # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
+        is_delivered = self._resume_at == 0 and 0 < len(self) <= self._position
+        epoch = self._epoch + is_delivered
+        session.start_epoch(epoch, self._resume_at)
+        # Only now, as all that follows: a start that fails changes nothing.
+        self._epoch, self._position = epoch, self._resume_at
+        if self._resumed is not None and self._resumed[0] != epoch:
             self._resumed = None
-        session.start_epoch(self._epoch, self._resume_at)
-        self._position = self._resume_at
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
         self._has_reported = False
         self._unbegun = True
@@ -314,6 +344,8 @@ class Loader:
         """
         if not self._trains:
             raise ShadeError("report: this Loader validates (train=False) and does not use losses")
+        if not isinstance(batch, Batch):
+            raise TypeError(f"batch: got a {type(batch).__name__}, expected a Batch of this Loader")
         if self._torch is not None and isinstance(losses, self._torch.Tensor):
             losses = losses.detach().to("cpu", self._torch.float32)
         self._open().report(batch._native, losses)
@@ -372,11 +404,7 @@ class Loader:
         ranks share the rest out in batches of their own. An unused iterator delivers it.
         """
         session = self._open()
-        if state.get("version") != STATE_VERSION:
-            raise ValueError(
-                f"state: got version {state.get('version')}, expected {STATE_VERSION}: finish the training with the "
-                f"version of shade_load that began it"
-            )
+        _check_state(state)
         if state["content_id"] != session.content_id:
             raise ValueError(
                 f"state: saved on a dataset with content id {state['content_id']}, this one has {session.content_id}"
@@ -393,26 +421,30 @@ class Loader:
             raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
-        # An iterator that has given nothing goes on from there, and so does the next one.
         self._resume_at = batch
-        if self._unbegun:
-            session.start_epoch(epoch, batch)
-        else:
-            self._iteration += 1
         if self._scores is not None:
             self._scores.restart()
+        # From here on iterators are of an earlier iteration, unless one that has given nothing is
+        # made to go on from there, as the next one will.
+        iteration, self._iteration = self._iteration, self._iteration + 1
+        if self._unbegun:
+            session.start_epoch(epoch, batch)
+            self._iteration = iteration
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
-        session, self._session = self._session, None
-        if session is not None:
-            if self._scores is not None:
-                self._scores.close()
-            try:
-                if self._device is not None:
-                    self._device.close()
-            finally:
-                session.close()
+        session, device, scores, leaders = self._session, self._device, self._scores, self._leaders
+        self._session = self._device = self._scores = self._leaders = None
+        # Each of them, whatever happens to those before it.
+        with ExitStack() as closing:
+            if session is not None:
+                closing.callback(session.close)
+            if device is not None:
+                closing.callback(device.close)
+            if scores is not None:
+                closing.callback(scores.close)
+            elif leaders is not None:
+                closing.callback(leaders.leave)
 
     def __enter__(self) -> Loader:
         return self
@@ -434,8 +466,9 @@ class Loader:
 
     def _warn_if_reports_are_missing(self) -> None:
         """Warns once if no rank has reported a loss in the last epoch."""
+        is_missing = self.stats()["epoch"]["reports_missing"]
         self._asks_for_reports = False
-        if not self.stats()["epoch"]["reports_missing"]:
+        if not is_missing:
             return
         self._draws_by_loss = False
         sampler = self._job["sampler"]
@@ -453,22 +486,11 @@ class Loader:
         return self._session
 
 
-def _misplaced(arguments: Mapping[str, object]) -> TypeError:
-    """The error for unknown arguments; it names those that belong into a Plan or a Daemon."""
-    places = {field.name: kind.__name__ for kind in (Plan, Daemon) for field in fields(kind)}
-    texts = [
-        f"{name} belongs into {places[name].lower()}={places[name]}({name}={value!r})"
-        if name in places
-        else f"there is no argument {name!r}"
-        for name, value in arguments.items()
-    ]
-    return TypeError(f"Loader: {'; '.join(texts)}")
-
-
 def _images(
     image_size: int | tuple[int, int] | None, decode: object, channels_last: bool, exact: bool
 ) -> _native.Images | list[_native.Images] | None:
     """What to decode to; None for raw records."""
+    channels_last, exact = flag("channels_last", channels_last), flag("exact", exact)
     if decode is not None:
         if image_size is not None:
             raise ValueError("decode: image_size is given as well; give only one of the two")
@@ -479,6 +501,24 @@ def _images(
         if given:
             raise ValueError(f"{name}: raw records are delivered; give image_size or decode as well")
     return None
+
+
+def _check_state(state: Any) -> None:
+    """Refuses what `state_dict` of this version has not made."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"state: got {type(state).__name__}, expected the dict that Loader.state_dict() has given")
+    version = plain(state.get("version"))
+    if not isinstance(version, int) or version != STATE_VERSION:
+        raise ValueError(
+            f"state: got version {shown(version)}, expected {STATE_VERSION}: finish the training with the "
+            f"version of shade_load that began it"
+        )
+    for name, kind in (("content_id", str), ("job", Mapping), ("daemon", bytes)):
+        if not isinstance(state.get(name), kind):
+            got = type(state[name]).__name__ if name in state else "nothing"
+            raise ValueError(f"state: got {got} as {name!r}: it is no whole state of Loader.state_dict()")
+    if absent := {"sampler", "order", "seed", "tail", "weights_digest"} - state["job"].keys():
+        raise ValueError(f"state: its job has no {', '.join(sorted(absent))}: it is no whole state of Loader.state_dict()")
 
 
 def _torch() -> ModuleType | None:

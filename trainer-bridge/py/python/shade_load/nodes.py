@@ -20,7 +20,7 @@ from .ranks import ranks_here
 # Fields of a job that each node has for itself.
 _OF_A_NODE = ("ranks_here", "ring_bytes")
 # Samplers whose epochs are drawn from the whole dataset.
-_WHOLE = ("sequential", "infobatch", "iis")
+_WHOLE = ("sequential", "infobatch", "iis", "weighted", "balanced")
 # This node's number of ranks by the last exchange, by world size and node: for a validation, which
 # has no exchange of its own.
 _known: dict[tuple[int, str], int] = {}

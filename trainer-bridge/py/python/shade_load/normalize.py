@@ -20,15 +20,17 @@ class Normalize:
     """torchvision's ToDtype(scale=True) and Normalize(mean, std): `(x / 255 - mean) / std`.
 
     Use it as `Loader(transform=Normalize(...))`, or call it with any uint8 tensor of N x 3 x H x W.
-    The result is a new tensor in torch's memory format channels_last, which convolutions prefer. So
-    the batch's place in the ring is free as soon as the batch is dropped.
+    The result is a new tensor, so that the batch's place in the ring is free as soon as the batch is
+    dropped. It has the images' memory format: contiguous, as models with `view(N, -1)` need it, or
+    channels_last, which convolutions prefer, with `Loader(channels_last=True)`.
 
     On the CPU it takes one pass over the images instead of three or four, on torch's number of
     threads (`torch.set_num_threads`). On another device, such as that of `Loader(device="cuda:0")`,
     torch's functions do it there.
 
-    Args: mean, std: A number for each colour, for images from 0 to 1. dtype: "float32", "float16"
-        or "bfloat16", rounded once at the end, or torch's dtypes of these
+    Args:
+        mean, std: A number for each colour, for images from 0 to 1.
+        dtype: "float32", "float16" or "bfloat16", rounded once at the end, or torch's dtypes of these
             names.
     """
 
@@ -47,7 +49,7 @@ class Normalize:
         self._tables = bytes(values.view(self._torch.uint8).flatten().tolist())
 
     def __call__(self, images: Tensor) -> Tensor:
-        """The images as floats, on their device.
+        """The images as floats, on their device and in their memory format.
 
         Raises:
             ValueError: They are not uint8, N x 3 x H x W.
@@ -60,16 +62,21 @@ class Normalize:
             raise ValueError(f"images: got {images.dtype} of {tuple(images.shape)}, expected uint8 of N x 3 x H x W")
         if images.device.type != "cpu":
             return self._computed(images)
-        if not images.is_contiguous(memory_format=torch.channels_last):
-            images = images.contiguous()
-        target = torch.empty(images.shape, dtype=self.dtype, memory_format=torch.channels_last)
-        _native.fill_floats(images, target, self._tables, torch.get_num_threads())
+        layout = self._layout(images)
+        target = torch.empty(images.shape, dtype=self.dtype, memory_format=layout)
+        _native.fill_floats(images.contiguous(memory_format=layout), target, self._tables, torch.get_num_threads())
         return target
+
+    def _layout(self, images: Tensor) -> Any:
+        """The images' memory format; contiguous for those with gaps."""
+        torch = self._torch
+        is_last = not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
+        return torch.channels_last if is_last else torch.contiguous_format
 
     def _computed(self, images: Tensor) -> Tensor:
         """The same by torch's functions, in the steps of torchvision.transforms.v2, bit for bit."""
         torch = self._torch
-        floats = images.to(torch.float32, memory_format=torch.channels_last).mul_(1.0 / 255)
+        floats = images.to(torch.float32, memory_format=self._layout(images)).mul_(1.0 / 255)
         mean, std = (self._per_colour(values, images.device) for values in (self.mean, self.std))
         return floats.sub_(mean).div_(std).to(self.dtype)
 

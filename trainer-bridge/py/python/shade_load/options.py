@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 INDEX_FILE = "dataset.shade"
 # Limits of the formats; see formats/layout/src/limits.rs.
@@ -15,6 +18,7 @@ IMAGE_SIDE_MAX = 16_384
 VIEWS_MAX = 16
 RANKS_MAX = 65_536
 RING_BYTES_MAX = 1 << 40
+BATCH_SAMPLES_MAX = 32_768
 UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 
@@ -24,7 +28,12 @@ _UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("iB", 1024), ("i", 1024), ("B", 1000), ("", 1000))
 }
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[KMGT]i?)?B?)", re.IGNORECASE)
-_PERCENT = re.compile(r"\d+(?:\.\d+)?%")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PERCENT = re.compile(_NUMBER.pattern + "%")
+# Characters of a value in a message.
+SHOWN_MAX = 200
+# A cache of so few bytes is none: a percentage was meant.
+_PERCENT_MAX = 100
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -33,13 +42,21 @@ class Options:
 
     def __repr__(self) -> str:
         given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]  # type: ignore[arg-type]
-        shown = (f"{name}={value!r}" for name, value, default in given if value != default)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        differing = (f"{name}={value!r}" for name, value, default in given if value != default)
+        return f"{type(self).__name__}({', '.join(differing)})"
 
 
 def dataset_path(dataset: str | os.PathLike[str]) -> Path:
     """The dataset's folder with links resolved, equal in all ranks and the daemon."""
-    path = Path(dataset).resolve()
+    if not isinstance(dataset, str | os.PathLike):
+        raise TypeError(f"dataset: got {shown(dataset)}, expected the path of a folder")
+    try:
+        path = Path(os.fsdecode(dataset)).resolve()
+        is_there = path.exists()
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"dataset: {shown(dataset)}: {error}") from None
+    if not is_there:
+        raise FileNotFoundError(f"dataset: {path} does not exist; shade-pack create SRC OUT makes a dataset")
     if not (path / INDEX_FILE).is_file():
         raise FileNotFoundError(
             f"dataset: {path} has no {INDEX_FILE}; make a dataset from an ImageFolder: shade-pack create SRC OUT"
@@ -52,52 +69,89 @@ def job_name(job: str, what: str = "job") -> str:
     return matching(what, job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
 
 
-def sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+def sides(name: str, size: Any) -> tuple[int, int]:
     """(height, width) in pixels, from a side or such a pair."""
-    pair = (size, size) if isinstance(size, int) else tuple(size)
-    if len(pair) != 2:
-        raise ValueError(f"{name}: got {size!r}, expected a side or (height, width)")
+    try:
+        pair = tuple(size)
+    except TypeError:
+        pair = (size, size)
+    if isinstance(size, str | bytes) or len(pair) != 2:
+        raise ValueError(f"{name}: got {shown(size)}, expected a side or (height, width)")
     height, width = (integer(name, side, 1, IMAGE_SIDE_MAX) for side in pair)
     return height, width
 
 
-def integer(name: str, value: int, low: int, high: int) -> int:
-    """`value`, if it is a whole number from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: got {value!r}, expected an integer")
-    if not low <= value <= high:
-        raise ValueError(f"{name}: got {value}, expected {low} to {high}")
-    return value
+def integer(name: str, value: Any, low: int, high: int) -> int:
+    """`value`, if it is a whole number from `low` to `high`, of any type of integers."""
+    whole = plain(value)
+    if isinstance(whole, bool) or not isinstance(whole, int):
+        raise TypeError(f"{name}: got {shown(value)}, expected an integer")
+    if not low <= whole <= high:
+        raise ValueError(f"{name}: got {shown(whole)}, expected {low} to {high}")
+    return whole
 
 
-def number(name: str, value: float, low: float, high: float) -> float:
-    """`value`, if it is a finite number from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}: got {value!r}, expected a number")
-    if not (math.isfinite(value) and low <= value <= high):
+def number(name: str, value: Any, low: float, high: float) -> float:
+    """`value`, if it is a finite number from `low` to `high`, of any type of numbers."""
+    found = real(name, value)
+    if not (math.isfinite(found) and low <= found <= high):
         expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
-        raise ValueError(f"{name}: got {value}, expected {expected}")
-    return float(value)
+        raise ValueError(f"{name}: got {shown(value)}, expected {expected}")
+    return found
+
+
+def real(name: str, value: Any) -> float:
+    """`value`, if it is a number of any type, also one that is not finite."""
+    found = plain(value)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise TypeError(f"{name}: got {shown(value)}, expected a number")
+    try:
+        return float(found)
+    except OverflowError:
+        return math.inf if found > 0 else -math.inf
+
+
+def shown(value: Any) -> str:
+    """A value for a message, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python writes no integers of more than 4300 digits.
+        text = "an integer of thousands of digits"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def plain(value: Any) -> Any:
+    """A scalar of NumPy, torch or the like as Python's bool, int or float; all else as it is."""
+    if isinstance(value, int | float | str | bytes | type) or getattr(value, "ndim", 0) != 0:
+        return value
+    kind = str(getattr(value, "dtype", ""))
+    if "bool" in kind:
+        return bool(value)
+    with suppress(TypeError):
+        return operator.index(value)
+    return float(value) if hasattr(value, "__float__") and "complex" not in kind else value
 
 
 def flag(name: str, value: bool) -> bool:
     """`value`, if it is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: got {value!r}, expected True or False")
-    return value
+    truth = plain(value)
+    if not isinstance(truth, bool):
+        raise TypeError(f"{name}: got {shown(value)}, expected True or False")
+    return truth
 
 
 def choice(name: str, value: str, known: Collection[str]) -> str:
     """`value`, if it is one of `known`."""
-    if value not in known:
-        raise ValueError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, known))}")
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}: got {shown(value)}, expected one of {', '.join(map(repr, known))}")
     return value
 
 
 def matching(name: str, value: str, pattern: re.Pattern[str], example: str) -> str:
     """`value`, if it is a text that matches the pattern."""
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        raise ValueError(f"{name}: got {value!r}, expected something like {example}")
+        raise ValueError(f"{name}: got {shown(value)}, expected something like {example}")
     return value
 
 
@@ -106,15 +160,26 @@ def size_bytes(name: str, value: int | str, low: int, high: int) -> int:
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if match is None:
-            raise ValueError(f'{name}: got {value!r}, expected bytes or a size such as "256MiB"')
+            raise ValueError(f'{name}: got {shown(value)}, expected bytes or a size such as "256MiB"')
         unit = match[2][:1].upper() + match[2][1:].replace("b", "B").replace("I", "i")
-        value = int(float(match[1]) * _UNITS[unit])
+        value = int(min(float(match[1]) * _UNITS[unit], 2.0 * UINT64_MAX))
     return integer(name, value, low, high)
 
 
 def capacity(name: str, value: int | str) -> str:
     """A cache capacity for the command line: bytes, or a percentage of the dataset."""
-    if isinstance(value, str) and _PERCENT.fullmatch(value.strip()):
-        number(name, float(value.strip()[:-1]), 0.0, 100.0)
-        return value.strip()
-    return str(size_bytes(name, value, 0, UINT64_MAX))
+    given = value.strip() if isinstance(value, str) else plain(value)
+    if isinstance(given, str) and _PERCENT.fullmatch(given):
+        number(name, float(given[:-1]), 0.0, 100.0)
+        return given
+    amount = float(given) if isinstance(given, str) and _NUMBER.fullmatch(given) else given
+    if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount <= _PERCENT_MAX:
+        is_share = amount <= 1 and (isinstance(given, float) or "." in str(given))
+        share = 100 * amount if is_share else amount
+        raise ValueError(
+            f'{name}: got {shown(value)}, expected "{share:g}%" of the dataset, or bytes as an integer or a text with a unit, '
+            f'such as "8GiB"'
+        )
+    if isinstance(given, float):
+        raise TypeError(f'{name}: got {shown(value)}, expected bytes, or a text such as "8GiB" or "20%"')
+    return str(size_bytes(name, given, 0, UINT64_MAX))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
+
+from .known_transforms import interpolation
 
 # A grey level from 0 to 255 for all colours, or red, green and blue.
 Colour = int | tuple[int, int, int]
@@ -138,6 +140,25 @@ class RandomApply:
     p: float = 0.5
 
 
+@dataclass(frozen=True)
+class RandomChoice:
+    """Applies one of these transforms of pixels, drawn by the weights `p`, or each as often as the others.
+
+    A list or a Compose among them is one.
+    """
+
+    transforms: Sequence[Any]
+    p: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Applies all of these transforms of pixels in random order. A list or a Compose among them is one."""
+
+    transforms: Sequence[Any]
+
+
+Holder = RandomApply | RandomChoice | RandomOrder
 PixelTransform = (
     ColorJitter
     | Grayscale
@@ -152,10 +173,11 @@ PixelTransform = (
     | RandomErasing
     | RandAugment
     | TrivialAugmentWide
-    | RandomApply
+    | Holder
 )
+# A transform of pixels, or some that are applied in turn as one.
+Part = PixelTransform | tuple[PixelTransform, ...]
 
-_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in PixelTransform.__args__}
 # A mirrored image gets other pixels from these than the image mirrored afterwards.
 _PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
 
@@ -173,45 +195,13 @@ def as_json(steps: Sequence[PixelTransform]) -> str:
         raise ValueError(f"decode: got {list(steps)!r}: {error}") from None
 
 
-def knows_places(step: PixelTransform) -> bool:
+def knows_places(step: Part) -> bool:
     """Whether a flip before this transform is another than one after it."""
-    if isinstance(step, RandomApply):
-        return any(knows_places(inner) for inner in step.transforms)
+    if isinstance(step, tuple):
+        return any(map(knows_places, step))
+    if isinstance(step, Holder):
+        return any(map(knows_places, step.transforms))
     return isinstance(step, _PLACED)
-
-
-def checked(step: PixelTransform) -> PixelTransform:
-    """The transform, with torchvision's within `RandomApply` replaced by ours.
-
-    Raises:
-        TypeError: One within is no transform of pixels.
-    """
-    if not isinstance(step, RandomApply):
-        return step
-    if not isinstance(step.transforms, Iterable):
-        raise TypeError(f"decode: RandomApply: got {step.transforms!r}, expected a list of transforms")
-    return RandomApply(tuple(_inner(transform) for transform in step.transforms), step.p)
-
-
-def from_torchvision(name: str, transform: Any) -> PixelTransform | None:
-    """Our transform that does what torchvision's does; None if it is not one of pixels."""
-    kind = _BY_NAME.get(name)
-    if kind is None:
-        return None
-    if kind is RandomApply:
-        return checked(RandomApply(tuple(transform.transforms), transform.p))
-    return kind(**_options(transform, kind))
-
-
-def _inner(transform: Any) -> PixelTransform:
-    if isinstance(transform, PixelTransform):
-        return checked(transform)
-    ours = None
-    if type(transform).__module__.startswith("torchvision.transforms"):
-        ours = from_torchvision(type(transform).__name__, transform)
-    if ours is None:
-        raise TypeError(f"decode: RandomApply: got {transform!r}, expected transforms of pixels, such as ColorJitter")
-    return ours
 
 
 def _options(transform: Any, kind: Any) -> dict[str, Any]:
@@ -222,8 +212,7 @@ def _options(transform: Any, kind: Any) -> dict[str, Any]:
 def _plain(option: str, value: Any) -> Any:
     """An argument of a transform: torchvision's also keep lists, enumerations and None."""
     if option == "interpolation":
-        value = getattr(value, "value", value)
-        return {0: "nearest", 2: "bilinear"}.get(value, value)
+        return interpolation(value)
     if value is None:
         # No jitter, or black; RandomErasing of v2 has None for noise.
         return "random" if option == "value" else 0
@@ -250,9 +239,11 @@ def _number(value: Any) -> int | float:
     raise TypeError(f"decode: got {value!r}, expected a number")
 
 
-def _named(step: PixelTransform) -> dict[str, Any]:
-    if isinstance(step, RandomApply):
-        options: dict[str, Any] = {"transforms": [_named(inner) for inner in step.transforms], "p": step.p}
+def _named(step: Part) -> dict[str, Any] | list[Any]:
+    if isinstance(step, tuple):
+        return [_named(inner) for inner in step]
+    if isinstance(step, Holder):
+        options = vars(step) | {"transforms": [_named(inner) for inner in step.transforms]}
     else:
         options = _options(step, type(step))
     return {type(step).__name__: options}

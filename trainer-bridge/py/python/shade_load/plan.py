@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from . import _native
 from .indices import sample_indices
-from .options import Options, choice, job_name
+from .options import UINT32_MAX, Options, choice, flag, integer, job_name, real, shown
 from .weights import weight_table
 
 Sampler = Literal[
@@ -54,9 +54,9 @@ class Plan(Options):
             samples with weight 0. Both are for comparison.
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
             "replacement" draws uniformly with replacement: as many repeats as "pads", no losses.
-            "echo" reads a part of the samples in each epoch and delivers each `echo` times, 20 to
-            60 batches apart, augmented anew: 1/`echo` of the reads. Choose it if the store is the
-            limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
+            "echo" reads a part of the samples in each epoch and delivers each `echo` times, augmented
+            anew: 1/`echo` of the reads. With `echo` 2 nearly all repeats are 20 to 60 batches apart.
+            Choose it if the store is the limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
             them (`batch.weights`), so epochs are shorter.
             "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
             Both need no losses. They change the distribution that the model trains on. If that is
@@ -79,8 +79,8 @@ class Plan(Options):
             is off. Raise it if the store is too slow: more hits, less variety.
         hit_cap: Largest share of an epoch, 0 to 1, for such repeats. Default: 0.6. Lower it if a
             high `rep` leaves too few other samples in an epoch.
-        cover: Number of epochs after which a sample that was not delivered is added. Default: 5; 0
-            is off. It applies to "pads", "replacement", "iis", "cis" and "infobatch". Lower it if
+        cover: A sample that was last delivered this many epochs ago is added, so that none is
+            missing for as many in a row. Default: 5; 0 is off. It applies to "pads", "replacement", "iis", "cis" and "infobatch". Lower it if
             rare samples are seen too seldom.
         explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
             losses are noisy.
@@ -96,7 +96,9 @@ class Plan(Options):
         strata: Number of equal parts of the dataset that are drawn each on its own. A rank has its
             parts to itself if this is a multiple of the number of ranks: then each node draws from
             its own losses, and caches its own samples only. Default: None, which is 1, the dataset
-            as a whole. Set it to resume a training with the number that it had.
+            as a whole, or on several nodes a number that suits them. "weighted", "balanced", "iis",
+            "infobatch", `pace` and `indices` need 1. Set it to resume a training with the number
+            that it had.
         mix: Share of the strata, 0 to 1, that change seats at each epoch, and so perhaps ranks and
             nodes, which read them anew. Default: 0.0: each sample stays at its rank. Set it if
             ranks need to see more than their share of the dataset, as for BatchNorm with local
@@ -149,6 +151,9 @@ class Plan(Options):
             object.__setattr__(self, "weights", weight_table(self.weights))
         if self.group is not None:
             job_name(self.group, "group")
+        for field in fields(self):
+            if field.name not in (*_TABLES, "group"):
+                object.__setattr__(self, field.name, _of_its_type(field.name, getattr(self, field.name), field.default))
         for name, value in self.parameters().items():
             if value is not None or name not in ("sampler", "order"):
                 _native.check_field(name, value)
@@ -168,6 +173,26 @@ class Plan(Options):
         return {**parameters, "strata": strata, **digests, "group": group}
 
 
+def _of_its_type(name: str, value: Any, default: Any) -> Any:
+    """A field's value in the type of its default. The daemon's own check says which values there are."""
+    if value is None and default is None:
+        return None
+    if isinstance(default, bool):
+        return flag(name, value)
+    if isinstance(default, int) or name == "strata":
+        return integer(name, value, 0, UINT32_MAX)
+    if isinstance(default, float):
+        return real(name, value)
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: got {shown(value)}, expected a text")
+    return str(value)
+
+
 def system(preset: str) -> tuple[str, str, str, bool]:
     """Sampler, policy and order of a preset, and whether its trainings are a group."""
     return _native.PRESETS[choice("preset", preset, _native.PRESETS)]
+
+
+def of_validation(plan: Plan) -> Plan:
+    """What `train=False` uses of a plan: the other fields say how a training draws."""
+    return Plan(indices=plan.indices, tail=plan.tail, on_error=plan.on_error, bad_max=plan.bad_max)

@@ -38,9 +38,8 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         raise ValueError("rank and world_size: give both or neither")
     if rank is None or world_size is None:
         rank, world_size = _surrounding_ranks(os.environ)
-    integer("world_size", world_size, 1, RANKS_MAX)
-    integer("rank", rank, 0, world_size - 1)
-    return rank, world_size
+    world_size = integer("world_size", world_size, 1, RANKS_MAX)
+    return integer("rank", rank, 0, world_size - 1), world_size
 
 
 def default_job(world_size: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ._native import LoaderTimeout, ShadeError
 from .batch import Batch
-from .timeouts import explained
+from .timeouts import next_batch
 
 if TYPE_CHECKING:
     from .loader import Loader
@@ -34,23 +34,28 @@ class RestOfEpoch(Iterator[Batch]):
         if self._begun and loader._asks_for_reports:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             loader._warn_if_reports_are_missing()
-        loader._unbegun = False
-        loader._resume_at = 0
         try:
-            native = session.next(loader._timeout)
-        except LoaderTimeout as error:
-            raise explained(error, session) from None
+            native = next_batch(loader, session)
+        except LoaderTimeout:
+            raise
         except ShadeError:
             self._ended = True
+            loader._unbegun = False
             raise
-        if native is None:
+        if not self._begun and native is not None and loader._scores is not None:
+            loader._scores.begin(loader._epoch)
+        self._begun = True
+        batch = None
+        if native is not None:
+            views = isinstance(loader._job["images"], list)
+            batch = Batch(native, loader._torch, loader._fields, loader._transform, loader._device, views)
+        # Only now: after a wait that fails the epoch goes on, or begins, where it would have.
+        loader._unbegun = False
+        loader._resume_at = 0
+        if native is None or batch is None:
             self._ended = True
             loader._epoch += 1
             loader._position = 0
             raise StopIteration
-        if not self._begun and loader._scores is not None:
-            loader._scores.begin(loader._epoch)
-        self._begun = True
         loader._position = native.index + 1
-        views = isinstance(loader._job["images"], list)
-        return Batch(native, loader._torch, loader._fields, loader._transform, loader._device, views)
+        return batch

@@ -16,31 +16,33 @@ such as ColorJitter, follow. The latter are in `shade_load.pixel_transforms`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from . import _native
+from .known_transforms import attributes, class_name, held, in_turn, refusal
 from .options import IMAGE_SIDE_MAX, VIEWS_MAX, flag, integer, number, sides
 from .pixel_transforms import (
     ColorJitter,
     GaussianBlur,
     Grayscale,
+    Holder,
     PixelTransform,
     RandAugment,
     RandomAdjustSharpness,
     RandomApply,
     RandomAutocontrast,
+    RandomChoice,
     RandomEqualize,
     RandomErasing,
     RandomGrayscale,
     RandomInvert,
+    RandomOrder,
     RandomPosterize,
     RandomSolarize,
     TrivialAugmentWide,
     as_json,
-    checked,
-    from_torchvision,
     knows_places,
 )
 
@@ -55,12 +57,14 @@ __all__ = [
     "RandomAdjustSharpness",
     "RandomApply",
     "RandomAutocontrast",
+    "RandomChoice",
     "RandomCrop",
     "RandomEqualize",
     "RandomErasing",
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
+    "RandomOrder",
     "RandomPosterize",
     "RandomResizedCrop",
     "RandomSolarize",
@@ -121,6 +125,7 @@ NONE = "none"
 
 Flip = RandomHorizontalFlip | RandomVerticalFlip
 Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in Transform.__args__}
 # Our transforms or torchvision's (callables), one or several.
 OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
 # Those of one view; a list of those of several views; or "none".
@@ -141,7 +146,7 @@ def views_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
     if not isinstance(transforms, list | tuple) or not any(isinstance(step, list | tuple) for step in transforms):
         return image_spec(transforms, channels_last, exact)
     for view in transforms:
-        if not isinstance(view, list | tuple) and not hasattr(view, "transforms"):
+        if in_turn(view) is None:
             raise TypeError(
                 f"decode: got {view!r} beside a list of transforms: give one list, or a list of lists for several views"
             )
@@ -165,7 +170,7 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
     """
     if isinstance(transforms, str) and transforms == NONE:
         return _spec(NONE, channels_last, exact)
-    steps = [_ours(transform) for transform in _flat(transforms)]
+    steps = _steps(transforms)
     given = f"decode: got {steps!r}"
     framing = list(itertools.takewhile(lambda step: not isinstance(step, Flip | PixelTransform), steps))
     spec = _spec("stretch", channels_last, exact)
@@ -257,81 +262,61 @@ def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
     }
 
 
-def _flat(transforms: object) -> list[object]:
-    """One transform, a list of them or a `Compose`, as a list."""
-    # RandomApply has a list, too, which is one step.
-    is_one = type(transforms).__name__ == RandomApply.__name__
-    inner = transforms if is_one else getattr(transforms, "transforms", transforms)
-    # A text is an iterable of texts.
-    if isinstance(inner, Iterable) and not is_one and not isinstance(inner, str):
-        return [step for transform in inner for step in _flat(transform)]
-    return [inner]
+def _steps(given: object, place: str = "decode") -> list[Transform]:
+    """One transform, a list of them, a Sequential or a Compose, as a list of ours.
+
+    Raises:
+        TypeError: One is not known.
+        ValueError: One of torchvision's has an option that the daemon does not have.
+    """
+    parts = in_turn(given)
+    if parts is not None:
+        return [step for part in parts for step in _steps(part, place)]
+    step, kind = given, type(given)
+    if kind not in _KINDS.values():
+        kind = _KINDS.get(class_name(given) or "")
+        if kind is None:
+            raise refusal(given, place)
+        options = attributes(given, [field.name for field in fields(kind)])
+        step = kind(**{name: _PLAIN.get(name, _as_it_is)(value) for name, value in options.items()})
+    return [_with_known_parts(step) if isinstance(step, Holder) else step]
 
 
-def _ours(transform: Any) -> Transform:
-    if isinstance(transform, PixelTransform):
-        return checked(transform)
-    if isinstance(transform, Transform):
-        return transform
-    name = type(transform).__name__
-    if not type(transform).__module__.startswith("torchvision.transforms"):
-        raise TypeError(
-            f"decode: got {transform!r}, expected transforms of shade_load.transforms, or \"none\"; "
-            f"use Loader(transform=...) for your own"
-        )
-    try:
-        pixels = from_torchvision(name, transform)
-        if pixels is not None:
-            return pixels
-        _check_options(name, transform)
-        if name == "Resize":
-            return Resize(_size(transform.size))
-        if name == "CenterCrop":
-            return CenterCrop(_size(transform.size))
-        if name == "RandomCrop":
-            return RandomCrop(_size(transform.size), _padding(transform.padding))
-        if name == "RandomResizedCrop":
-            return RandomResizedCrop(_size(transform.size), tuple(transform.scale), tuple(transform.ratio))
-        if name == "RandomHorizontalFlip":
-            return RandomHorizontalFlip(transform.p)
-        if name == "RandomVerticalFlip":
-            return RandomVerticalFlip(transform.p)
-    except AttributeError as error:
-        raise TypeError(f"decode: torchvision's {name} of this version: {error}") from None
-    raise TypeError(
-        f"decode: the daemon has no {name}: leave it out here and apply it to batch.images with Loader(transform=...), "
-        "where uint8 becomes float, too"
-    )
+def _with_known_parts(step: Holder) -> Holder:
+    """The step with ours in place of torchvision's transforms within it."""
+    place = f"decode: {type(step).__name__}"
+    parts: list[object] = []
+    for part in held(step.transforms, place):
+        inner = tuple(_steps(part, place))
+        for transform in inner:
+            if not isinstance(transform, PixelTransform):
+                raise TypeError(
+                    f"{place}: got {transform!r}, expected transforms of pixels, such as ColorJitter: the daemon "
+                    "crops and flips each image before all of these"
+                )
+        parts.append(inner[0] if len(inner) == 1 else inner)
+    return replace(step, transforms=tuple(parts))
 
 
-def _check_options(name: str, transform: Any) -> None:
-    """Refuses options of torchvision's transforms that the daemon does not have."""
-    interpolation = getattr(transform, "interpolation", None)
-    if interpolation is not None and getattr(interpolation, "value", interpolation) not in ("bilinear", 2):
-        raise ValueError(f"decode: {name}: got interpolation {interpolation}, expected bilinear")
-    for option, harmless in (
-        ("max_size", (None,)),
-        ("pad_if_needed", (None, False)),
-        ("fill", (None, 0, (0, 0, 0))),
-        ("padding_mode", (None, "constant")),
-    ):
-        value = getattr(transform, option, None)
-        if value not in harmless:
-            raise ValueError(f"decode: {name}: got {option}={value!r}, which the daemon does not do")
-
-
-def _size(size: Any) -> int | tuple[int, int]:
+def _size(size: Any) -> Any:
     """A size of torchvision's: a side as a number or a list of one, or a pair."""
-    if isinstance(size, Sequence):
-        return int(size[0]) if len(size) == 1 else (int(size[0]), int(size[1]))
-    return int(size)
+    sides = tuple(size) if isinstance(size, Sequence) else size
+    return sides[0] if isinstance(sides, tuple) and len(sides) == 1 else sides
 
 
-def _padding(padding: Any) -> int:
+def _padding(padding: Any) -> Any:
     paddings = {0 if padding is None else padding} if not isinstance(padding, Sequence) else set(padding)
     if len(paddings) != 1:
         raise ValueError(f"decode: RandomCrop: got padding {padding!r}, expected the same on all sides")
-    return int(paddings.pop())
+    return paddings.pop()
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+# From torchvision's attributes to our arguments, where they differ.
+_PLAIN: dict[str, Callable[[Any], Any]] = {"size": _size, "padding": _padding, "scale": tuple, "ratio": tuple}
 
 
 def _range(name: str, pair: Sequence[float]) -> tuple[float, float]:

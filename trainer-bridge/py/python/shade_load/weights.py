@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native
+from .buffers import numbers
+from .options import shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,11 +29,11 @@ def weight_table(weights: Any) -> Weights:
     """The table of a tensor, an array or a sequence with one number for each sample."""
     if isinstance(weights, Weights):
         return weights
-    values = weights.tolist() if hasattr(weights, "tolist") else weights
+    values = numbers(weights)
     # What these iterate over has another order or meaning.
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__iter__"):
-        raise TypeError(f"weights: got {weights!r}, expected a number for each sample")
-    values = list(values)
+        raise TypeError(f"weights: got {shown(weights)}, expected a number for each sample")
+    values = values if isinstance(values, memoryview | list | tuple) else list(values)
     try:
         data, digest = _native.weight_table(values)
     except TypeError as error:

@@ -21,7 +21,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer, Search};
+use crate::cache::eviction::{Eviction, Need, Offer, Search};
 use crate::cache::queues::Queues;
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
@@ -101,12 +101,15 @@ impl Adaptive {
 
     /// The paper's REPLACE: the residents that leave until `search` has enough, by this target.
     fn replace<T, P: Fn(u32) -> bool>(&self, target: f64, is_in_b2: bool, search: Search<'_, T, P>) -> bool {
-        let Search { mut missing, residents, is_pinned, victims } = search;
+        let Search { need: Need { bytes: mut missing, most }, residents, is_pinned, victims } = search;
         let unpinned = |list| self.lists.oldest_first(list).filter(|&place| !is_pinned(place));
         let mut from_t1 = unpinned(T1).map(|place| (T1, place));
         let mut from_t2 = unpinned(T2).map(|place| (T2, place));
         let mut t1_bytes = self.bytes[T1];
         while missing > 0 {
+            if victims.len() == most {
+                return false;
+            }
             let t1 = t1_bytes as f64;
             let t1_gives_way = if is_in_b2 { t1 >= target } else { t1 > target };
             let victim = if t1_gives_way {
@@ -154,7 +157,8 @@ impl Eviction for Adaptive {
         self.replace(self.target_bytes, false, search)
     }
 
-    /// Those that leave a smaller cache become ghosts, too.
+    /// Those that leave a smaller cache become ghosts, too. Which ghosts stay depends on how many
+    /// leave at once.
     fn evict<T>(&mut self, residents: &mut Residents<T>, victims: &[u32], evicted: &mut Vec<(SampleId, T)>) {
         for &place in victims {
             self.demote(place, residents.bytes(place));

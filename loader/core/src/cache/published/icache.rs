@@ -9,7 +9,7 @@
 use shade_formats::SampleId;
 
 use super::quiver::Quiver;
-use crate::cache::eviction::{Eviction, Offer, Properties, Search};
+use crate::cache::eviction::{Eviction, Need, Offer, Properties, Search};
 use crate::cache::heap::Heap;
 use crate::cache::ranking::{key_below_score, key_by_score};
 use crate::cache::residents::Residents;
@@ -23,6 +23,8 @@ pub(crate) struct Icache {
     /// By sample.
     is_high: Vec<bool>,
     high: Heap,
+    /// Scores have changed that it does not have yet.
+    is_stale: bool,
     high_used_bytes: u64,
     high_bytes: u64,
     low: Quiver,
@@ -37,6 +39,7 @@ impl Icache {
             // Before the first epoch no sample is known to have low importance.
             is_high: vec![true; samples as usize],
             high: Heap::for_places(samples as usize),
+            is_stale: false,
             high_used_bytes: 0,
             high_bytes: 0,
             low: Quiver::new(samples),
@@ -50,6 +53,14 @@ impl Icache {
     fn is_high(&self, id: SampleId) -> bool {
         self.is_high.get(id.index()).copied().unwrap_or(false)
     }
+
+    /// Ranks the high region by the scores of now, if they have changed.
+    fn refresh<T>(&mut self, residents: &Residents<T>, importance: &Importance) {
+        if std::mem::take(&mut self.is_stale) {
+            // The heap ignores a place of the low region.
+            residents.iter().for_each(|(place, id)| self.high.rekey(place, key_by_score(id, importance)));
+        }
+    }
 }
 
 impl Eviction for Icache {
@@ -59,6 +70,7 @@ impl Eviction for Icache {
         Properties { exchanges: true, counts_exchanges: true, keeps_what_fits: false, ..Properties::USUAL };
 
     fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        self.refresh(search.residents, offer.importance);
         let bytes = u64::from(offer.bytes);
         if self.is_high(offer.id) {
             // Below all residents with the same score, so that these are not displaced.
@@ -67,20 +79,21 @@ impl Eviction for Icache {
             let Search { residents, is_pinned, victims, .. } = search;
             let bytes_of = |place| residents.bytes(place);
             bytes <= self.high_bytes
-                && self.high.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+                && self.high.victims(Some(newcomer), Need::of(missing), bytes_of, is_pinned, victims)
         } else {
             let missing = (self.low_used_bytes + bytes).saturating_sub(self.low_bytes);
-            bytes <= self.low_bytes && self.low.victims(offer, Search { missing, ..search })
+            bytes <= self.low_bytes && self.low.victims(offer, Search { need: Need::of(missing), ..search })
         }
     }
 
     /// Each region has its own surplus, whatever the other one has.
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool {
-        let Search { residents, is_pinned, victims, .. } = search;
-        let missing = self.high_used_bytes.saturating_sub(self.high_bytes);
-        let high = self.high.victims(None, missing, |place| residents.bytes(place), &is_pinned, victims);
-        let missing = self.low_used_bytes.saturating_sub(self.low_bytes);
-        let low = self.low.surplus(Search { missing, residents, is_pinned, victims }, importance);
+        let Search { need: Need { most, .. }, residents, is_pinned, victims } = search;
+        self.refresh(residents, importance);
+        let need = Need { bytes: self.high_used_bytes.saturating_sub(self.high_bytes), most };
+        let high = self.high.victims(None, need, |place| residents.bytes(place), &is_pinned, victims);
+        let need = Need { bytes: self.low_used_bytes.saturating_sub(self.low_bytes), most };
+        let low = self.low.surplus(Search { need, residents, is_pinned, victims }, importance);
         high && low
     }
 
@@ -125,6 +138,11 @@ impl Eviction for Icache {
     fn resize(&mut self, capacity_bytes: u64) {
         self.low_bytes = capacity_bytes / LOW_PART;
         self.high_bytes = capacity_bytes - self.low_bytes;
+    }
+
+    /// The high region is ranked when victims are asked for.
+    fn rank_anew(&mut self) {
+        self.is_stale = true;
     }
 
     fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {

@@ -43,13 +43,13 @@ impl Lfu {
 
 impl Eviction for Lfu {
     fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        self.heap.victims(None, missing, |place| residents.bytes(place), is_pinned, victims)
+        let Search { need, residents, is_pinned, victims } = search;
+        self.heap.victims(None, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        self.heap.victims(None, missing, |place| residents.bytes(place), is_pinned, victims)
+        let Search { need, residents, is_pinned, victims } = search;
+        self.heap.victims(None, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
     fn insert(&mut self, place: u32, _offer: &Offer<'_>) {

@@ -8,7 +8,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer, Properties, Search};
+use crate::cache::eviction::{Eviction, Need, Offer, Properties, Search};
 use crate::cache::queues::Queues;
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
@@ -38,17 +38,18 @@ impl Eviction for Quiver {
 
     /// What was used longest ago in this epoch leaves first.
     fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
-        let Search { missing, residents, is_pinned, victims } = search;
-        self.0.oldest_unpinned(USED, missing, |place| residents.bytes(place), is_pinned, victims)
+        let Search { need, residents, is_pinned, victims } = search;
+        self.0.oldest_unpinned(USED, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
     /// Those that wait for their use leave last.
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
-        let Search { mut missing, residents, is_pinned, victims } = search;
+        let Search { need: Need { bytes: mut missing, most }, residents, is_pinned, victims } = search;
         let bytes = |place| residents.bytes(place);
         [USED, WAITING].into_iter().any(|queue| {
             let before = victims.len();
-            let is_enough = self.0.oldest_unpinned(queue, missing, bytes, &is_pinned, victims);
+            let is_enough =
+                self.0.oldest_unpinned(queue, Need { bytes: missing, most }, bytes, &is_pinned, victims);
             missing -= victims.iter().skip(before).map(|&place| bytes(place)).sum::<u64>().min(missing);
             is_enough
         })

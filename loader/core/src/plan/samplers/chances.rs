@@ -18,7 +18,7 @@ const SHARE_UNIT: u64 = 1 << 16;
 /// Largest chance over the mean chance, of scores that `rank` gives.
 const CHANCE_MAX: u128 = 2;
 /// The same, of all scores that there may be.
-const CHANCE_MAX_WIDE: u128 = 5;
+pub(super) const CHANCE_MAX_WIDE: u128 = 5;
 
 /// Quantised chances of the samples: each is drawn with probability weight / `total`. A weight is
 /// computed from the score whenever it is needed: a few instructions instead of 4 bytes a sample.

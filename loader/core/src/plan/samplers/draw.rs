@@ -12,8 +12,6 @@ pub(in crate::plan) struct Draw<'a> {
     pub(in crate::plan) sequence: Option<Vec<SampleId>>,
     /// The order that belongs to the sampler, whatever the job asks for.
     pub(in crate::plan) order: Option<Order>,
-    /// The samples are delivered as they are numbered: no order and no pacing applies.
-    pub(in crate::plan) keeps_order: bool,
     /// Copies of resident samples that the `hit_cap` guard withheld.
     pub(in crate::plan) hit_cap_withheld: u32,
     /// Samples that the `cover` guard put in.
@@ -31,15 +29,7 @@ pub(in crate::plan) enum Weights<'a> {
 impl<'a> Draw<'a> {
     /// A draw for the order that was asked for, without guards.
     pub(super) fn new(counts: Vec<u32>, weights: Weights<'a>) -> Self {
-        Self {
-            counts,
-            weights,
-            sequence: None,
-            order: None,
-            keeps_order: false,
-            hit_cap_withheld: 0,
-            covered: 0,
-        }
+        Self { counts, weights, sequence: None, order: None, hit_cap_withheld: 0, covered: 0 }
     }
 
     /// Each of `samples` samples once.

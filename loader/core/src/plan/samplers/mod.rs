@@ -8,6 +8,7 @@ mod echo;
 mod icache;
 mod infobatch;
 mod pads;
+mod repeats;
 mod replacement;
 mod replicate;
 mod table;
@@ -16,6 +17,7 @@ mod weighted;
 
 pub(super) use draw::{Draw, Weights};
 pub use icache::high_importance;
+pub use repeats::Repeats;
 pub use replicate::rep_now;
-pub(super) use table::draw;
 pub use table::may_leave_out;
+pub(super) use table::{draw, keeps_order};

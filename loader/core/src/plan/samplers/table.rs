@@ -12,19 +12,24 @@ struct SamplerRow {
     draw: for<'a> fn(&'a Inputs<'a>) -> Draw<'a>,
     /// Epochs may have fewer deliveries than the dataset has samples.
     leaves_out: bool,
+    /// Samples are delivered as they are numbered: nothing may change their order.
+    keeps_order: bool,
 }
+
+/// A sampler with epochs of the dataset's length, in the order that the job asks for.
+const USUAL: SamplerRow = SamplerRow { draw: uniform::uniform, leaves_out: false, keeps_order: false };
 
 fn row(sampler: Sampler) -> SamplerRow {
     match sampler {
-        Sampler::Uniform => SamplerRow { draw: uniform::uniform, leaves_out: false },
-        Sampler::Sequential => SamplerRow { draw: uniform::sequential, leaves_out: false },
-        Sampler::Pads => SamplerRow { draw: pads::pads, leaves_out: false },
-        Sampler::Iis => SamplerRow { draw: icache::iis, leaves_out: true },
-        Sampler::Cis => SamplerRow { draw: icache::cis, leaves_out: false },
-        Sampler::Replacement => SamplerRow { draw: replacement::replacement, leaves_out: false },
-        Sampler::Echo => SamplerRow { draw: echo::echo, leaves_out: false },
-        Sampler::Weighted | Sampler::Balanced => SamplerRow { draw: weighted::weighted, leaves_out: false },
-        Sampler::Infobatch => SamplerRow { draw: infobatch::infobatch, leaves_out: true },
+        Sampler::Uniform => USUAL,
+        Sampler::Sequential => SamplerRow { keeps_order: true, ..USUAL },
+        Sampler::Pads => SamplerRow { draw: pads::pads, ..USUAL },
+        Sampler::Iis => SamplerRow { draw: icache::iis, leaves_out: true, ..USUAL },
+        Sampler::Cis => SamplerRow { draw: icache::cis, ..USUAL },
+        Sampler::Replacement => SamplerRow { draw: replacement::replacement, ..USUAL },
+        Sampler::Echo => SamplerRow { draw: echo::echo, ..USUAL },
+        Sampler::Weighted | Sampler::Balanced => SamplerRow { draw: weighted::weighted, ..USUAL },
+        Sampler::Infobatch => SamplerRow { draw: infobatch::infobatch, leaves_out: true, ..USUAL },
     }
 }
 
@@ -37,4 +42,11 @@ pub(in crate::plan) fn draw<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
 #[must_use]
 pub fn may_leave_out(sampler: Sampler) -> bool {
     row(sampler).leaves_out
+}
+
+/// Whether epochs of `sampler` have the samples as they are numbered. No order, no pacing and no
+/// exchange applies.
+#[must_use]
+pub(in crate::plan) fn keeps_order(sampler: Sampler) -> bool {
+    row(sampler).keeps_order
 }

@@ -11,6 +11,9 @@
 //! `batch.weights` has 1/λ, which undoes the table: the weighted loss has the mean of a plain pass
 //! over the samples of weight above 0. A training that wants the table's own distribution leaves
 //! them out. The guard `cover` does not apply: a sample of weight 0 never comes.
+//!
+//! They need one stratum. Each stratum has as many draws as samples, whatever its weights add up
+//! to, so that a heavy sample would come too seldom and its neighbours, too.
 
 use super::chances::draw_by;
 use super::draw::{Draw, Weights, weight};

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..batch import Batch
 from ..loader import Loader
 
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule, Trainer
 
-class LoaderData(LightningDataModule):
+# One code under two names. A Trainer of one takes no object of the other's classes.
+_NAMES = ("lightning.pytorch", "pytorch_lightning")
+# The state of a Trainer that fits.
+_FITTING = "fit"
+
+
+def _packages() -> Iterator[ModuleType]:
+    """Those of the two that are installed."""
+    for name in _NAMES:
+        try:
+            yield import_module(name)
+        except ModuleNotFoundError as error:
+            # One that is installed and lacks something says so itself.
+            if error.name not in (name, name.partition(".")[0]):
+                raise
+
+
+_PACKAGES = tuple(_packages())
+if not _PACKAGES:
+    raise ImportError(f"shade_load.integrations.lightning needs one of {' and '.join(_NAMES)}: pip install lightning")
+
+
+class LoaderData(*(package.LightningDataModule for package in _PACKAGES)):  # type: ignore[misc]
     """Loaders for a Trainer, made when it asks for them: only then are ranks known.
 
         data = LoaderData(
             train=lambda: Loader("train.shade", 256, image_size=224),
             val=lambda: Loader("val.shade", 256, image_size=224, train=False),
         )
+
+    It is for Trainers of both packages, `lightning.pytorch` and `pytorch_lightning`.
 
     Lightning asks for validation first. The Loader that trains is made before, since the first one
     on a dataset decides the daemon's cache. Each is made once and stays open until `close` or the
@@ -43,7 +68,7 @@ class LoaderData(LightningDataModule):
 
     def val_dataloader(self) -> Loader | list[Loader]:
         """The Loader that validates."""
-        if self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING:
+        if self.trainer is not None and self.trainer.state.fn == _FITTING:
             self._loader("train")
         return self._loader("val")
 
@@ -66,10 +91,10 @@ class LoaderData(LightningDataModule):
         return self._made[name]
 
 
-class LoaderCallback(Callback):
+class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ignore[misc]
     """Keeps a Loader in step with the Trainer that trains from it.
 
-    - It sets the epoch. Without that an epoch that `limit_train_batches` ends early starts again.
+    - It sets the epoch, so that one that `limit_train_batches` ends early is followed by the next.
     - It restores the Loader's state. Lightning saves it in each checkpoint, but does not restore it
       from one that was saved at an epoch's end before validation.
     - It reports losses if `training_step` returns them as "losses", one for each sample:
@@ -84,16 +109,17 @@ class LoaderCallback(Callback):
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Remembers the Loader's state."""
         saved = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {}).get("combined_loader")
-        if saved and trainer.state.fn == TrainerFn.FITTING:
+        if saved and trainer.state.fn == _FITTING:
             self._state = saved[0]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the Loader's state."""
-        state, self._state = self._state, None
-        if state is not None:
-            self._loader(trainer).load_state_dict(state)
+        if self._state is not None:
+            self._loader(trainer).load_state_dict(self._state)
             # Another than the state's if that was saved after its epoch's last batch.
             self._loader(trainer).set_epoch(trainer.current_epoch)
+            # Only now: a restoring that fails, or is interrupted, is done again by the next `fit`.
+            self._state = None
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Sets the epoch."""

@@ -1,0 +1,34 @@
+//! Standard output for people: what strangers named is spelled out where a terminal would obey it.
+
+use std::io::{self, Write};
+
+use shade_formats::printable::Lines;
+
+/// An output that passes text on, its control characters spelled out except line ends and tabs.
+/// JSON stays the same JSON.
+#[derive(Debug)]
+pub struct Terminal<W>(pub W);
+
+impl<W: Write> Write for Terminal<W> {
+    /// Takes whole characters: what `write!` gives.
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        write!(self.0, "{}", Lines(String::from_utf8_lossy(text)))?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_command_no_terminal() {
+        let mut out = Terminal(Vec::new());
+        writeln!(out, "process {}, which serves {}", 7, "a\u{1b}[2J\u{9b}\u{202e}").unwrap();
+        assert_eq!(out.0, b"process 7, which serves a\\u001b[2J\\u009b\\u202e\n");
+    }
+}

@@ -1,0 +1,163 @@
+"""What `decode` takes for a transform: known classes with known attributes, and nothing else.
+
+An object is known by its exact class. A subclass, or another object with the same attributes, may do
+anything, so it is refused by name. torchvision and torch are not imported: who has an object of
+theirs has imported them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import Any
+
+_TORCHVISION = ("torchvision.transforms", "torchvision.transforms.v2")
+
+# torchvision's attributes that are no arguments of ours, and their values with which the daemon
+# does the same. `interpolation` and `fill` have many spellings: see `_is_same`.
+_SAME: dict[str, tuple[object, ...]] = {
+    # Acts on tensors only: a PIL image is always antialiased. The last two were defaults once.
+    "antialias": (True, None, "warn"),
+    "inplace": (False, True),
+    "max_size": (None,),
+    "pad_if_needed": (False, None),
+    "padding_mode": ("constant",),
+}
+_OPTIONS = (*_SAME, "interpolation", "fill")
+# Pillow's numbers of them, which torchvision takes, too.
+_INTERPOLATIONS = {0: "nearest", 2: "bilinear"}
+# Where an object keeps functions that are called beside its class's or instead.
+_ADDITIONS = ("_forward_pre_hooks", "_forward_hooks", "forward")
+
+_ELSEWHERE = (
+    "use shade_load.ImageFolder with your DataLoader, which transforms each image by itself, or Loader(transform=...) "
+    "on a batch's images, where torchvision draws once per batch"
+)
+_FLOATS = (
+    "leave it out, as images are uint8 tensors, and make floats of them with "
+    "Loader(transform=shade_load.Normalize(mean, std))"
+)
+_BATCHES = "call it in the training loop, on a batch's images and labels"
+_REMEDIES = {
+    **dict.fromkeys(
+        ("ConvertImageDtype", "Normalize", "PILToTensor", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+        _FLOATS,
+    ),
+    **dict.fromkeys(("CutMix", "MixUp"), _BATCHES),
+    "RGB": "leave it out, as images are RGB",
+}
+
+
+def class_name(transform: object) -> str | None:
+    """The name of torchvision's class of which the object is; None for any other class."""
+    kind = type(transform)
+    is_known = any(getattr(sys.modules.get(module), kind.__name__, None) is kind for module in _TORCHVISION)
+    return kind.__name__ if is_known else None
+
+
+def in_turn(given: object) -> Sequence[object] | None:
+    """The transforms that are applied one after the other; None if it is one transform, or not known."""
+    if _is_list(given) or _is_torch(given, "Sequential"):
+        return held(given, "decode")
+    match class_name(given):
+        case "Compose":
+            return held(attributes(given, ("transforms",))["transforms"], "decode: Compose")
+        case "Identity":
+            return ()
+    return None
+
+
+def held(transforms: Any, place: str) -> Sequence[object]:
+    """The transforms in a list, as torchvision's classes keep them.
+
+    Raises:
+        TypeError: It is no list of any kind that is known.
+    """
+    if _is_list(transforms):
+        return transforms
+    if _is_torch(transforms, "Sequential") or _is_torch(transforms, "ModuleList"):
+        _refuse_additions(transforms)
+        return list(transforms)
+    raise TypeError(f"{place}: got {_told(transforms)}, expected a list of transforms")
+
+
+def attributes(transform: object, names: Collection[str]) -> dict[str, Any]:
+    """Attributes of an object of torchvision's that are arguments of ours.
+
+    Raises:
+        TypeError: It lacks one, or has one that is not known.
+        ValueError: Another one has a value with which the daemon does something else.
+    """
+    _refuse_additions(transform)
+    kept = vars(transform)
+    given = {**kept, **kept.get("_modules", {})}
+    given = {name: value for name, value in given.items() if not name.startswith("_") and name != "training"}
+    name = f"decode: {type(transform).__name__}"
+    for option in names:
+        if option not in given:
+            raise TypeError(f"{name}: torchvision's of this version has no {option!r}, which the daemon needs")
+    for option, value in given.items():
+        if option not in names and not _is_same(option, value):
+            kind = ValueError if option in _OPTIONS else TypeError
+            expected = "expected bilinear" if option == "interpolation" else "which the daemon does not do"
+            raise kind(f"{name}: got {option}={value!r}, {expected}")
+    return {option: given[option] for option in names}
+
+
+def interpolation(value: Any) -> Any:
+    """The name of an interpolation: torchvision also takes an enumeration and Pillow's numbers."""
+    value = value.value if isinstance(value, Enum) else value
+    return _INTERPOLATIONS.get(value, value) if isinstance(value, int) else value
+
+
+def refusal(transform: object, place: str = "decode") -> TypeError:
+    """The error for a transform that the daemon does not have."""
+    name = class_name(transform)
+    if name is not None:
+        return TypeError(f"{place}: the daemon has no {name}: {_REMEDIES.get(name, _ELSEWHERE)}")
+    if isinstance(transform, type):
+        return TypeError(f"{place}: got the class {transform.__name__}, expected an object: {transform.__name__}(...)")
+    for base in type(transform).__mro__[1:]:
+        if base.__module__.startswith((*_TORCHVISION, "shade_load.")):
+            what = f"{_told(transform)}, which extends {base.__name__} and may do something else"
+            break
+    else:
+        what = _told(transform)
+    return TypeError(
+        f"{place}: got {what}, expected transforms of shade_load.transforms, torchvision's of these names, or \"none\"; "
+        f"for others {_ELSEWHERE}"
+    )
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, list | tuple) and not callable(given)
+
+
+def _is_torch(given: object, name: str) -> bool:
+    """Whether it is of exactly this class of torch.nn."""
+    return type(given) is getattr(sys.modules.get("torch.nn"), name, None)
+
+
+def _refuse_additions(module: object) -> None:
+    """Refuses functions that torch would call beside the class's own, or instead."""
+    if any(vars(module).get(name) for name in _ADDITIONS):
+        raise TypeError(f"decode: got {_told(module)} with functions of its own, which the daemon does not call")
+
+
+def _is_same(option: str, value: Any) -> bool:
+    """Whether the daemon does the same as torchvision with this value of an attribute."""
+    if option == "interpolation":
+        return bool(interpolation(value) == "bilinear")
+    if option == "fill":
+        levels = value if isinstance(value, list | tuple) else [value]
+        return all(level is None or (isinstance(level, int | float) and level == 0) for level in levels)
+    return isinstance(value, bool | str | None) and value in _SAME.get(option, ())
+
+
+def _told(given: object) -> str:
+    """What messages call an object: a plain value as it is, a function's name, else the class's."""
+    if isinstance(given, str | bytes | int | float | None):
+        return repr(given)
+    kind = given if callable(given) and hasattr(given, "__qualname__") else type(given)
+    return f"{kind.__module__}.{kind.__qualname__}"
