@@ -183,7 +183,7 @@ impl<M: Memory> Core<M> {
         self.free.total_bytes() - self.free.free_bytes()
     }
 
-    /// Whether nothing is being read, filled or finalized. Batches may be complete before their epoch.
+    /// Whether nothing is being read, filled or finalized. Batches may be held for their epoch.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_filled = |batch: &Batch<M>| batch.is_held() && batch.stage == BatchStage::Complete;

@@ -71,7 +71,7 @@ pub(super) struct DrawnPlan {
     pub(super) use_numbers: UseNumbers,
     /// How random its order is.
     pub(super) position_entropy: f64,
-    /// Next accesses of the plan and the one that is drawn early after it, if the cache goes by them.
+    /// Next accesses of the plan and of one drawn early after it, if the cache goes by them.
     pub(super) next_accesses: Option<Arc<Vec<u32>>>,
 }
 

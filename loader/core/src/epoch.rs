@@ -60,9 +60,9 @@ impl<M: Memory> Core<M> {
             .find(|&epoch| job.epoch() != Some(epoch))
     }
 
-    /// Orders a job's next plan once every rank of it here wants the same new epoch. Until then none
-    /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
-    /// in order. Returns whether any was ordered.
+    /// Orders a job's next plan once every rank of it here wants the same new epoch. Until then
+    /// none starts: a plan is drawn from all losses of the epoch before, and messages of one rank
+    /// arrive in order. Returns whether any was ordered.
     pub(super) fn order_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let is_due = |job: &&Job| job.draws.is_none() && self.is_due(job);
         let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();

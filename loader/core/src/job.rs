@@ -174,7 +174,7 @@ impl Job {
         let (payload, ring) = payload_size(&spec, index, (strata.subset(), weights.as_ref()), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
-        let mut job = Self {
+        Ok(Self {
             id,
             name,
             is_line_due: false,
@@ -196,7 +196,7 @@ impl Job {
             seats: Seats::IN_ORDER,
             told: None,
             told_from: None,
-            shared_scores: None,
+            shared_scores: SharedScores::of(&spec, samples),
             part: Part::WHOLE,
             plan: None,
             draws: None,
@@ -226,9 +226,7 @@ impl Job {
             counts_before: Counts::default(),
             total: Counts::default(),
             loaded: None,
-        };
-        job.shared_scores = SharedScores::of(&job.spec, samples);
-        Ok(job)
+        })
     }
 
     /// Goes on to this plan, or back to before the first epoch.

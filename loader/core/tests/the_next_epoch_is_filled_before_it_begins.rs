@@ -137,7 +137,7 @@ fn a_bad_record_is_told_to_the_epoch_that_has_it() {
 /// What happens between two ticks.
 #[derive(Clone, Debug)]
 enum Op {
-    /// A rank asks for an epoch, so many after the one that it asked for last, from a batch on.
+    /// A rank asks for an epoch from a batch on: which epoch after its last one, and which batch.
     Ask(u32, u32, u32),
     /// All ranks ask for the next epoch.
     AskAll,

@@ -9,7 +9,7 @@ use super::serve::Daemon;
 use super::stats::report;
 
 impl Daemon {
-    /// Answers the ranks that have asked for figures, which include everything that a rank sent before.
+    /// Answers the ranks that have asked for figures. These include all that they sent before.
     pub(super) fn tell_stats(&mut self) {
         let asked = std::mem::take(&mut self.stats_asked);
         for session in asked {
