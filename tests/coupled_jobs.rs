@@ -45,7 +45,7 @@ fn sweep(packed: &Packed, group: u64) -> Vec<Trained> {
                 // Alike in all jobs, with a part of their own.
                 let loss = |&id: &u32| (id * 7919 % 1000) as f32 + ((id + job) * 104_729 % 300) as f32;
                 let losses: Vec<f32> = copied.ids.iter().map(loss).collect();
-                session.report(copied.epoch, copied.number, &losses).unwrap();
+                session.report(copied.id, &losses).unwrap();
                 taken.push(copied);
             }
         }

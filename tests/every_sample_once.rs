@@ -66,7 +66,7 @@ fn importance_epochs_have_the_plan_s_length_and_repeat_samples() {
                 // One class is always hard.
                 let loss = |&label: &u32| if label == 2 { 5.0 } else { 0.1 };
                 let losses: Vec<f32> = batch.labels.iter().map(loss).collect();
-                session.report(batch.epoch, batch.number, &losses).unwrap();
+                session.report(batch.id, &losses).unwrap();
             }
             batches
         })

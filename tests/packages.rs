@@ -31,7 +31,7 @@ fn train(packed: &Packed, policy: &str, sampler: Sampler, package_bytes: &str) -
     for epoch in 0..EPOCHS {
         for batch in take_epoch(&session, epoch).unwrap() {
             let losses: Vec<f32> = batch.ids.iter().map(|&id| id as f32).collect();
-            session.report(epoch, batch.number, &losses).unwrap();
+            session.report(batch.id, &losses).unwrap();
             taken.push(batch);
         }
     }

@@ -51,7 +51,7 @@ impl Run {
                                 .iter()
                                 .map(|id| f32::from(u16::try_from(id * 37 % 101).unwrap()))
                                 .collect();
-                            session.report(batch.epoch, batch.number, &losses).unwrap();
+                            session.report(batch.id, &losses).unwrap();
                             reports += 1;
                         }
                     }

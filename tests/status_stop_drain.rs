@@ -146,7 +146,7 @@ fn stop_ends_it_now_and_tells_every_job_why() {
     // Whatever a trainer does next tells it the reason first, then that the daemon is gone.
     let ways: [Way; 3] = [
         |session| session.stats().map(|_| ()),
-        |session| session.report(0, 0, &[]),
+        |session| session.report_validation(0.0),
         |session| take_rest(session).map(|_| ()),
     ];
     for (session, way) in jobs.iter().zip(ways) {

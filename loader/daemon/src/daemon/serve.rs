@@ -23,7 +23,6 @@ use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
-use crate::log;
 use crate::signals;
 
 /// Most events taken in before the core acts on them.
