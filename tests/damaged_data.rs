@@ -53,7 +53,8 @@ fn raise_names_sample_path_shard_and_offset() {
     assert!(text.contains(&packed.name_of(BAD)) && text.contains("checksum"), "{text}");
     assert!(delivered.iter().all(|batch| batch.ids.len() == 8), "no batch before it is short");
     assert!(!sorted_ids(&delivered).contains(&BAD));
-    assert_eq!(total(&stats(&session), "faults"), 1);
+    // Once more if the next epoch's first batches, which are filled ahead, have met it as well.
+    assert!((1..=2).contains(&total(&stats(&session), "faults")));
     eventually("the daemon's log says the same", || daemon.log().contains(&text));
 
     // The session goes on: the next epoch ends with the same error.
@@ -77,7 +78,11 @@ fn skip_leaves_one_row_out_and_counts_it() {
             assert!(batch.records[at] == packed.sources[batch.ids[at] as usize].bytes, "rows stay together");
         }
         let (stats, so_far) = (stats(&session), u64::from(epoch) + 1);
-        assert_eq!((total(&stats, "skipped"), total(&stats, "faults")), (so_far, so_far));
+        assert_eq!(total(&stats, "skipped"), so_far);
+        assert!(
+            (so_far..=so_far + 1).contains(&total(&stats, "faults")),
+            "the next epoch may be filled ahead"
+        );
     }
     eventually("the daemon's log names it", || daemon.log().contains(&packed.name_of(BAD)));
 }
@@ -263,7 +268,7 @@ fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
 
     let session = attach(&packed.dataset, 0, decoded);
     let text = raised(&take_epoch(&session, 0).unwrap_err());
-    assert!(text.contains(&packed.name_of(1)) && text.contains("decode"), "{text}");
+    assert!(text.contains(&packed.name_of(1)) && text.contains("no image: text"), "{text}");
     drop(session);
 
     let other_job = |on_error, output| {

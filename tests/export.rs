@@ -131,7 +131,8 @@ fn a_scrape_tells_of_a_training_what_it_waits_for_and_the_docs_know_each_metric(
     assert!(value(&before, "shade_accesses_total", labels) >= 102.0);
     assert!(value(&now, "shade_read_bytes_total", labels) > value(&before, "shade_read_bytes_total", labels));
     let waited = |samples| value(samples, "shade_wait_seconds_total", r#"rank="0",cause="storage""#);
-    assert!(waited(&before) > 0.0 && waited(&now) > waited(&before), "{now:?}");
+    // The second epoch's first batches were filled before it began.
+    assert!(waited(&before) > 0.0 && waited(&now) >= waited(&before), "{now:?}");
     assert!((value(&now, "shade_epoch", labels) - 1.0).abs() < 1e-9);
     assert!((value(&now, "shade_daemons", "") - 1.0).abs() < 1e-9);
     let process = format!("pid=\"{}\"", daemon.pid());

@@ -3,7 +3,7 @@
 //! states. The daemon itself measures it.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -48,9 +48,9 @@ pub(crate) fn run(scratch: &Scratch, samples: u32) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn with_jobs(scratch: &Scratch, folder: &PathBuf, jobs: usize, samples: u32) -> Result<Vec<Figure>> {
+fn with_jobs(scratch: &Scratch, folder: &Path, jobs: usize, samples: u32) -> Result<Vec<Figure>> {
     let socket = std::env::temp_dir().join(format!("shade-benches-silence-{}", std::process::id()));
-    let mut daemon = Silent { scratch, folder: folder.clone(), socket, sessions: Vec::new() };
+    let mut daemon = Silent { scratch, folder: folder.to_owned(), socket, sessions: Vec::new() };
     for number in 0..jobs {
         let session = daemon.attach(number)?;
         daemon.sessions.push(session);
@@ -126,7 +126,12 @@ impl Silent<'_> {
 
     /// The longest since the last call.
     fn silence_ms(&self) -> Result<f64> {
-        Ok(self.stats()?["silence_ns"].as_f64().ok_or("no silence in stats()")? / 1e6)
+        Ok(self
+            .stats()?
+            .get("silence_ns")
+            .and_then(serde_json::Value::as_f64)
+            .ok_or("no silence in stats()")?
+            / 1e6)
     }
 
     /// All jobs begin it at once, and take their first batch.
@@ -169,8 +174,9 @@ impl Silent<'_> {
 
     fn come_and_go(&mut self, _epoch: u32) -> Result<f64> {
         let session = self.attach(self.sessions.len())?;
-        let jobs =
-            |daemon: &Self| -> Result<usize> { Ok(daemon.stats()?["jobs"].as_array().map_or(0, Vec::len)) };
+        let jobs = |daemon: &Self| -> Result<usize> {
+            Ok(daemon.stats()?.get("jobs").and_then(serde_json::Value::as_array).map_or(0, Vec::len))
+        };
         let mut longest_ms = self.silence_ms()?;
         drop(session);
         while jobs(self)? > self.sessions.len() {
@@ -186,8 +192,13 @@ impl Silent<'_> {
         let mut longest_ms: f64 = 0.0;
         loop {
             let stats = self.stats()?;
-            longest_ms = longest_ms.max(stats["silence_ns"].as_f64().unwrap_or(0.0) / 1e6);
-            if stats["cache_used_bytes"].as_u64().is_some_and(|used| used <= cache_bytes) {
+            longest_ms = longest_ms
+                .max(stats.get("silence_ns").and_then(serde_json::Value::as_f64).unwrap_or(0.0) / 1e6);
+            if stats
+                .get("cache_used_bytes")
+                .and_then(serde_json::Value::as_u64)
+                .is_some_and(|used| used <= cache_bytes)
+            {
                 return Ok(longest_ms);
             }
             std::thread::sleep(LOOK_EVERY);

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_small_run_has_all_rows() {
-        let killed = tier_killed::Scale { samples: 60, epochs: 1, rounds: 1 };
+        let killed = tier_killed::Scale { samples: 240, epochs: 1, rounds: 1 };
         let figures = run(&Scale { records: 20, single: 10, many: 200, rounds: 2, killed }).unwrap();
         // Three of fetches and two of trainings for each server, and the store's.
         assert_eq!(figures.len() % 5, 1);

@@ -375,7 +375,7 @@ fn trouble(path: &Path, errno: Errno) -> Unopened {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::index::{IndexBuilder, Shard};
+    use shade_formats::index::{Codec, Entry, IndexBuilder, Media, Shard};
 
     use super::*;
 
@@ -385,7 +385,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("shard-000000.tar"), [7; 1024]).unwrap();
         let mut index = IndexBuilder::new();
-        index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 0 }).unwrap();
+        index.push_class(b"class").unwrap();
+        index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 1 }).unwrap();
+        let (codec, media) = (Codec::None, Media::Other);
+        let (shard, offset, stored_len, raw_len, crc32c) = (SHARD, 512, 3, 3, 7);
+        let (label, width, height) = (0, 0, 0);
+        let entry = Entry { shard, offset, stored_len, raw_len, crc32c, label, width, height, codec, media };
+        index.push_sample(&entry, b"class/1.png").unwrap();
         let index = index.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());

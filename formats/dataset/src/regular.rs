@@ -80,6 +80,11 @@ fn open_with(folder: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> 
         }
         // What a socket says, and a pipe that nobody reads.
         Err(Errno::NXIO) => return Err(not_regular(&statat(folder, path, AtFlags::empty())?)),
+        // What a folder says to a direct open; a file says so where the file system has none.
+        Err(Errno::INVAL) => {
+            let found = statat(folder, path, AtFlags::empty())?;
+            return Err(if is_regular(&found) { Errno::INVAL.into() } else { not_regular(&found) });
+        }
         opened => opened?,
     };
     let found = fstat(&fd)?;

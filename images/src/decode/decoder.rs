@@ -67,7 +67,8 @@ impl Decoder {
     /// found. Call [`Decoder::shrink`] once the pixels are used.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], and for an unknown reduction. A panic of the decoder is one, too.
+    /// As for [`Decoder::decode`], and for an unknown reduction. A panic of the decoder is a fault,
+    /// too.
     pub fn decode_part<'a>(
         &'a mut self,
         media: Media,

@@ -150,6 +150,16 @@ impl<M: Memory> Tier<M> {
         }
     }
 
+    /// Changes how many bytes it may have. What has no room any more leaves at once: it is removed by
+    /// id, without its bytes.
+    pub(super) fn resize(&mut self, bytes: u64, importance: &Importance) {
+        let Some(held) = &mut self.held else { return };
+        held.resize(bytes);
+        let (writing, mut evicted) = (&self.writing, Vec::new());
+        held.evict_surplus(usize::MAX, importance, |id| writing.contains_key(id), &mut evicted);
+        evicted.into_iter().for_each(|(id, _)| self.order_drop(id));
+    }
+
     /// Takes the sample in, if it is worth it. Others may leave for it.
     pub(super) fn admit(&mut self, sample: SampleId, stored_len: u32, importance: &Importance) -> bool {
         if self.has_or_will(sample) {

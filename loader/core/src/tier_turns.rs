@@ -39,10 +39,10 @@ impl<M: Memory> Core<M> {
             TierEvent::Room { bytes, get } => {
                 let get_ns = get.map(|get| u64::try_from(get.as_nanos()).unwrap_or(u64::MAX));
                 get_ns.into_iter().for_each(|ns| (0..MEASURED_AS).for_each(|_| self.tier.latencies.add(ns)));
-                match &mut self.tier.held {
-                    Some(held) => held.resize(bytes),
-                    None => self.tier.held = Some(Cache::new(Policy::Lookahead, bytes, self.index.len())),
+                if self.tier.held.is_none() {
+                    self.tier.held = Some(Cache::new(Policy::Lookahead, bytes, self.index.len()));
                 }
+                self.tier.resize(bytes, self.jobs.importance());
                 // It learns of the uses in sight when the next batch is opened.
                 self.jobs.iter_mut().for_each(|job| job.outlook = None);
             }
@@ -135,7 +135,8 @@ impl<M: Memory> Core<M> {
         held.remove(sample);
         if outcome == TierPut::Full {
             // Others use these servers, too, or keys are spread unevenly: no more than fits now.
-            held.resize(held.used_bytes());
+            let used_bytes = held.used_bytes();
+            self.tier.resize(used_bytes, self.jobs.importance());
         }
     }
 

@@ -164,6 +164,20 @@ fn servers_that_do_not_answer_cost_reads_and_nothing_else() {
     assert!(up.tier_hits > held / 2, "they still have it: {up:?}");
 }
 
+/// Each server that is reached adds its room.
+#[test]
+fn room_grows_with_each_server() {
+    let mut replay = tiered(0, &spec(10, 1), 9);
+    for records in [20, 60, u64::from(SAMPLES)] {
+        room(&mut replay, records);
+    }
+    let epoch = fill(&mut replay, 0);
+    assert!(whole_epoch(&mut replay, epoch).tier_hits > 0);
+    room(&mut replay, 20);
+    whole_epoch(&mut replay, epoch + 1);
+    assert!(tier_of(&replay).samples <= 20 && replay.tier.held.len() <= 20, "it keeps its limit");
+}
+
 #[test]
 fn a_full_server_ends_the_writes() {
     let mut replay = tiered(u64::from(SAMPLES), &spec(10, 1), 9);

@@ -26,7 +26,7 @@ pub(crate) fn decode(bytes: &[u8], samples: &mut Vec<u8>, rgb: &mut Vec<u8>) -> 
     let size = layout.size;
     let room = scratch(rgb, 3 * size.width as usize * size.height as usize);
     colours.convert(samples, size.width as usize, room);
-    // Of another type it is ignored, as by Pillow.
+    // One of another type is ignored, as by Pillow.
     let orientation = directory.one(tag::ORIENTATION).ok().flatten();
     let orientation = orientation.and_then(|value| u32::try_from(value).ok());
     let orientation = orientation.map_or(Orientation::Upright, Orientation::from_exif);

@@ -22,7 +22,9 @@ impl Plans {
         let (drawn_in, drawn) = unbounded();
         Builder::new().name("shade-plan".into()).spawn(move || {
             // Sending fails only when the daemon is stopping.
-            queue.iter().try_for_each(|order| drawn_in.send(order.carry_out()))
+            for order in queue {
+                let _ = drawn_in.send(order.carry_out());
+            }
         })?;
         Ok((Self { orders }, drawn))
     }

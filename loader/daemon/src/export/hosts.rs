@@ -7,8 +7,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Where the kernel tells this machine's name.
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+use rustix::system::uname;
 
 /// The names, in lower case.
 #[derive(Clone, Debug)]
@@ -18,7 +17,7 @@ impl Hosts {
     /// `localhost`, this machine's name with and without its domain, and the names that the user
     /// gave. Addresses go without saying.
     pub(super) fn new(given: &[String]) -> Self {
-        let own = std::fs::read_to_string(HOST_NAME).unwrap_or_default().trim().to_owned();
+        let own = uname().nodename().to_string_lossy().into_owned();
         let short = own.split('.').next().unwrap_or_default().to_owned();
         let all = [own, short, "localhost".to_owned()].into_iter().chain(given.iter().cloned());
         Self(all.filter(|name| !name.is_empty()).map(|name| name.to_ascii_lowercase()).collect())
