@@ -10,8 +10,8 @@ use serde_json::Value;
 use shade_client::{ClientError, Session};
 use shade_formats::control::socket_name;
 use shade_tests::{
-    Daemon, Packed, Taken, attach_to, copy, eventually, next, program, sorted_ids, spec, stats, take_epoch,
-    take_rest,
+    Daemon, Packed, Taken, attach_to, copy, eventually, next, program, sorted_ids, spec, spec_by_epochs,
+    stats, take_epoch, take_rest,
 };
 
 /// Bytes of a block, for records of 200 KB.
@@ -64,7 +64,7 @@ fn a_cache_grows_and_shrinks_under_a_training() {
     // 200 KB each.
     let packed = Packed::pngs(33, 256);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
-    let session = attach_to(&packed.dataset, "training", 0, spec(8, 1)).unwrap();
+    let session = attach_to(&packed.dataset, "training", 0, spec_by_epochs(8)).unwrap();
     hits_of(&packed, &session, 0);
     let few = hits_of(&packed, &session, 1);
     assert!((5..=15).contains(&few), "{few}");
@@ -142,7 +142,7 @@ fn later_loaders_and_status_tell_the_new_size() {
     let packed = Packed::mixed(33);
     let _daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
     assert_eq!(resize("40%", &packed).0, Some(0));
-    let session = attach_to(&packed.dataset, "late", 0, spec(8, 1)).unwrap();
+    let session = attach_to(&packed.dataset, "late", 0, spec_by_epochs(8)).unwrap();
     assert_eq!(session.settings().get("cache"), Some("40%"));
     let address = [b"@", &*socket_name(rustix::process::geteuid().as_raw(), &packed.dataset)].concat();
     let args = ["status", "--json", "--socket", std::str::from_utf8(&address).unwrap()];
@@ -156,7 +156,7 @@ fn later_loaders_and_status_tell_the_new_size() {
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let packed = Packed::pngs(33, 256);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
-    let session = attach_to(&packed.dataset, "training", 0, spec(8, 1)).unwrap();
+    let session = attach_to(&packed.dataset, "training", 0, spec_by_epochs(8)).unwrap();
     hits_of(&packed, &session, 0);
     let before = stats(&session)["cache_bytes"].clone();
     for text in ["many", "120%", "-1"] {
@@ -188,8 +188,8 @@ fn a_job_among_others_may_only_if_it_started_the_daemon() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" \"$@\"; true"]).arg(program("shade-load"));
     let mut foreign = Daemon::start_by(shell, &packed.dataset, &[&"--private", &"--linger", &"0s"]);
-    let a = attach_to(&packed.dataset, "a", 0, spec(8, 1)).unwrap();
-    let b = attach_to(&packed.dataset, "b", 0, spec(8, 1)).unwrap();
+    let a = attach_to(&packed.dataset, "a", 0, spec_by_epochs(8)).unwrap();
+    let b = attach_to(&packed.dataset, "b", 0, spec_by_epochs(8)).unwrap();
     let refused = a.resize_cache("50%").unwrap_err().to_string();
     let command = format!("use shade-load resize SIZE {}", packed.dataset.display());
     for part in ["jobs a, b", "none of them has started its daemon", &command] {
@@ -203,6 +203,6 @@ fn a_job_among_others_may_only_if_it_started_the_daemon() {
 
     // This process is the parent, so all jobs of this process may.
     let _own = Daemon::start(&packed.dataset, &[]);
-    let jobs = ["a", "b"].map(|job| attach_to(&packed.dataset, job, 0, spec(8, 1)).unwrap());
+    let jobs = ["a", "b"].map(|job| attach_to(&packed.dataset, job, 0, spec_by_epochs(8)).unwrap());
     jobs.iter().for_each(|job| assert!(job.resize_cache("50%").is_ok()));
 }

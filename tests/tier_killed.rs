@@ -10,7 +10,7 @@ use serde_json::Value;
 use shade_client::Session;
 use shade_tests::{
     CacheServers, Daemon, Packed, Taken, attach, cache_server_programs, copy, eventually, next, program,
-    sorted_ids, spec, stats, take_epoch, take_rest,
+    sorted_ids, spec_by_epochs, stats, take_epoch, take_rest,
 };
 
 /// Slower than any tier on this machine, which is left alone where it is slower than the store.
@@ -84,7 +84,7 @@ fn servers_are_killed_in_mid_epoch_and_every_row_is_right() {
         let packed = Packed::pngs(33, 64);
         let mut servers = CacheServers::cluster(program, 3, &["--maxmemory", "32mb"]);
         let daemon = daemon(&packed, &servers.text(), &[]);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         let mut epoch = fill(&packed, &session, 0);
         assert!(servers.keys() > packed.len() as u64 * 8 / 10, "{} keys", servers.keys());
         check_counts(&session);
@@ -123,14 +123,14 @@ fn the_next_daemon_finds_what_this_one_stored() {
         let packed = Packed::pngs(33, 64);
         let servers = CacheServers::cluster(program, 3, &["--maxmemory", "32mb"]);
         let mut first = daemon(&packed, &servers.text(), &[]);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         fill(&packed, &session, 0);
         drop(session);
         first.signal(Signal::TERM);
         assert!(first.wait().success());
         let held = servers.keys();
         let _second = daemon(&packed, &servers.text(), &[]);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         eventually("it knows all of it", || stats(&session)["tier"]["samples"] == held);
         check(&packed, &take_epoch(&session, 0).unwrap());
         assert!(total(&session, "tier_hits") > held / 2, "{}", stats(&session));
@@ -143,7 +143,7 @@ fn wrong_bytes_in_the_tier_are_read_from_the_store() {
         let packed = Packed::pngs(33, 64);
         let servers = CacheServers::single(program, 1, &["--maxmemory", "32mb"]);
         let _daemon = daemon(&packed, &servers.text(), &[]);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         let epoch = fill(&packed, &session, 0);
         let keys = servers.stored(0);
         for (at, key) in keys.iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_small_tier_keeps_its_limit() {
         let packed = Packed::pngs(33, 64);
         let servers = CacheServers::single(program, 1, &["--maxmemory", "32mb"]);
         let _daemon = daemon(&packed, &servers.text(), &["--tier-cache", "300000"]);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         eventually("the tier is there", || !stats(&session)["tier"].is_null());
         for epoch in 0..6 {
             check(&packed, &take_epoch(&session, epoch).unwrap());
@@ -184,8 +184,7 @@ fn a_small_tier_keeps_its_limit() {
 
 /// Hits of the cache and of the tier in the last of six epochs, as `simulate` says.
 fn simulated(packed: &Packed, tier: &str) -> [u64; 2] {
-    let options =
-        "--nodes 1 --sampler uniform --policy lookahead --cache 10% --batch-size 8 --epochs 6 --json --tier";
+    let options = "--nodes 1 --sampler uniform --policy lookahead --cache 10% --batch-size 8 --epochs 6 --draw-ahead --json --tier";
     let output = Command::new(program("shade-load"))
         .arg("simulate")
         .arg(&packed.dataset)
@@ -208,7 +207,7 @@ fn a_daemon_counts_what_simulate_says() {
         for tier in ["8000000", "300000"] {
             let servers = CacheServers::single(program, 1, &["--maxmemory", "32mb"]);
             let _daemon = daemon(&packed, &servers.text(), &["--tier-cache", tier]);
-            let session = attach(&packed.dataset, 0, spec(8, 1));
+            let session = attach(&packed.dataset, 0, spec_by_epochs(8));
             eventually("the tier is there", || !stats(&session)["tier"].is_null());
             (0..5).for_each(|epoch| check(&packed, &take_epoch(&session, epoch).unwrap()));
             let counts = || ["hits", "tier_hits"].map(|name| total(&session, name));
@@ -232,7 +231,7 @@ fn a_store_that_is_faster_than_the_tier_is_read_instead() {
         let arguments: [&dyn AsRef<std::ffi::OsStr>; 6] =
             [&"--cache", &"10%", &"--tier", &tier, &"--store", &"latency=1us,clock=virtual"];
         let daemon = Daemon::start(&packed.dataset, &arguments);
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         eventually("the tier is there", || !stats(&session)["tier"].is_null());
         let mut epoch = 0;
         eventually("the tier is left alone", || {
@@ -262,12 +261,12 @@ fn a_password_comes_from_the_environment_alone() {
             )
         };
         let daemon = start("swordfish");
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         fill(&packed, &session, 0);
         assert!(!daemon.log().contains("swordfish"));
         drop((session, daemon));
         let daemon = start("wrong");
-        let session = attach(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         check(&packed, &take_epoch(&session, 0).unwrap());
         assert_eq!(stats(&session)["tier"], Value::Null);
         eventually("it says so", || daemon.log().contains("no server is there"));

@@ -1,5 +1,5 @@
-//! Panics as errors. A decoder that panics on an image has a defect; the defect must cost that image
-//! only, and be told with its name, not end the program.
+//! Panics as errors. A decoder that panics on an image has a defect; the defect must cost that
+//! image only, and be told with its name, not end the program.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};

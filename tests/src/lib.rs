@@ -37,7 +37,7 @@ pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use recorder::{Recorder, recorded_lines};
 pub use sources::{code, production, root, sources};
 pub use trainer::{
-    Taken, all_ranks, all_ranks_of, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec, stats,
-    take_epoch, take_rest, try_attach,
+    Taken, all_ranks, all_ranks_of, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec,
+    spec_by_epochs, stats, take_epoch, take_rest, try_attach,
 };
 pub use trainer_process::TrainerProcess;

@@ -48,6 +48,14 @@ pub struct Taken {
     pub substituted: u32,
 }
 
+/// The same job of one rank without batches that are filled ahead of their epoch, so that the
+/// counts of an epoch are its own.
+#[must_use]
+pub fn spec_by_epochs(batch_size: u32) -> JobSpec {
+    let job = spec(batch_size, 1);
+    JobSpec { plan: PlanSpec { draw_ahead: true, ..job.plan }, ..job }
+}
+
 /// A job of raw batches: uniform, every sample in a batch, errors raised.
 #[must_use]
 pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {

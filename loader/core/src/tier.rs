@@ -150,8 +150,8 @@ impl<M: Memory> Tier<M> {
         }
     }
 
-    /// Changes how many bytes it may have. What has no room any more leaves at once: it is removed by
-    /// id, without its bytes.
+    /// Changes how many bytes it may have. What has no room any more leaves at once: it is removed
+    /// by id, without its bytes.
     pub(super) fn resize(&mut self, bytes: u64, importance: &Importance) {
         let Some(held) = &mut self.held else { return };
         held.resize(bytes);

@@ -56,8 +56,8 @@ pub enum TierEvent<M: Memory> {
         /// Time that one record takes from the tier, if it could be measured.
         get: Option<Duration>,
     },
-    /// Samples that the servers had before this daemon began, whoever stored them. They may be told
-    /// again.
+    /// Samples that the servers had before this daemon began, of this node or another. They may be
+    /// told again.
     Held(Vec<SampleId>),
     /// A record came, or not.
     Got {

@@ -61,10 +61,11 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Takes over what the servers had before this daemon began, once a job is here that may use it.
+    /// Takes over what the servers had before this daemon began, once a job is here that may use
+    /// it.
     ///
-    /// What no job here may use is another node's, and what has no room may be another daemon's: both
-    /// are left as they are. Some at a time, as there may be millions.
+    /// What no job here may use is another node's, and what has no room may be another daemon's:
+    /// both are left as they are. Some at a time, as there may be millions.
     fn take_over_found(&mut self) {
         if self.tier.found.is_empty() || self.jobs.admitting().next().is_none() {
             return;

@@ -1,9 +1,9 @@
 //! Panics: each is a defect of this program, and becomes an error.
 //!
-//! Where a thread can go on, `shade_images::caught` runs the work and returns the panic as an error,
-//! with its place, for the caller to tell. Any other panic is told to the receiver of [`watch`], as
-//! the ended thread would be waited for without end. A thread that the daemon needs says by
-//! [`give_up`] why it ends.
+//! Where a thread can go on, `shade_images::caught` runs the work and returns the panic as an
+//! error, with its place, for the caller to tell. Any other panic is told to the receiver of
+//! [`watch`], as the ended thread would be waited for without end. A thread that the daemon needs
+//! says by [`give_up`] why it ends.
 
 use std::panic::{PanicHookInfo, set_hook};
 use std::sync::{Arc, Mutex, PoisonError};

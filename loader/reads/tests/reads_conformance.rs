@@ -689,7 +689,7 @@ fn a_store_without_limits_has_its_depth_after_a_few_latencies() {
     rig.take(36);
 }
 
-/// Holds a lease on a file until its standard input ends: whoever opens the file waits.
+/// Holds a lease on a file until its standard input ends: an open of the file waits.
 const LEASE: &str = "import fcntl, os, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
 file = os.open(sys.argv[1], os.O_RDWR)

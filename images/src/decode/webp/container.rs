@@ -1,4 +1,4 @@
-//! The chunks of a WebP file, by libwebp's rules, so that a file is refused where Pillow refuses it.
+//! The chunks of a WebP file, by libwebp's rules: a file is refused where Pillow refuses it.
 //!
 //! ```text
 //! "RIFF" size u32 "WEBP", then a chunk "VP8 " or "VP8L", or

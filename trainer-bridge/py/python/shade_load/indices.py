@@ -43,11 +43,13 @@ def sample_indices(indices: Any) -> Indices:
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         raise TypeError(f"indices: got {shown(indices)}, expected {_EXPECTED}")
     samples = None
+    if not isinstance(values, memoryview):
+        values = list(values)
     if isinstance(values, memoryview):
         if values.format == "?":
             samples = len(values)
             values = memoryview(array("I", (sample for sample, is_wanted in enumerate(values) if is_wanted)))
-    elif any(isinstance(value, bool) for value in (values := list(values))):
+    elif any(isinstance(value, bool) for value in values):
         if not all(isinstance(value, bool) for value in values):
             raise TypeError(f"indices: got bools among numbers, expected {_EXPECTED}")
         samples = len(values)
