@@ -392,7 +392,7 @@ fn orders_of_a_round_that_fails_are_all_answered() {
         let proxy = CuttingProxy::new(&servers, 0, "GET\r\n$47", usize::MAX);
         let mut world = World::over(&proxy.text(), 1, (1, PATIENCE));
         let free = world.free.free_bytes();
-        while proxy.cuts() < 3 {
+        while proxy.cuts() < 2 {
             let stored = world.order_put(0..SAMPLES);
             let asked = world.order_get(0..SAMPLES);
             // Each comes back with its blocks.
