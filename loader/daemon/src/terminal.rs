@@ -28,7 +28,8 @@ mod tests {
     #[test]
     fn names_command_no_terminal() {
         let mut out = Terminal(Vec::new());
-        writeln!(out, "process {}, which serves {}", 7, "a\u{1b}[2J\u{9b}\u{202e}").unwrap();
+        let dataset = "a\u{1b}[2J\u{9b}\u{202e}";
+        writeln!(out, "process {}, which serves {dataset}", 7).unwrap();
         assert_eq!(out.0, b"process 7, which serves a\\u001b[2J\\u009b\\u202e\n");
     }
 }
