@@ -29,9 +29,9 @@ fn it_stops_with_0_and_removes_its_socket_file() {
 fn in_the_middle_of_an_epoch_with_reads_in_flight_too() {
     let packed = Packed::mixed(33);
     let socket = packed.beside("control.socket");
-    // The store answers after an hour: reads are in flight, and the trainer waits for them. A daemon
+    // The store answers after ten minutes: reads are in flight, and the trainer waits for them. A daemon
     // that waits for them as well is killed by its own thread for signals, and has no exit code.
-    let args: [&dyn AsRef<OsStr>; 4] = [&"--socket", &socket, &"--store", &"latency=1h"];
+    let args: [&dyn AsRef<OsStr>; 4] = [&"--socket", &socket, &"--store", &"latency=10min"];
     for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = Daemon::start(&packed.dataset, &args);
         let options = Options { socket: Some(socket.clone()), ..Options::default() };
@@ -85,7 +85,7 @@ fn and_at_once_where_the_user_asks_again() {
 fn a_second_signal_does_not_cut_an_orderly_end_short() {
     let packed = Packed::mixed(33);
     // Reads are in flight for a minute, so the end takes 2 s.
-    let mut daemon = Daemon::start(&packed.dataset, &[&"--store", &"latency=1h"]);
+    let mut daemon = Daemon::start(&packed.dataset, &[&"--store", &"latency=10min"]);
     let session = shade_tests::attach(&packed.dataset, 0, spec(8, 1));
     session.start_epoch(0, 0).unwrap();
     eventually("reads are in flight", || {
