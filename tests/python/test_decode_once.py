@@ -80,7 +80,9 @@ def test_images_are_equal_and_decoded_once(dataset: packed.Packed) -> None:
             assert all(other == first for other in others)
             assert seen.isdisjoint(image for _, image in first), "each epoch has crops of its own"
             seen.update(image for _, image in first)
-        assert copied(loaders) == 2 * EPOCHS * len(dataset), "three trainings, one of them decodes"
+        # The next epoch may be filled already.
+        rows = EPOCHS * len(dataset)
+        assert 2 * rows <= copied(loaders) <= 2 * (rows + len(dataset)), "three trainings, one of them decodes"
         assert loaders[0].stats()["decoded_bytes"] > 0
 
 
@@ -115,7 +117,9 @@ def test_operations_are_shared_by_those_that_have_the_same(dataset: packed.Packe
             assert sum(mine != its for mine, its in zip(first, other, strict=True)) > len(dataset) / 2
             assert seen.isdisjoint(image for _, image in first), "each epoch has operations of its own"
             seen.update(image for _, image in first)
-        assert copied(loaders) == EPOCHS * len(dataset), "of two trainings; the third decodes for itself"
+        # The next epoch may be filled already.
+        rows = EPOCHS * len(dataset)
+        assert rows <= copied(loaders) <= rows + len(dataset), "of two trainings; the third decodes for itself"
 
 
 def test_draws_by_importance_share_what_both_have(dataset: packed.Packed) -> None:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import packed
@@ -190,6 +191,10 @@ def test_a_dropped_loader_lets_other_threads_run_while_it_leaves(dataset: packed
     # As one that was never closed: the last reference goes.
     loader._session = None
     os.kill(daemon, signal.SIGSTOP)
+    # All of its threads: one could still answer.
+    tasks = list(Path(f"/proc/{daemon}/task").glob("*/stat"))
+    while any(task.read_text().rpartition(")")[2].split()[0] != "T" for task in tasks):
+        time.sleep(0.001)
     steps: list[float] = []
     is_done = threading.Event()
 

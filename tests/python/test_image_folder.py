@@ -455,13 +455,19 @@ class TestDamage:
     def test_ctrl_c_ends_the_wait_for_a_shard_that_does_not_answer(self, noise: packed.Packed, tmp_path: Path) -> None:
         stuck = noise.copy_to(tmp_path / "stuck")
         script = """
-import os, signal, sys, threading
+import fcntl, os, signal, sys, threading
 from pathlib import Path
 import shade_load
 items = shade_load.ImageFolder(sys.argv[1])
+held = []
+signal.signal(signal.SIGIO, signal.SIG_IGN)
 for shard in Path(sys.argv[1]).glob("*.tar"):
+    data = shard.read_bytes()
     shard.unlink()
-    os.mkfifo(shard)  # opening it for reading waits for a writer
+    shard.write_bytes(data)
+    # An open of another file description waits until the lease is given up.
+    held.append(shard.open("rb+"))
+    fcntl.fcntl(held[-1], fcntl.F_SETLEASE, fcntl.F_WRLCK)
 threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     items.__getitems__([0, 1])

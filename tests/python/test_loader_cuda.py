@@ -16,7 +16,7 @@ def test_what_is_no_device_here_is_refused_by_name(png_dataset: Path) -> None:
     beyond = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(ShadeError, match=f"device: got '{beyond}', but torch sees"):
         Loader(png_dataset, 4, image_size=8, device=beyond, daemon=Daemon(job="no-device"))
-    with pytest.raises(RuntimeError, match="nonsense"):
+    with pytest.raises(ValueError, match="device: got 'nonsense', expected a CUDA device"):
         Loader(png_dataset, 4, image_size=8, device="nonsense", daemon=Daemon(job="no-device"))
 
 

@@ -152,14 +152,20 @@ def test_a_forked_child_is_told(dataset: packed.Packed) -> None:
 def test_ctrl_c_ends_the_wait_for_a_shard_that_does_not_answer(dataset: packed.Packed, tmp_path: Path) -> None:
     stuck = dataset.copy_to(tmp_path / "stuck")
     script = """
-import os, signal, sys, threading
+import fcntl, os, signal, sys, threading
 from pathlib import Path
 from shade_load import Daemon, Loader
 with Loader(sys.argv[1], 8, daemon=Daemon(job="fields-stuck")) as loader:
     batch = next(iter(loader))
+    held = []
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
     for shard in Path(sys.argv[1]).glob("*.tar"):
+        data = shard.read_bytes()
         shard.unlink()
-        os.mkfifo(shard)  # opening it for reading waits for a writer
+        shard.write_bytes(data)
+        # An open of another file description waits until the lease is given up.
+        held.append(shard.open("rb+"))
+        fcntl.fcntl(held[-1], fcntl.F_SETLEASE, fcntl.F_WRLCK)
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
         batch.fields()

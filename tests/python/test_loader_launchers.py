@@ -267,5 +267,8 @@ def test_a_dataset_that_was_added_to_is_what_the_next_loader_has(dataset: packed
         assert sum(len(batch) for batch in loader) == len(dataset) + 5
         packed.image_folder(tmp_path / "still-more", "jpeg", {"cat": 5})
         packed.run_pack("append", tmp_path / "still-more", copy.path)
-        with pytest.raises(ShadeError, match=rf"now says \d+ samples.* serves {len(dataset) + 5} samples"):
-            Loader(copy.path, BATCH, daemon=Daemon(job="grows", linger=0))
+        # One that comes while it is served gets what is served.
+        with pytest.warns(RuntimeWarning, match=f"gets the {len(dataset) + 5} samples"):
+            late = Loader(copy.path, BATCH, daemon=Daemon(job="late", linger=0))
+        with late:
+            assert late.samples == len(dataset) + 5

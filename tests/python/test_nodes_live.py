@@ -27,7 +27,8 @@ def test_live_nodes_are_measured(tmp_path: Path) -> None:
         assert first > 0 and not any(later), "read again"
         assert row["operations"]["read"] >= first
     for row in rows[DEPTH]:
-        assert live_report.hit_ratio(row) == 0
+        # Without a cache: only what joins a read in flight, of an epoch that is filled ahead.
+        assert row["epochs"][0]["hits"] == 0
         assert [len(row["epochs"][-1][name]) for name in ("p50_ms", "p99_ms")] == [row["nodes"]] * 2
 
 
