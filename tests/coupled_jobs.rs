@@ -26,7 +26,8 @@ fn sweep(packed: &Packed, group: u64) -> Vec<Trained> {
     let start = Barrier::new(JOBS as usize);
     let train = |job: u32| {
         let plan = PlanSpec { sampler: Sampler::Pads, seed: u64::from(job), group, ..PlanSpec::default() };
-        let spec = JobSpec { plan, ..spec(16, 1) };
+        // Rings of a few batches, so that the trainers set the pace and not the store.
+        let spec = JobSpec { plan, ring_bytes: 256 << 10, ..spec(16, 1) };
         let session = attach_to(&packed.dataset, &format!("job-{job}"), 0, spec).unwrap();
         let read = || {
             let total = stats(&session)["total"].clone();
