@@ -220,6 +220,8 @@ fn its_death_is_told_with_its_last_words() {
     let peer = Peer::connect(&packed.dataset);
     assert!(peer.send(&[0xff; 10], None));
     while peer.receive().is_some() {}
+    // The thread that writes the log does so after the peer was told.
+    std::thread::sleep(Duration::from_secs(1));
     let process = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     let error = session.stats().unwrap_err();

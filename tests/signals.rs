@@ -29,8 +29,9 @@ fn it_stops_with_0_and_removes_its_socket_file() {
 fn in_the_middle_of_an_epoch_with_reads_in_flight_too() {
     let packed = Packed::mixed(33);
     let socket = packed.beside("control.socket");
-    // The store answers after ten minutes: reads are in flight, and the trainer waits for them. A daemon
-    // that waits for them as well is killed by its own thread for signals, and has no exit code.
+    // The store answers after ten minutes: reads are in flight, and the trainer waits for them. A
+    // daemon that waits for them as well is killed by its own thread for signals, and has no exit
+    // code.
     let args: [&dyn AsRef<OsStr>; 4] = [&"--socket", &socket, &"--store", &"latency=10min"];
     for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = Daemon::start(&packed.dataset, &args);
