@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
+use shade_formats::printable::OneLine;
+
 use super::cli::{Drain, Stop};
 use super::error::AskError;
 use super::target::{each, told_of};
@@ -24,7 +26,7 @@ pub fn stop(args: &Stop, out: &mut impl Write) -> Result<(), AskError> {
         if !call.wait_for_end(END)? {
             return Err(AskError::StillThere { pid: daemon.pid, seconds: END.as_secs() });
         }
-        let (pid, dataset, jobs) = (daemon.pid, &daemon.dataset, daemon.job_names());
+        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), daemon.job_names());
         Ok(writeln!(out, "stopped process {pid}, which served {dataset} ({jobs})")?)
     })
 }
@@ -37,7 +39,7 @@ pub fn drain(args: &Drain, out: &mut impl Write) -> Result<(), AskError> {
     each(&args.target, |address| {
         let daemon = told_of(address)?;
         Call::connect(address)?.stop(true)?;
-        let (pid, dataset, jobs) = (daemon.pid, &daemon.dataset, daemon.job_names());
+        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), daemon.job_names());
         let line = if daemon.jobs.is_empty() {
             format!("process {pid}, which served {dataset}, has no job and ends now")
         } else {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use indicatif::BinaryBytes;
+use shade_formats::printable::OneLine;
 
 use super::cli::Resize;
 use super::error::AskError;
@@ -18,7 +19,7 @@ pub fn resize(args: &Resize, out: &mut impl Write) -> Result<(), AskError> {
         let daemon = told_of(address)?;
         let Resized { before_bytes, cache_bytes } = Call::connect(address)?.resize(&args.size)?;
         let (before, now) = (BinaryBytes(before_bytes), BinaryBytes(cache_bytes));
-        let (pid, dataset) = (daemon.pid, &daemon.dataset);
+        let (pid, dataset) = (daemon.pid, OneLine(&daemon.dataset));
         Ok(writeln!(out, "process {pid}, which serves {dataset}, has a cache of {now} now, {before} before")?)
     })
 }

@@ -1,6 +1,7 @@
 //! Daemons and jobs as a table, one line a job.
 
 use indicatif::BinaryBytes;
+use shade_formats::printable::OneLine;
 
 use super::told::{DaemonStatus, JobStatus};
 
@@ -39,10 +40,10 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
     let (used, all) = (BinaryBytes(daemon.cache_used_bytes), BinaryBytes(daemon.cache_bytes));
     let cell = |of: &dyn Fn(&JobStatus) -> String| job.map_or_else(|| NONE.to_owned(), of);
     [
-        daemon.dataset.clone(),
+        // Any text may be a name, and this goes to a terminal.
+        OneLine(&daemon.dataset).to_string(),
         format!("{}{drains}", daemon.pid),
         format!("{used} of {all}"),
-        // Any text may be a name, and this goes to a terminal.
         cell(&|job| job.name.escape_debug().to_string()),
         cell(&|job| format!("{}/{}", job.ranks, job.ranks_here)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),

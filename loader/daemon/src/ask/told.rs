@@ -1,6 +1,7 @@
 //! What a daemon tells of itself and its jobs.
 
 use serde::Deserialize;
+use shade_formats::printable::OneLine;
 
 use super::error::AskError;
 
@@ -40,8 +41,8 @@ impl DaemonStatus {
         let names: Vec<_> = self.jobs.iter().map(|job| job.name.as_str()).collect();
         match names[..] {
             [] => "no job".to_owned(),
-            [one] => format!("job {one}"),
-            _ => format!("jobs {}", names.join(", ")),
+            [one] => format!("job {}", OneLine(one)),
+            _ => format!("jobs {}", OneLine(names.join(", "))),
         }
     }
 }
