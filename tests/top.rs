@@ -54,7 +54,7 @@ fn a_training_on_a_slow_store_waits_for_storage() {
     });
     let (code, out, _) = top(&packed, &["--once", "--interval", "50ms"]);
     assert!(code == Some(0) && out.starts_with("waiting WAITS ") && out.contains("for ranks: "), "{out}");
-    assert!(daemon.log().contains("job \"slow\", epoch 0: waited "), "{}", daemon.log());
+    eventually("the log says it, too", || daemon.log().contains("job \"slow\", epoch 0: waited "));
 }
 
 #[test]

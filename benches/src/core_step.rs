@@ -123,12 +123,12 @@ impl Driver {
     /// The answers of a perfect store, worker and trainer.
     fn outcome(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Draw(order) => {
+            Action::Aside(order) => {
                 // Another thread of the daemon does it; it is a part of an epoch's work.
                 let started = cpu_time();
-                let drawn = order.carry_out();
+                let result = order.carry_out();
                 self.spent += cpu_time().saturating_sub(started);
-                Some(Event::Drawn(Box::new(drawn)))
+                Some(Event::Aside(result))
             }
             Action::Read(op) => {
                 Some(Event::Read(Completion { op, outcome: Ok(()), checked: true, latency: Duration::ZERO }))

@@ -41,13 +41,13 @@ pub(crate) fn core_config(cache_bytes: u64, policy: Policy, reads_max: u32, bloc
     }
 }
 
-/// Lets the core go on until there is nothing left to do. The plans that it orders are drawn at
+/// Lets the core go on until there is nothing left to do. What it orders aside is done at
 /// once.
 pub(crate) fn go_on(core: &mut Core<FreeList>, actions: &mut Vec<Action<FreeList>>) {
     loop {
         while core.advance(0, actions) {}
-        let at = actions.iter().position(|action| matches!(action, Action::Draw(_)));
-        let Some(Action::Draw(order)) = at.map(|at| actions.remove(at)) else { return };
-        core.step(0, Event::Drawn(Box::new(order.carry_out())), actions);
+        let at = actions.iter().position(|action| matches!(action, Action::Aside(_)));
+        let Some(Action::Aside(order)) = at.map(|at| actions.remove(at)) else { return };
+        core.step(0, Event::Aside(order.carry_out()), actions);
     }
 }

@@ -3,7 +3,7 @@
 use shade_formats::ring::{Descriptor, PayloadSize};
 use shade_formats::trace::Line;
 
-use crate::drawing::DrawOrder;
+use crate::aside::AsideOrder;
 use crate::event::SessionId;
 use crate::memory::Memory;
 use crate::orders::{FillOrder, FinalizeOrder, ReadOp};
@@ -44,8 +44,8 @@ pub enum Action<M: Memory> {
     Accept(SessionId, Accepted),
     /// Answer a hello with no.
     Refuse(SessionId, Refusal),
-    /// Draw a plan, then send it as [`super::Event::Drawn`].
-    Draw(Box<DrawOrder>),
+    /// Carry an order out on another thread, then send the result as [`super::Event::Aside`].
+    Aside(AsideOrder),
     /// Read a record into its blocks.
     Read(ReadOp<M::Room>),
     /// Read records of one shard that lie close to each other, in the order of their offsets.

@@ -10,6 +10,7 @@ use shade_formats::control::Sampler;
 use shade_formats::trace::Line;
 
 use crate::action::Action;
+use crate::aside::AsideOrder;
 use crate::brain::Core;
 use crate::drawing::{Ahead, DrawOrder, Drawn, DrawnPlan, OrderId};
 use crate::job::{Job, JobId};
@@ -39,14 +40,14 @@ impl<M: Memory> Core<M> {
             job.ahead = Some(Ahead { order, epoch, strata, seats, part, drawn: None });
             let (plan, seats_of_next, is_told) = (None, None, false);
             let order = DrawOrder { id: order, inputs, plan, seats_of_next, is_told, looks_ahead };
-            actions.push(Action::Draw(Box::new(order)));
+            actions.push(Action::Aside(AsideOrder::Draw(Box::new(order))));
         }
     }
 
     /// Whether the job's next plan follows from what is known now, and will be wanted soon.
     fn knows_next_plan(&self, job: &Job) -> bool {
         let plan = &job.spec.plan;
-        let is_drawn = job.ahead.is_some() || job.draws.is_some() || job.next_plan.is_some();
+        let is_drawn = job.ahead.is_some() || job.is_postponed() || job.next_plan.is_some();
         // With `mix` a rank has other strata in each epoch. Other nodes may still tell what counts.
         if is_drawn || plan.draw_ahead || plan.mix > 0.0 || job.shared_scores.is_some() {
             return false;

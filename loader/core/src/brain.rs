@@ -6,6 +6,7 @@ use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
 use crate::batch::{Batch, BatchStage};
+use crate::block_size::charged_bytes;
 use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::decoded_rows::DecodedRows;
@@ -21,6 +22,7 @@ use crate::prefetched::Prefetched;
 use crate::reading::Reading;
 use crate::samples::Samples;
 use crate::session::Session;
+use crate::sizes::entries;
 use crate::tier::Tier;
 use crate::windows::Windows;
 
@@ -90,6 +92,8 @@ pub struct Core<M: Memory> {
     pub(super) sessions: Vec<Session<M>>,
     /// The observers, each with the name of the job that it wants a trace of.
     pub(super) observers: Vec<(SessionId, String)>,
+    /// Bytes of arena blocks that all records take.
+    pub(super) all_bytes: u64,
     /// Jobs that look ahead next, as the cache was resized.
     pub(super) looks_ahead_due: Vec<JobId>,
     /// When the due times of several jobs are predicted anew at the earliest.
@@ -124,7 +128,9 @@ impl<M: Memory> Core<M> {
         let packages = windows_of(package_bytes);
         // A package is one read, however little of it is wanted.
         let gap_bytes_max = config.gap_bytes_max.max(package_bytes);
-        Self {
+        let charged = entries(&*index).map(|(_, entry)| charged_bytes(entry.stored_len, config.block_bytes));
+        let all_bytes = charged.sum();
+        let mut core = Self {
             config,
             index,
             cache,
@@ -141,12 +147,15 @@ impl<M: Memory> Core<M> {
             fill_turns: FillTurns::default(),
             sessions: Vec::new(),
             observers: Vec::new(),
+            all_bytes,
             looks_ahead_due: Vec::new(),
             predict_at_ns: 0,
             last_draw: 0,
             postponed: Vec::new(),
             strata_of_last: 1,
-        }
+        };
+        core.keep_ranked();
+        core
     }
 
     /// Number of ranks attached.

@@ -21,6 +21,14 @@ pub(super) struct OrderId {
     pub(super) number: u64,
 }
 
+/// What a job's ranks wait for.
+pub(super) enum Awaited {
+    /// The plan of the due epoch, or a state to load.
+    Order(OrderId),
+    /// The plan is drawn, and those of the job's group are not.
+    Group(Box<Drawn>),
+}
+
 /// What the plan of an epoch is drawn from.
 pub(super) struct PlanInputs {
     /// See [`spec_now`](crate::plan::spec_now).

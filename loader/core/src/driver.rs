@@ -12,7 +12,7 @@ use shade_formats::control::{JobSpec, Tables};
 use shade_formats::ring::{Descriptor, Kind};
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
-use crate::{Action, Attach, Core, DrawOrder, Event, Memory, SessionId};
+use crate::{Action, AsideOrder, Attach, Core, Event, Memory, SessionId};
 
 /// Events that happen at the current time, in their order.
 pub type Soon<M> = VecDeque<Event<M>>;
@@ -39,9 +39,9 @@ pub trait World<M: Memory> {
     /// it advances after each.
     const BURSTS: bool;
 
-    /// A plan was ordered. It is there at once, unless the world takes its time.
-    fn draw(&mut self, order: Box<DrawOrder>, soon: &mut Soon<M>) {
-        soon.push_front(Event::Drawn(Box::new(order.carry_out())));
+    /// Something was ordered aside. It is done at once, unless the world takes its time.
+    fn aside(&mut self, order: AsideOrder, soon: &mut Soon<M>) {
+        soon.push_front(Event::Aside(order.carry_out()));
     }
     /// A read was ordered.
     fn read(&mut self, now_ns: u64, op: ReadOp<M::Room>, soon: &mut Soon<M>);
@@ -168,7 +168,6 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
             let may_go_on = self.core.advance(self.now_ns, &mut self.actions);
             self.world.after(&self.core, &self.actions);
             self.carry_out();
-            let may_go_on = may_go_on || self.core.has_slices_left();
             if !may_go_on || !self.soon.is_empty() {
                 return;
             }
@@ -179,7 +178,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
             match action {
-                Action::Draw(order) => self.world.draw(order, &mut self.soon),
+                Action::Aside(order) => self.world.aside(order, &mut self.soon),
                 Action::Read(op) => self.world.read(self.now_ns, op, &mut self.soon),
                 Action::ReadTogether(ops) => self.world.read_together(self.now_ns, ops, &mut self.soon),
                 Action::Fill(order) => self.world.fill(order, &mut self.soon),

@@ -17,7 +17,7 @@ const CHANGE_MAX: f64 = 0.2;
 /// Predictions in an epoch of the fastest job, at most.
 const PER_EPOCH: f64 = 64.0;
 /// Shortest and longest time until the predictions are looked at again: to rank a large cache anew
-/// takes tens of ms.
+/// takes a tenth of a second and more.
 const LOOK_NS_MIN: f64 = 0.25e9;
 const LOOK_NS_MAX: f64 = 10e9;
 
@@ -50,8 +50,8 @@ impl<M: Memory> Core<M> {
         }
         if is_wrong {
             clocks.iter().for_each(|&(job, clock, ..)| self.cache.set_clock(job, clock));
-            self.cache.rank_anew();
             self.tier.set_clocks(clocks.iter().map(|&(job, clock, ..)| (job, clock)));
+            self.rank_anew();
         }
         self.predict_at_ns = if are_several { now_ns.saturating_add(shortest_ns as u64) } else { u64::MAX };
     }

@@ -12,8 +12,9 @@ use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, PlanSpec};
 
 use crate::action::Action;
+use crate::aside::AsideOrder;
 use crate::brain::Core;
-use crate::drawing::{DrawOrder, Drawn, PlanInputs};
+use crate::drawing::{Awaited, DrawOrder, Drawn, PlanInputs};
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
@@ -64,19 +65,20 @@ impl<M: Memory> Core<M> {
     /// none starts: a plan is drawn from all losses of the epoch before, and messages of one rank
     /// arrive in order. Returns whether any was ordered.
     pub(super) fn order_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let is_due = |job: &&Job| job.draws.is_none() && self.is_due(job);
+        let is_due = |job: &&Job| !job.is_postponed() && self.is_due(job);
         let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();
         let mut is_ordered = false;
         for job in due {
             if !self.waits_for_group(job, now_ns) {
-                self.order_due_plan(now_ns, job, actions);
+                self.order_due_plan(job, actions);
                 is_ordered = true;
             }
         }
+        self.begin_drawn(now_ns, actions);
         is_ordered
     }
 
-    fn order_due_plan(&mut self, now_ns: u64, id: JobId, actions: &mut Vec<Action<M>>) {
+    fn order_due_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {
         let Some(epoch) = self.jobs.get(id).and_then(|job| self.due_epoch(job)) else { return };
         let order = self.next_order(id);
         let looks_ahead = self.looks_ahead(id);
@@ -91,34 +93,48 @@ impl<M: Memory> Core<M> {
         let spec = spec_now(&job.spec.plan, job.had_reports);
         job.outlook = None;
         if let Some((order, drawn)) = job.take_ahead(epoch) {
-            job.draws = Some(order);
-            return drawn.into_iter().for_each(|drawn| self.begin_epoch(now_ns, *drawn, actions));
+            job.awaits = Some(drawn.map_or(Awaited::Order(order), Awaited::Group));
+            return;
         }
-        job.draws = Some(order);
+        job.awaits = Some(Awaited::Order(order));
         let mixed = (epoch, epoch.wrapping_add(1));
         let seats_of_next = spec.draw_ahead.then(|| job.mixed_seats(&job.strata, &job.seats, mixed));
         // Exchanged samples are in no list that others could draw.
         let is_told = job.shared_scores.is_some() && !self.cache.properties().exchanges;
         let inputs = job.plan_inputs(spec, epoch, |id| self.cache.get(id).is_some());
         let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead };
-        actions.push(Action::Draw(Box::new(order)));
+        actions.push(Action::Aside(AsideOrder::Draw(Box::new(order))));
         self.drop_ahead(id);
     }
 
     /// A plan is drawn. If its epoch is due, that begins.
     pub(super) fn drawn(&mut self, now_ns: u64, drawn: Box<Drawn>, actions: &mut Vec<Action<M>>) {
         let Some(job) = self.jobs.get_mut(drawn.id.job) else { return };
-        if job.draws == Some(drawn.id) {
-            self.begin_epoch(now_ns, *drawn, actions);
+        if job.awaits_order(drawn.id) {
+            job.awaits = Some(Awaited::Group(drawn));
+            self.begin_drawn(now_ns, actions);
         } else {
             job.keep_ahead(drawn);
+        }
+    }
+
+    /// Begins the epochs whose plans are drawn. Those of a group begin together.
+    pub(super) fn begin_drawn(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let is_drawn = |job: &Job| matches!(job.awaits, Some(Awaited::Group(_)));
+        let jobs = &self.jobs;
+        let is_awaited = |other: &Job| other.is_postponed() && !is_drawn(other);
+        let begins = |job: &&Job| is_drawn(job) && !jobs.of_group(job).any(is_awaited);
+        let begin: Vec<JobId> = jobs.iter().filter(begins).map(|job| job.id).collect();
+        for job in begin {
+            if let Some(Awaited::Group(drawn)) = self.jobs.get_mut(job).and_then(|job| job.awaits.take()) {
+                self.begin_epoch(now_ns, *drawn, actions);
+            }
         }
     }
 
     fn begin_epoch(&mut self, now_ns: u64, drawn: Drawn, actions: &mut Vec<Action<M>>) {
         let Drawn { id, plan, next_plan, lists } = drawn;
         let Some(job) = self.jobs.get_mut(id.job) else { return };
-        job.draws = None;
         let (epoch, cache) = (plan.plan.epoch, &self.cache);
         for session in self.sessions.iter_mut().filter(|session| session.job == id.job) {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);

@@ -2,7 +2,7 @@
 
 use shade_formats::control::{JobSpec, Tables};
 
-use crate::drawing::Drawn;
+use crate::aside::AsideResult;
 use crate::importance::Importance;
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
@@ -106,8 +106,8 @@ pub enum Event<M: Memory> {
         /// The bytes of [`Seats`](shade_formats::control::Seats). Untrusted.
         bytes: Vec<u8>,
     },
-    /// A plan was drawn.
-    Drawn(Box<Drawn>),
+    /// An order was carried out aside.
+    Aside(AsideResult),
     /// The engine keeps this many reads in flight.
     Depth(u32),
     /// A read ended.

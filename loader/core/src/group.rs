@@ -14,17 +14,15 @@ const WAIT_SHARE: f64 = 0.05;
 impl<M: Memory> Core<M> {
     /// Whether a job whose ranks all want its next epoch waits for others of its group.
     pub(super) fn waits_for_group(&mut self, id: JobId, now_ns: u64) -> bool {
-        let Some(job) = self.jobs.get(id).filter(|job| job.spec.plan.group != 0) else { return false };
+        let Some(job) = self.jobs.get(id) else { return false };
         let Some(epoch) = job.epoch() else { return false };
         let limit_ns = WAIT_SHARE * job.pace.average_ns() * job.known().plan.len() as f64;
         let since_ns = job.waits_since_ns.unwrap_or(now_ns);
         let left_ns = limit_ns - now_ns.saturating_sub(since_ns) as f64;
-        let group = job.spec.plan.group;
-        let is_expected = |other: &&Job| {
-            let is_behind = other.id != id && other.spec.plan.group == group && other.epoch() == Some(epoch);
-            is_behind && !self.is_due(other) && self.left_ns(other, epoch) <= left_ns
+        let is_expected = |other: &Job| {
+            other.epoch() == Some(epoch) && !self.is_due(other) && self.left_ns(other, epoch) <= left_ns
         };
-        let waits = left_ns > 0.0 && self.jobs.iter().any(|job| is_expected(&job));
+        let waits = left_ns > 0.0 && self.jobs.of_group(job).any(is_expected);
         if let Some(job) = self.jobs.get_mut(id).filter(|_| waits) {
             job.waits_since_ns = Some(since_ns);
         }

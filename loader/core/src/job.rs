@@ -12,12 +12,12 @@ use shade_formats::{DrawnRow, EpochDraws, SampleId};
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
-use crate::drawing::{Ahead, DrawnPlan, OrderId};
+use crate::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::lists::SharedScores;
 use crate::pace::Pace;
-use crate::plan::{Known, Lookahead, Part, Plan, SampleFacts, Slices, Slot, StandIns, Strata};
+use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, StandIns, Strata};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
@@ -82,8 +82,8 @@ pub(super) struct Job {
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
-    /// The order whose result is the plan of the due epoch.
-    pub(super) draws: Option<OrderId>,
+    /// What its ranks wait for.
+    pub(super) awaits: Option<Awaited>,
     /// What is prepared of the next epoch.
     pub(super) ahead: Option<Ahead>,
     /// The plan after it, where plans are drawn early.
@@ -140,6 +140,12 @@ pub(super) struct Job {
     pub(super) total: Counts,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
+}
+
+/// Whether the plan after one with these strata has them, too: if they are those that the ranks ask
+/// for, or all ranks have equally many.
+pub(super) fn keeps_strata(strata: &Strata, own: &Strata, world_size: u32) -> bool {
+    strata == own || strata.count().is_multiple_of(world_size)
 }
 
 /// A state that ranks have loaded: every rank loads the same file, once.
@@ -199,7 +205,7 @@ impl Job {
             shared_scores: SharedScores::of(&spec, samples),
             part: Part::WHOLE,
             plan: None,
-            draws: None,
+            awaits: None,
             ahead: None,
             next_plan: None,
             scripted: None,
@@ -266,14 +272,17 @@ impl Job {
     /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
     /// others that a state has brought, if all ranks have equally many of these.
     pub(super) fn keeps_strata(&self) -> bool {
-        self.strata == self.own_strata || self.strata.count().is_multiple_of(self.spec.world_size)
+        keeps_strata(&self.strata, &self.own_strata, self.spec.world_size)
     }
 
-    /// What plans are drawn from.
-    pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
-        let (importance, weights) = (&self.importance, self.weights.as_deref());
-        let strata = self.strata.clone();
-        SampleFacts { importance, weights, strata, seats: &self.seats, part: &self.part }
+    /// Whether its ranks wait for this order.
+    pub(super) fn awaits_order(&self, order: OrderId) -> bool {
+        matches!(self.awaits, Some(Awaited::Order(awaited)) if awaited == order)
+    }
+
+    /// Whether what its ranks say waits until something is done aside.
+    pub(super) fn is_postponed(&self) -> bool {
+        self.awaits.is_some()
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata

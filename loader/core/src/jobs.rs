@@ -90,6 +90,14 @@ impl Jobs {
         self.list.iter().filter(|job| self.admits(job))
     }
 
+    /// The other jobs of the job's group, if it is in one.
+    pub(super) fn of_group<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a Job> {
+        let group = job.spec.plan.group;
+        self.list
+            .iter()
+            .filter(move |other| group != 0 && other.spec.plan.group == group && other.id != job.id)
+    }
+
     /// Whether several jobs keep records in the cache.
     pub(super) fn are_several(&self) -> bool {
         self.admitting().nth(1).is_some()

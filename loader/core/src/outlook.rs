@@ -76,6 +76,7 @@ impl<M: Memory> Core<M> {
         if let Some(job) = self.jobs.get_mut(id) {
             (job.outlook, job.prefetch_at) = (Some(outlook), 0);
         }
+        self.rank_on();
     }
 
     /// Before the first rank opens global batch `number`: its absent samples change places with

@@ -17,18 +17,18 @@ impl<M: Memory> Core<M> {
     /// The job whose plan the event waits for.
     pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
         let job = self.job_of(postponed_of(event)?)?;
-        job.draws.is_some().then_some(job.id)
+        job.is_postponed().then_some(job.id)
     }
 
     /// Whether what this session says has to wait until its job's plan is drawn.
     #[must_use]
     pub fn is_postponed(&self, session: SessionId) -> bool {
-        self.job_of(session).is_some_and(|job| job.draws.is_some())
+        self.job_of(session).is_some_and(|job| job.is_postponed())
     }
 
     /// The next event that was postponed and need not wait any more.
     pub(super) fn next_postponed(&mut self) -> Option<Event<M>> {
-        let waits = |id: JobId| self.jobs.get(id).is_some_and(|job| job.draws.is_some());
+        let waits = |id: JobId| self.jobs.get(id).is_some_and(|job| job.is_postponed());
         let at = self.postponed.iter().position(|&(job, _)| !waits(job))?;
         Some(self.postponed.remove(at).1)
     }
@@ -58,7 +58,7 @@ fn postponed_of<M: Memory>(event: &Event<M>) -> Option<SessionId> {
         Event::Attach(_)
         | Event::Ready(_)
         | Event::Detach(_)
-        | Event::Drawn(_)
+        | Event::Aside(_)
         | Event::Depth(_)
         | Event::Read(_)
         | Event::Tier(_)

@@ -135,8 +135,8 @@ impl<M: Memory> Core<M> {
         }
         if admitted {
             self.cache.forget_job(gone.job);
-            self.cache.rank_anew();
             self.tier.forget_job(gone.job);
+            self.rank_anew();
             // The scores of the last job stay, until another one begins.
             if self.jobs.admitting().next().is_some() {
                 self.weigh_jobs();
@@ -248,23 +248,5 @@ impl<M: Memory> Core<M> {
         let job = job.id;
         self.drop_ahead(job);
         self.weigh_jobs();
-    }
-
-    /// A job has begun or ended, or its table is another: all residents are ranked anew.
-    pub(super) fn weigh_jobs(&mut self) {
-        self.jobs.aggregate_anew();
-        self.predict_at_ns = 0;
-        self.go_on_weighing();
-    }
-
-    /// Makes a slice of what residents are ranked by. Ranks them once that is done. Returns whether
-    /// there is more to do.
-    pub(super) fn go_on_weighing(&mut self) -> bool {
-        if self.jobs.go_on_aggregating() {
-            return true;
-        }
-        self.tier.rank_anew();
-        self.cache.rank_anew();
-        false
     }
 }

@@ -7,6 +7,7 @@
 use shade_formats::SampleId;
 
 use crate::brain::Core;
+use crate::cache::Cache;
 use crate::job::JobId;
 use crate::memory::Memory;
 use crate::windows::Windows;
@@ -20,30 +21,24 @@ impl<M: Memory> Core<M> {
         (self.config.cache_bytes, self.config.window_bytes) = (cache_bytes, window_bytes);
         self.windows = (window_bytes > 0).then(|| Windows::new(&*self.index, window_bytes));
         self.cache.resize(cache_bytes);
+        self.keep_ranked();
         // There may be room again for what had left.
         self.jobs.iter_mut().for_each(|job| job.prefetch_at = 0);
         // Where all samples were resident nobody looked ahead, and now the next uses matter.
         self.looks_ahead_due = self.jobs.admitting_ids();
     }
 
-    /// Does a part of what a smaller cache needs: a job looks ahead, or some residents leave.
-    pub(super) fn shrink(&mut self, now_ns: u64) {
-        if let Some(job) = self.looks_ahead_due.pop() {
-            self.look_ahead(job, now_ns);
-        } else if self.cache.has_surplus() {
-            self.evict_surplus();
+    /// Whether residents leave a smaller cache or tier.
+    pub(super) fn has_slices_left(&self) -> bool {
+        self.cache.has_slices_left() || self.tier.held.as_ref().is_some_and(Cache::has_slices_left)
+    }
+
+    /// Evicts some of what a smaller cache or tier has no room for, except what rows still need.
+    pub(super) fn evict_surplus(&mut self) {
+        self.tier.evict_surplus(LEAVE_AT_ONCE, self.jobs.importance());
+        if !self.cache.has_surplus() {
+            return;
         }
-    }
-
-    /// Whether the next [`advance`](Core::advance) has more to do for a smaller cache, whatever
-    /// else happens.
-    #[must_use]
-    pub fn has_slices_left(&self) -> bool {
-        !self.looks_ahead_due.is_empty() || self.cache.has_slices_left()
-    }
-
-    /// Evicts some of what a smaller cache has no room for, except what rows still need.
-    fn evict_surplus(&mut self) {
         let mut evicted = Vec::new();
         let pinned = |held: &M::Record| M::holders(held) > 1;
         self.cache.evict_surplus(LEAVE_AT_ONCE, self.jobs.importance(), pinned, &mut evicted);

@@ -5,12 +5,13 @@
 //! plan itself depends on neither.
 
 use shade_formats::FormatError;
+use shade_formats::control::PlanSpec;
 
 use crate::action::Resumed;
 use crate::fields::Fields;
 use crate::job::Job;
 use crate::lists::Lists;
-use crate::plan::{Origin, Part, Plan, SampleFacts, draw_plan, spec_now};
+use crate::plan::{Origin, Plan, SampleFacts, draw_plan, spec_now};
 
 /// The batch before which a state was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,46 +59,45 @@ impl Next {
     }
 }
 
-impl Job {
-    /// Makes a part of a plan whole again, if every node can: if the plan follows from its
-    /// parameters alone, or from the `facts` of the saved state, by which all `lists` were drawn.
-    /// Else it stays as it was; why is told with it.
-    pub(super) fn complete(
-        &self,
-        part: Plan,
-        batch_size: u32,
-        facts: SampleFacts<'_>,
-        lists: &Lists,
-    ) -> (Plan, Option<String>) {
-        let depends = self.spec.plan.depends_on_its_node();
-        let known = lists.all().filter(|known| !known.is_empty());
-        if depends && known.is_none() {
-            let why = "it depends on what their node has seen, and was saved before the other nodes had told theirs";
-            return (part, Some(why.to_owned()));
-        }
-        let spec = spec_now(&self.spec.plan, lists.by_losses);
-        let facts = SampleFacts { part: &Part::WHOLE, ..facts };
-        let (count, seats) = (facts.strata.count(), facts.seats);
-        let mut whole = draw_plan(&spec, part.epoch, batch_size, facts, |_| false, 1.0);
-        let Some(known) = known.filter(|_| depends) else {
-            // It differs where samples were exchanged; then nobody knows what the others have.
-            let why = "samples were exchanged by what their node has cached".to_owned();
-            return if whole.has(&part) { (whole, None) } else { (part, Some(why)) };
-        };
-        // Scores of the strata there have changed since their lists were drawn.
-        whole.replace(&part);
-        let differs = |&(seat, crc): &(u32, u32)| known.get(seats.stratum(seat) as usize) != Some(&crc);
-        match whole.lists(count).into_iter().find(differs) {
-            None => (whole, None),
-            Some((seat, _)) => {
-                let stratum = seats.stratum(seat);
-                let why =
-                    format!("the scores in it are not those by which another node drew stratum {stratum}");
-                (part, Some(why))
-            }
+/// Makes a part of a plan whole again, if every node can: if the plan follows from its
+/// parameters alone, or from the `facts` of the saved state, by which all `lists` were drawn.
+/// Else it stays as it was; why is told with it.
+pub(super) fn complete(
+    spec: &PlanSpec,
+    part: Plan,
+    batch_size: u32,
+    facts: SampleFacts<'_>,
+    lists: &Lists,
+) -> (Plan, Option<String>) {
+    let depends = spec.depends_on_its_node();
+    let known = lists.all().filter(|known| !known.is_empty());
+    if depends && known.is_none() {
+        let why =
+            "it depends on what their node has seen, and was saved before the other nodes had told theirs";
+        return (part, Some(why.to_owned()));
+    }
+    let spec = spec_now(spec, lists.by_losses);
+    let (count, seats) = (facts.strata.count(), facts.seats);
+    let mut whole = draw_plan(&spec, part.epoch, batch_size, facts, |_| false, 1.0);
+    let Some(known) = known.filter(|_| depends) else {
+        // It differs where samples were exchanged; then nobody knows what the others have.
+        let why = "samples were exchanged by what their node has cached".to_owned();
+        return if whole.has(&part) { (whole, None) } else { (part, Some(why)) };
+    };
+    // Scores of the strata there have changed since their lists were drawn.
+    whole.replace(&part);
+    let differs = |&(seat, crc): &(u32, u32)| known.get(seats.stratum(seat) as usize) != Some(&crc);
+    match whole.lists(count).into_iter().find(differs) {
+        None => (whole, None),
+        Some((seat, _)) => {
+            let stratum = seats.stratum(seat);
+            let why = format!("the scores in it are not those by which another node drew stratum {stratum}");
+            (part, Some(why))
         }
     }
+}
 
+impl Job {
     /// Goes on from there, after [`begin`](Job::begin) with the plan that it [`fits`](Next::fits).
     pub(super) fn resume(&mut self, next: Next) -> Resumed {
         let Next { epoch, batch, position, origin, batch_size, world_size } = next;

@@ -29,25 +29,25 @@
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 //!
 //! A state before `SHADEST7` is refused: it says less of what was delivered and drawn.
+//!
+//! A state of a large dataset takes long to write and to read, so that is done aside: an order has
+//! a copy of what goes into it.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec, Seats};
+use shade_formats::control::{JobSpec, PlanSpec, Seats, WeightTable};
 use shade_formats::{FormatError, SampleId};
 
-use crate::action::{Action, Resumed};
-use crate::brain::Core;
-use crate::drawing::DrawnPlan;
+use crate::drawing::{DrawnPlan, OrderId};
 use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
-use crate::job::{Job, Loaded, Validation};
+use crate::job::{Validation, keeps_strata};
 use crate::lists::Lists;
-use crate::memory::Memory;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
 use crate::plan_digest::plan_digest;
-use crate::resume::Next;
+use crate::resume::{Next, complete};
 
 const MAGIC: &[u8; 8] = b"SHADEST7";
 /// Header of the state.
@@ -57,193 +57,211 @@ const PLAN_HEADER_BYTES: usize = 32;
 /// The epoch of a validation score from before the first epoch.
 const NO_EPOCH: u32 = u32::MAX;
 
-impl<M: Memory> Core<M> {
-    /// Saves the state before batch `batch` of `epoch`. From then on the rest of that epoch is as
-    /// saved.
-    pub(super) fn save_state(
-        &mut self,
-        session: SessionId,
-        (epoch, batch): (u32, u32),
-        actions: &mut Vec<Action<M>>,
-    ) {
-        let content_id = self.index.content_id().0;
-        let Some(id) = self.session(session).map(|session| session.job) else { return };
-        let Some(job) = self.jobs.get_mut(id) else { return };
-        job.rest_is_saved |= job.epoch() == Some(epoch);
-        let plans = [&job.plan, &job.next_plan];
+/// The order to write a state.
+pub struct SaveOrder {
+    pub(super) session: SessionId,
+    pub(super) content_id: u128,
+    pub(super) plan_spec: PlanSpec,
+    pub(super) strata: u32,
+    pub(super) has_reports: bool,
+    pub(super) next: Next,
+    pub(super) seats: Seats,
+    pub(super) plan: Option<Plan>,
+    pub(super) next_plan: Option<Plan>,
+    pub(super) validation: Vec<Validation>,
+    /// The lists that are known, if the plan is a part.
+    pub(super) lists: Option<Lists>,
+    pub(super) scored_at: Vec<u32>,
+    pub(super) importance: Importance,
+}
+
+/// A [`SaveOrder`] that was carried out.
+pub struct SavedState {
+    pub(super) session: SessionId,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The order to read a state.
+pub struct LoadOrder {
+    pub(super) id: OrderId,
+    pub(super) session: SessionId,
+    pub(super) rank: u32,
+    /// How many strata its plan must have; 0: any number.
+    pub(super) strata_wanted: u32,
+    pub(super) bytes: Vec<u8>,
+    pub(super) content_id: u128,
+    /// Samples of the dataset.
+    pub(super) samples: u32,
+    pub(super) spec: JobSpec,
+    pub(super) weights: Option<Arc<WeightTable>>,
+    /// Those that the job's ranks ask for.
+    pub(super) own_strata: Strata,
+}
+
+/// A [`LoadOrder`] that was carried out.
+pub struct LoadedState {
+    pub(super) id: OrderId,
+    pub(super) session: SessionId,
+    pub(super) rank: u32,
+    /// Tells whether it is the same as another.
+    pub(super) digest: u64,
+    pub(super) state: Result<State, FormatError>,
+}
+
+/// What a state says.
+pub(super) struct State {
+    pub(super) strata: Strata,
+    pub(super) seats: Seats,
+    pub(super) plan: Option<DrawnPlan>,
+    pub(super) next_plan: Option<Plan>,
+    pub(super) validation: Vec<Validation>,
+    pub(super) has_reports: bool,
+    pub(super) scored_at: Vec<u32>,
+    pub(super) importance: Importance,
+    pub(super) next: Next,
+}
+
+impl SaveOrder {
+    /// Writes the state. Equal orders give equal bytes, on any thread at any time.
+    pub(super) fn carry_out(self) -> SavedState {
         let plan_bytes =
             |plan: &Option<Plan>| PLAN_HEADER_BYTES + plan.as_ref().map_or(0, |plan| plan.ids.len() * 8);
+        let plans = [&self.plan, &self.next_plan];
         let plans_bytes: usize = plans.map(plan_bytes).iter().sum();
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + job.scored_at.len() * 16 + 4);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + self.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&content_id.to_le_bytes());
-        bytes.extend_from_slice(&plan_digest(&job.spec.plan).to_le_bytes());
-        bytes.extend_from_slice(&self.index.len().to_le_bytes());
-        bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
-        bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
-        bytes.extend_from_slice(&job.strata.count().to_le_bytes());
-        let next = Next::of(job, epoch, batch);
-        bytes.extend(next.fields().iter().flat_map(|field| field.to_le_bytes()));
-        write_seats(&job.seats, &mut bytes);
+        bytes.extend_from_slice(&self.content_id.to_le_bytes());
+        bytes.extend_from_slice(&plan_digest(&self.plan_spec).to_le_bytes());
+        bytes.extend_from_slice(&self.importance.len().to_le_bytes());
+        bytes.extend_from_slice(&len_u32(self.validation.len()).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(self.has_reports).to_le_bytes());
+        bytes.extend_from_slice(&self.strata.to_le_bytes());
+        bytes.extend(self.next.fields().iter().flat_map(|field| field.to_le_bytes()));
+        write_seats(&self.seats, &mut bytes);
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
-        for &Validation { epoch, rank, score } in &job.validation {
+        for &Validation { epoch, rank, score } in &self.validation {
             bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
             bytes.extend_from_slice(&rank.to_le_bytes());
             bytes.extend_from_slice(&score.to_le_bytes());
         }
-        write_lists(job, &mut bytes);
-        bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
-        bytes.extend_from_slice(&job.importance.to_bytes());
+        if let Some(lists) = &self.lists {
+            write_lists(lists, &mut bytes);
+        }
+        bytes.extend(self.scored_at.iter().flat_map(|at| at.to_le_bytes()));
+        bytes.extend_from_slice(&self.importance.to_bytes());
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
-        actions.push(Action::State(session, bytes));
-    }
-
-    /// Loads a saved state. Every rank of a job hands in the same one; it takes effect with the
-    /// first. Unless `strata` is 0, its plan must have as many.
-    pub(super) fn load_state(
-        &mut self,
-        session: SessionId,
-        (strata, bytes): (u32, &[u8]),
-        actions: &mut Vec<Action<M>>,
-    ) {
-        let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };
-        let Some(job) = self.jobs.get_mut(id) else { return };
-        let digest = xxhash(bytes);
-        match &mut job.loaded {
-            // Others have loaded theirs, and this rank has not: it must hand in the same.
-            Some(last) if !last.ranks.contains(&rank) => {
-                if last.digest == digest {
-                    last.ranks.insert(rank);
-                    return actions.push(Action::StateLoaded(session, last.resumed));
-                }
-                let mut others: Vec<u32> = last.ranks.iter().copied().collect();
-                others.sort_unstable();
-                let text = format!(
-                    "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job \
-                     load the state that one of them saved"
-                );
-                actions.extend(self.sessions.iter().filter(|s| s.job == id).map(|s| {
-                    let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
-                    tell(s.id, text.clone())
-                }));
-                return;
-            }
-            _ => {}
-        }
-        let resumed = match restore(job, (rank, strata), bytes, self.index.content_id().0) {
-            Ok(resumed) => resumed,
-            Err(error) => return actions.push(Action::Fail(session, error.to_string())),
-        };
-        job.loaded = Some(Loaded { digest, ranks: HashSet::from([rank]), resumed });
-        self.weigh_jobs();
-        self.begin_cache_epoch(id);
-        let text = format!(
-            "rank {rank} has loaded a state, which ends the current epoch in all ranks: load the same one here, too"
-        );
-        let everyone: Vec<SessionId> = self.sessions.iter().filter(|s| s.job == id).map(|s| s.id).collect();
-        for other in everyone {
-            self.abandon(other, |_| true);
-            let Some(state) = self.session_mut(other) else { continue };
-            // Nor does the end come of what it was given before.
-            state.end.iter_mut().for_each(|end| end.generation = 0);
-            state.delivered.clear();
-            // It would wait for batches that do not come.
-            if state.request.take().is_some_and(|request| !request.ended) && other != session {
-                actions.push(Action::Interrupt(other, text.clone()));
-            }
-        }
-        actions.push(Action::StateLoaded(session, resumed));
+        SavedState { session: self.session, bytes }
     }
 }
 
-fn restore(
-    job: &mut Job,
-    (rank, wanted): (u32, u32),
-    bytes: &[u8],
-    content_id: u128,
-) -> Result<Resumed, FormatError> {
-    let samples = job.importance.len();
-    let mut fields = Fields::new("saved state", bytes)?;
-    let magic: [u8; 8] = fields.array()?;
-    fields.expect(
+impl LoadOrder {
+    /// Reads the state.
+    pub(super) fn carry_out(self) -> LoadedState {
+        let digest = state_digest(&self.bytes);
+        LoadedState { id: self.id, session: self.session, rank: self.rank, digest, state: self.read() }
+    }
+
+    fn read(&self) -> Result<State, FormatError> {
+        let &Self { rank, content_id, samples, ref spec, .. } = self;
+        let mut fields = Fields::new("saved state", &self.bytes)?;
+        let magic: [u8; 8] = fields.array()?;
+        fields.expect(
         "SHADEST7, a state that this version has saved: finish the training with the version that began it",
         magic == *MAGIC,
     )?;
-    let found = u128::from_le_bytes(fields.array()?);
-    fields.expect("the state of this very dataset", found == content_id)?;
-    let digest = u64::from_le_bytes(fields.array()?);
-    let found = fields.u32()?;
-    fields.expect("the dataset's sample count", found == samples)?;
-    let scores = fields.u32()?;
-    let reported = fields.u32()?;
-    fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
-    fields.expect(
-        "the state of a loader with the same plan arguments, weights and indices",
-        digest == plan_digest(&job.spec.plan),
-    )?;
-    let strata = read_strata(&mut fields, job, content_id, wanted)?;
-    let next = Next::read(&mut fields)?;
-    let seats = read_seats(&mut fields, strata.count(), samples)?;
-    let plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
-    let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
-    fields.expect("a position of the plan", next.fits(plan.as_ref(), strata.samples()))?;
-    let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
-    let lists = match &plan {
-        Some(plan) if !plan.part.is_whole() => read_lists(&mut fields, strata.count())?,
-        _ => Lists::default(),
-    };
-    let scored_at = fields.u32s(samples)?;
-    let importance = Importance::from_bytes(fields.rest())?;
-    fields.expect("a row of importance for each sample", importance.len() == samples)?;
-    let (plan, next_plan) = match plan {
-        Some(part) if !part.part.is_whole() => {
-            let facts = SampleFacts {
-                importance: &importance,
-                strata: strata.clone(),
-                seats: &seats,
-                ..job.sample_facts()
-            };
-            match job.complete(part, next.batch_size, facts, &lists) {
-                // The next plan follows from the same, too.
-                (whole, None) => (Some(whole), None),
-                (part, Some(why)) => {
-                    let (ranks, world_size) = part.part.ranks().unwrap_or_default();
-                    let expected = format!(
-                        "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
+        let found = u128::from_le_bytes(fields.array()?);
+        fields.expect("the state of this very dataset", found == content_id)?;
+        let digest = u64::from_le_bytes(fields.array()?);
+        let found = fields.u32()?;
+        fields.expect("the dataset's sample count", found == samples)?;
+        let scores = fields.u32()?;
+        let reported = fields.u32()?;
+        fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
+        fields.expect(
+            "the state of a loader with the same plan arguments, weights and indices",
+            digest == plan_digest(&spec.plan),
+        )?;
+        let strata = self.read_strata(&mut fields)?;
+        let next = Next::read(&mut fields)?;
+        let seats = read_seats(&mut fields, strata.count(), samples)?;
+        let plan = read_plan(&mut fields, samples, (&spec.plan, &strata))?;
+        let next_plan = read_plan(&mut fields, samples, (&spec.plan, &strata))?;
+        fields.expect("a position of the plan", next.fits(plan.as_ref(), strata.samples()))?;
+        let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
+        let lists = match &plan {
+            Some(plan) if !plan.part.is_whole() => read_lists(&mut fields, strata.count())?,
+            _ => Lists::default(),
+        };
+        let scored_at = fields.u32s(samples)?;
+        let importance = Importance::from_bytes(fields.rest())?;
+        fields.expect("a row of importance for each sample", importance.len() == samples)?;
+        let (plan, next_plan) = match plan {
+            Some(part) if !part.part.is_whole() => {
+                let facts = SampleFacts {
+                    importance: &importance,
+                    weights: self.weights.as_deref(),
+                    strata: strata.clone(),
+                    seats: &seats,
+                    part: &Part::WHOLE,
+                };
+                match complete(&spec.plan, part, next.batch_size, facts, &lists) {
+                    // The next plan follows from the same, too.
+                    (whole, None) => (Some(whole), None),
+                    (part, Some(why)) => {
+                        let (ranks, world_size) = part.part.ranks().unwrap_or_default();
+                        let expected = format!(
+                            "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
                          {world_size}: {why}. Load the state that a rank of this node has saved, with the number of \
                          ranks that it had, or an older one",
-                        job.spec.world_size
-                    );
-                    fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
-                    (Some(part), next_plan)
+                            spec.world_size
+                        );
+                        fields.expect(&expected, world_size == spec.world_size && ranks.contains(&rank))?;
+                        (Some(part), next_plan)
+                    }
                 }
             }
-        }
-        plan => (plan, next_plan),
-    };
+            plan => (plan, next_plan),
+        };
 
-    (job.strata, job.seats) = (strata, seats);
-    job.forget_lists();
-    job.begin(plan.map(|plan| DrawnPlan::of(plan, samples, job.spec.plan.group != 0)));
-    // The next epoch may have other strata.
-    job.next_plan = next_plan.filter(|_| job.keeps_strata());
-    job.validation = validation;
-    (job.has_reports, job.reports_missing) = (reported == 1, false);
-    (job.had_reports, job.is_plan_used) = (false, false);
-    job.scored_at = scored_at;
-    job.importance = importance;
-    job.rest_is_saved = job.epoch() == Some(next.epoch);
-    Ok(job.resume(next))
+        Ok(State {
+            plan: plan.map(|plan| DrawnPlan::of(plan, samples, spec.plan.group != 0)),
+            // The next epoch may have other strata.
+            next_plan: next_plan.filter(|_| keeps_strata(&strata, &self.own_strata, spec.world_size)),
+            strata,
+            seats,
+            validation,
+            has_reports: reported == 1,
+            scored_at,
+            importance,
+            next,
+        })
+    }
+
+    /// Reads the strata of the state's plan: as many as are wanted, and such as the job could have
+    /// on one node.
+    fn read_strata(&self, fields: &mut Fields<'_>) -> Result<Strata, FormatError> {
+        let (count, wanted) = (fields.u32()?, self.strata_wanted);
+        let expected =
+            format!("a plan of {wanted} strata, and not of {count}: give Plan(strata={count}), or none");
+        fields.expect(&expected, wanted == 0 || wanted == count)?;
+        let plan = PlanSpec { strata: count, ..self.spec.plan };
+        let spec = JobSpec { plan, ranks_here: 0, ..self.spec }.validate().map_err(|error| error.to_string());
+        let strata = match self.own_strata.subset() {
+            // It has one stratum, or `spec` is refused.
+            Some(_) => Ok(self.own_strata.clone()),
+            None => Strata::new(self.samples, count, self.content_id).map_err(|error| error.to_string()),
+        };
+        match spec.and(strata) {
+            Ok(strata) => Ok(strata),
+            Err(text) => fields.expect(&text, false).map(|()| self.own_strata.clone()),
+        }
+    }
 }
 
-fn write_lists(job: &Job, bytes: &mut Vec<u8>) {
-    if job.plan.as_ref().is_none_or(|plan| plan.part.is_whole()) {
-        return;
-    }
-    let lists = job.shared_scores.as_ref().map(|shared| &shared.lists);
-    let crcs = lists.and_then(Lists::all).unwrap_or_default();
-    let by_losses = u32::from(lists.is_some_and(|lists| lists.by_losses));
+fn write_lists(lists: &Lists, bytes: &mut Vec<u8>) {
+    let crcs = lists.all().unwrap_or_default();
+    let by_losses = u32::from(lists.by_losses);
     bytes.extend([by_losses, len_u32(crcs.len())].iter().chain(&crcs).flat_map(|field| field.to_le_bytes()));
 }
 
@@ -310,31 +328,6 @@ fn read_plan(
     Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
 }
 
-/// Reads the strata of the state's plan: as many as `wanted`, unless that is 0, and such as the job
-/// could have on one node.
-fn read_strata(
-    fields: &mut Fields<'_>,
-    job: &Job,
-    content_id: u128,
-    wanted: u32,
-) -> Result<Strata, FormatError> {
-    let count = fields.u32()?;
-    let expected =
-        format!("a plan of {wanted} strata, and not of {count}: give Plan(strata={count}), or none");
-    fields.expect(&expected, wanted == 0 || wanted == count)?;
-    let plan = PlanSpec { strata: count, ..job.spec.plan };
-    let spec = JobSpec { plan, ranks_here: 0, ..job.spec }.validate().map_err(|error| error.to_string());
-    let strata = match job.strata.subset() {
-        // It has one stratum, or `spec` is refused.
-        Some(_) => Ok(job.own_strata.clone()),
-        None => Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string()),
-    };
-    match spec.and(strata) {
-        Ok(strata) => Ok(strata),
-        Err(text) => fields.expect(&text, false).map(|()| job.strata.clone()),
-    }
-}
-
 /// Reads which part of a plan of `strata` strata it is.
 fn read_part(fields: &mut Fields<'_>, strata: u32) -> Result<Part, FormatError> {
     let (world_size, ranks) = (fields.u32()?, fields.u32()?);
@@ -355,7 +348,8 @@ fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
     Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
-fn xxhash(bytes: &[u8]) -> u64 {
+/// Tells whether two states are the same.
+pub(super) fn state_digest(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 

@@ -1,10 +1,12 @@
 //! The step of the core: which event goes where, and what follows in which order.
 
 use crate::action::Action;
+use crate::aside::AsideResult;
 use crate::brain::Core;
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::session::EpochRequest;
+use crate::snapshot::SavedState;
 
 impl<M: Memory> Core<M> {
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
@@ -43,11 +45,15 @@ impl<M: Memory> Core<M> {
             Event::SaveState { session, epoch, batch } => self.save_state(session, (epoch, batch), actions),
             Event::TellScores { session, epoch } => self.tell_scores(session, epoch, actions),
             Event::TakeScores { session, bytes } => self.take_scores(session, &bytes, actions),
-            Event::LoadState { session, strata, bytes } => {
-                self.load_state(session, (strata, &bytes), actions)
-            }
+            Event::LoadState { session, strata, bytes } => self.load_state(session, (strata, bytes), actions),
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
-            Event::Drawn(drawn) => self.drawn(now_ns, drawn, actions),
+            Event::Aside(result) => match result {
+                AsideResult::Drawn(drawn) => self.drawn(now_ns, drawn, actions),
+                AsideResult::Saved(SavedState { session, bytes }) => {
+                    actions.push(Action::State(session, bytes));
+                }
+                AsideResult::Loaded(loaded) => self.loaded(*loaded, actions),
+            },
             Event::Depth(depth) => {
                 self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
             }
@@ -72,12 +78,11 @@ impl<M: Memory> Core<M> {
     }
 
     /// Does what has become possible: orders a due plan, publishes, opens batches, submits reads,
-    /// hands rows to workers. Returns `true` if more batches can be opened once these actions are
-    /// carried out.
+    /// hands rows to workers. Returns `true` if there is more to do once these actions are carried
+    /// out, whatever else happens.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        self.shrink(now_ns);
-        let weighs_on = self.jobs.are_aggregating() && self.go_on_weighing();
+        let has_slices = self.do_slice(now_ns);
         if self.order_due_plans(now_ns, actions) {
             self.note_waits(now_ns);
             return true;
@@ -87,7 +92,8 @@ impl<M: Memory> Core<M> {
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);
         self.submit_reads(now_ns, actions);
-        if !can_go_on {
+        // What it goes by may be out of date.
+        if !can_go_on && !has_slices {
             self.prefetch(now_ns, actions);
         }
         self.order_from_tier(now_ns, actions);
@@ -97,6 +103,6 @@ impl<M: Memory> Core<M> {
         self.publish_complete(now_ns, actions);
         self.note_waits(now_ns);
         self.trace_looks(now_ns, actions);
-        can_go_on || weighs_on
+        can_go_on || has_slices
     }
 }

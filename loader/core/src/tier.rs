@@ -112,16 +112,12 @@ impl<M: Memory> Tier<M> {
     pub(super) fn set_clocks(&mut self, clocks: impl Iterator<Item = (JobId, Clock)>) {
         if let Some(held) = &mut self.held {
             clocks.for_each(|(job, clock)| held.set_clock(job, clock));
-            held.rank_anew();
         }
     }
 
     /// As [`Cache::forget_job`].
     pub(super) fn forget_job(&mut self, job: JobId) {
-        if let Some(held) = &mut self.held {
-            held.forget_job(job);
-            held.rank_anew();
-        }
+        self.held.iter_mut().for_each(|held| held.forget_job(job));
     }
 
     /// As [`Cache::rescore`].
@@ -134,6 +130,11 @@ impl<M: Memory> Tier<M> {
     /// The keys of all samples may have changed.
     pub(super) fn rank_anew(&mut self) {
         self.held.iter_mut().for_each(Cache::rank_anew);
+    }
+
+    /// As [`Cache::rank_on`].
+    pub(super) fn rank_on(&mut self, most: u32, importance: &Importance) -> bool {
+        self.held.as_mut().is_some_and(|held| held.rank_on(most, importance))
     }
 
     /// The sample is in the cache now, or what the tier has of it is wrong.
@@ -150,13 +151,18 @@ impl<M: Memory> Tier<M> {
         }
     }
 
-    /// Changes how many bytes it may have. What has no room any more leaves at once: it is removed
-    /// by id, without its bytes.
-    pub(super) fn resize(&mut self, bytes: u64, importance: &Importance) {
-        let Some(held) = &mut self.held else { return };
-        held.resize(bytes);
+    /// Changes how many bytes it may have. What has no room any more leaves with
+    /// [`evict_surplus`](Self::evict_surplus).
+    pub(super) fn resize(&mut self, bytes: u64) {
+        self.held.iter_mut().for_each(|held| held.resize(bytes));
+    }
+
+    /// Lets go of `most` samples that it has no room for any more: they are removed by id, without
+    /// their bytes.
+    pub(super) fn evict_surplus(&mut self, most: usize, importance: &Importance) {
+        let Some(held) = self.held.as_mut().filter(|held| held.has_surplus()) else { return };
         let (writing, mut evicted) = (&self.writing, Vec::new());
-        held.evict_surplus(usize::MAX, importance, |id| writing.contains_key(id), &mut evicted);
+        held.evict_surplus(most, importance, |id| writing.contains_key(id), &mut evicted);
         evicted.into_iter().for_each(|(id, _)| self.order_drop(id));
     }
 

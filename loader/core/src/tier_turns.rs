@@ -40,9 +40,11 @@ impl<M: Memory> Core<M> {
                 let get_ns = get.map(|get| u64::try_from(get.as_nanos()).unwrap_or(u64::MAX));
                 get_ns.into_iter().for_each(|ns| (0..MEASURED_AS).for_each(|_| self.tier.latencies.add(ns)));
                 if self.tier.held.is_none() {
-                    self.tier.held = Some(Cache::new(Policy::Lookahead, bytes, self.index.len()));
+                    let mut held = Cache::new(Policy::Lookahead, bytes, self.index.len());
+                    held.keep_ranked(true);
+                    self.tier.held = Some(held);
                 }
-                self.tier.resize(bytes, self.jobs.importance());
+                self.tier.resize(bytes);
                 // It learns of the uses in sight when the next batch is opened.
                 self.jobs.iter_mut().for_each(|job| job.outlook = None);
             }
@@ -137,7 +139,7 @@ impl<M: Memory> Core<M> {
         if outcome == TierPut::Full {
             // Others use these servers, too, or keys are spread unevenly: no more than fits now.
             let used_bytes = held.used_bytes();
-            self.tier.resize(used_bytes, self.jobs.importance());
+            self.tier.resize(used_bytes);
         }
     }
 

@@ -35,6 +35,8 @@ enum Op {
     Remove(u32),
     /// The cache has this capacity from now on.
     Resize(u64),
+    /// It ranks residents in slices, or all when victims are asked for.
+    KeepRanked(bool),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -53,6 +55,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => id.clone().prop_map(Op::Unpin),
         1 => id.prop_map(Op::Remove),
         1 => (0..150u64).prop_map(Op::Resize),
+        1 => any::<bool>().prop_map(Op::KeepRanked),
     ];
     prop::collection::vec(op, 0..200)
 }
@@ -113,7 +116,9 @@ impl Pair {
                 self.cache.resize(capacity_bytes);
                 self.model.resize(capacity_bytes);
             }
+            Op::KeepRanked(is_kept) => self.cache.keep_ranked(is_kept),
         }
+        while self.cache.rank_on(3, &self.importance) {}
         if self.cache.has_surplus() {
             // ARC's ghosts depend on how many leave at once.
             let is_arc = self.model.policy == Policy::Arc;
@@ -208,12 +213,56 @@ fn compare(policy: Policy, ops: &[Op]) {
     ops.iter().enumerate().for_each(|(step, op)| pair.apply(step, op));
 }
 
+/// Whatever happens between two slices, all are ranked in the end as they would be at once.
+fn compare_slices(policy: Policy, ops: &[Op]) {
+    let mut caches = [(); 2].map(|()| Cache::new(policy, u64::MAX, SAMPLES));
+    caches[1].keep_ranked(true);
+    let mut importance = Importance::new(SAMPLES);
+    for op in ops {
+        if let Op::Score(id, score) = *op {
+            importance.set_score(SampleId(id), 2.5 + f32::from(score) / 4.0);
+        }
+        for cache in &mut caches {
+            let evicted = &mut Vec::new();
+            match *op {
+                Op::Access(id, bytes) | Op::Offer(id, bytes) | Op::Planned(id, bytes, _) => {
+                    if let Op::Planned(_, _, next) = *op {
+                        cache.use_at(0, SampleId(id), next);
+                    }
+                    if cache.hit(SampleId(id), &importance).is_none() {
+                        cache.offer(SampleId(id), bytes, (), &importance, |()| false, evicted);
+                    }
+                }
+                Op::Score(id, _) => cache.rescore(SampleId(id), &importance),
+                Op::See(id, position) => cache.see(0, SampleId(id), position, &importance),
+                Op::Forget => cache.forget_uses(0),
+                Op::Remove(id) => drop(cache.remove(SampleId(id))),
+                Op::Epoch(_) | Op::Pin(_) | Op::Unpin(_) | Op::Resize(_) | Op::KeepRanked(_) => {}
+            }
+        }
+        let _ = caches[1].rank_on(2, &importance);
+    }
+    while caches[1].rank_on(2, &importance) {}
+    let [at_once, in_slices] = caches.map(|mut cache| {
+        let mut evicted = Vec::new();
+        cache.resize(0);
+        cache.evict_surplus(usize::MAX, &importance, |()| false, &mut evicted);
+        evicted
+    });
+    assert_eq!(at_once, in_slices);
+}
+
 fn config() -> Config {
     Config { cases: 512, failure_persistence: None, ..Config::default() }
 }
 
 proptest! {
     #![proptest_config(config())]
+
+    #[test]
+    fn residents_ranked_in_slices_have_the_ranks_of_now(ops in ops()) {
+        [Policy::App, Policy::Lookahead, Policy::TopC].iter().for_each(|&policy| compare_slices(policy, &ops));
+    }
 
     #[test]
     fn app_equals_the_model(ops in ops()) {

@@ -260,14 +260,14 @@ proptest! {
         policy in prop::sample::select(vec![Policy::Lookahead, Policy::App, Policy::Lru]),
         cached in prop::sample::select(vec![0, 40, SAMPLES]),
         world_size in 1..4_u32,
-        draws_at_once in any::<bool>(),
+        aside_at_once in any::<bool>(),
         opens_ahead in any::<bool>(),
         group in 0..2_u64,
     ) {
         let mut job = job(sampler, 0, world_size);
         job.plan.group = group;
         let mut replay = replay(policy, cached, &job, opens_ahead);
-        replay.draws_at_once = draws_at_once;
+        replay.aside_at_once = aside_at_once;
         let ranks = (0..world_size).map(|rank| (rank, 0)).collect();
         let mut world = World { replay, job, ranks, sessions: 100 };
         world.go_on(&Op::AskAll);
@@ -300,10 +300,10 @@ proptest! {
     ) {
         let mut job = job(sampler, cover, 2);
         job.plan.draw_ahead = draw_ahead;
-        let run = |draws_at_once: bool| {
+        let run = |aside_at_once: bool| {
             // Hits are in a state, and depend on timing.
             let mut replay = replay(Policy::App, 0, &job, false);
-            replay.draws_at_once = draws_at_once;
+            replay.aside_at_once = aside_at_once;
             for epoch in 0..4 {
                 (0..2).for_each(|rank| replay.start(rank, epoch, 0));
                 // Losses of the epoch before that come while the plan is drawn.

@@ -127,7 +127,8 @@ pub(crate) fn concurrency(world: &World) -> String {
             100.0 * uring.busy,
             threads.under_way
         );
-        assert!(!asserted || uring.under_way >= 0.9 * allowed, "{said}");
+        // A busy machine gives its guest too little of a CPU to keep all of them.
+        assert!(!asserted || uring.under_way >= 0.75 * allowed, "{said}");
         assert!(!asserted || uring.under_way >= 4.0 * threads.under_way, "{said}");
     }
     said

@@ -127,6 +127,15 @@ pub(super) trait Eviction {
     /// The keys of all residents may have changed.
     fn rank_anew(&mut self) {}
 
+    /// Whether [`rank_on`](Self::rank_on) is called from now on until it has no more to do. Else a
+    /// policy that ranks residents does so when victims are asked for.
+    fn keep_ranked(&mut self, _is_kept: bool) {}
+
+    /// Goes on to rank residents anew, with `most` of them. Returns whether there are more.
+    fn rank_on<T>(&mut self, _most: u32, _residents: &Residents<T>, _importance: &Importance) -> bool {
+        false
+    }
+
     /// An epoch begins. `high` tells by sample which ones have high importance in it.
     fn begin_epoch(&mut self, _high: impl FnOnce() -> Vec<bool>) {}
 

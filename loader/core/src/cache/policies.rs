@@ -107,6 +107,19 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.rank_anew()),+ }
             }
 
+            pub(super) fn keep_ranked(&mut self, is_kept: bool) {
+                match self { $(Self::$name(policy) => policy.keep_ranked(is_kept)),+ }
+            }
+
+            pub(super) fn rank_on<T>(
+                &mut self,
+                most: u32,
+                residents: &Residents<T>,
+                importance: &Importance,
+            ) -> bool {
+                match self { $(Self::$name(policy) => policy.rank_on(most, residents, importance)),+ }
+            }
+
             pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
                 match self { $(Self::$name(policy) => policy.begin_epoch(high)),+ }
             }

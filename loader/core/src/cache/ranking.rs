@@ -3,9 +3,15 @@
 //!
 //! A newcomer is admitted only if every sample that it displaces has a smaller key.
 //!
-//! A key is made of what is known of a sample at any time. So the heap of the residents is built
-//! when victims are first asked for. A cache with room for all samples never asks: there, keeping
-//! the heap took a fifth of all time with images of 3 KB, and two thirds of an epoch's start.
+//! A key is made of what is known of a sample at any time. So the heap of the residents can be
+//! built when victims are first asked for. A cache with room for all samples never asks: there,
+//! keeping the heap took a fifth of all time with images of 3 KB, and two thirds of an epoch's
+//! start.
+//!
+//! To rank a million residents takes a tenth of a second and more. So a cache without room for all
+//! is [kept ranked](Eviction::keep_ranked): its heap is there from the start, and the next one is
+//! made [in slices](Eviction::rank_on) when keys have changed. Until it is whole the one before
+//! decides, with the keys of then.
 
 use shade_formats::SampleId;
 
@@ -87,10 +93,21 @@ fn score(id: SampleId, importance: &Importance) -> u64 {
     u64::from(importance.score(id).to_bits()) << 32
 }
 
+/// A heap that is being made.
+struct NextHeap {
+    heap: Heap,
+    /// Residents at places below are in it.
+    made: u32,
+}
+
 /// The places of all residents by their keys.
 pub(super) struct Ranking<B> {
     /// `None` until victims are asked for.
     heap: Option<Heap>,
+    /// The one that takes its place.
+    next: Option<NextHeap>,
+    /// Heaps are made in slices.
+    is_kept: bool,
     /// Largest possible number of places.
     places: usize,
     by: B,
@@ -99,7 +116,26 @@ pub(super) struct Ranking<B> {
 impl<B: RankedBy> Ranking<B> {
     /// The ranking of an empty cache for samples `0..samples`.
     pub(super) fn new(samples: u32, by: B) -> Self {
-        Self { heap: None, places: samples as usize, by }
+        Self { heap: None, next: None, is_kept: false, places: samples as usize, by }
+    }
+
+    fn next_heap(&self) -> NextHeap {
+        NextHeap { heap: Heap::for_places(self.places), made: 0 }
+    }
+
+    /// Takes residents at places below `end` into a heap that is being made.
+    fn make<T>(&self, next: &mut NextHeap, end: u32, residents: &Residents<T>, importance: &Importance) {
+        for place in next.made..end {
+            if let Some(id) = residents.id(place) {
+                next.heap.insert(place, self.by.key(id, importance));
+            }
+        }
+        next.made = end;
+    }
+
+    /// The heap that is being made, if it has the place.
+    fn next_with(&mut self, place: u32) -> Option<&mut Heap> {
+        self.next.as_mut().filter(|next| place < next.made).map(|next| &mut next.heap)
     }
 
     /// As [`Heap::victims`], over all residents.
@@ -113,11 +149,12 @@ impl<B: RankedBy> Ranking<B> {
         if need.bytes == 0 {
             return true;
         }
-        let heap = self.heap.get_or_insert_with(|| {
-            let mut heap = Heap::for_places(self.places);
-            residents.iter().for_each(|(place, id)| heap.insert(place, self.by.key(id, importance)));
-            heap
-        });
+        if self.heap.is_none() {
+            let mut next = self.next.take().unwrap_or_else(|| self.next_heap());
+            self.make(&mut next, residents.places(), residents, importance);
+            self.heap = Some(next.heap);
+        }
+        let Some(heap) = &mut self.heap else { return false };
         heap.victims(newcomer, need, |place| residents.bytes(place), is_pinned, victims)
     }
 }
@@ -135,15 +172,17 @@ impl<B: RankedBy> Eviction for Ranking<B> {
     }
 
     fn insert(&mut self, place: u32, offer: &Offer<'_>) {
-        if let Some(heap) = &mut self.heap {
-            heap.insert(place, self.by.key(offer.id, offer.importance));
+        if self.heap.is_none() && self.next.is_none() {
+            return;
         }
+        let key = self.by.key(offer.id, offer.importance);
+        self.heap.iter_mut().for_each(|heap| heap.insert(place, key));
+        self.next_with(place).into_iter().for_each(|heap| heap.insert(place, key));
     }
 
     fn remove(&mut self, place: u32, _bytes: u64) {
-        if let Some(heap) = &mut self.heap {
-            heap.remove(place);
-        }
+        self.heap.iter_mut().for_each(|heap| heap.remove(place));
+        self.next_with(place).into_iter().for_each(|heap| heap.remove(place));
     }
 
     fn hit<T>(&mut self, place: u32, id: SampleId, importance: &Importance, _residents: &Residents<T>) {
@@ -152,15 +191,46 @@ impl<B: RankedBy> Eviction for Ranking<B> {
         }
     }
 
+    /// While a heap is being made, the one before keeps its keys: they are old anyway.
     fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
-        if let Some(heap) = &mut self.heap {
-            heap.rekey(place, self.by.key(id, importance));
+        if self.next.is_none() {
+            if let Some(heap) = &mut self.heap {
+                heap.rekey(place, self.by.key(id, importance));
+            }
+        } else if self.next_with(place).is_some() {
+            let key = self.by.key(id, importance);
+            self.next_with(place).into_iter().for_each(|heap| heap.rekey(place, key));
         }
     }
 
-    /// The heap is built again when victims are asked for.
     fn rank_anew(&mut self) {
-        self.heap = None;
+        if self.is_kept {
+            self.next = Some(self.next_heap());
+        } else {
+            // It is built again when victims are asked for.
+            self.heap = None;
+        }
+    }
+
+    fn keep_ranked(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
+        if !is_kept {
+            (self.heap, self.next) = (None, None);
+        } else if self.heap.is_none() {
+            self.next = self.next.take().or_else(|| Some(self.next_heap()));
+        }
+    }
+
+    fn rank_on<T>(&mut self, most: u32, residents: &Residents<T>, importance: &Importance) -> bool {
+        let Some(mut next) = self.next.take() else { return false };
+        let end = next.made.saturating_add(most).min(residents.places());
+        self.make(&mut next, end, residents, importance);
+        if end < residents.places() {
+            self.next = Some(next);
+            return true;
+        }
+        self.heap = Some(next.heap);
+        false
     }
 
     fn next_uses(&mut self) -> Option<&mut NextUses> {

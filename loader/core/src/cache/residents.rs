@@ -69,6 +69,12 @@ impl<T> Residents<T> {
         self.values.get(place as usize)?.as_ref()
     }
 
+    /// The resident at a place.
+    pub(super) fn id(&self, place: u32) -> Option<SampleId> {
+        self.value(place)?;
+        self.owners.get(place as usize).map(|owner| owner.id)
+    }
+
     /// The value at a place, to change it; `None` if there is no resident.
     pub(super) fn value_mut(&mut self, place: u32) -> Option<&mut T> {
         self.values.get_mut(place as usize)?.as_mut()

@@ -283,10 +283,23 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Ranks all residents anew when victims are asked for, as scores or the times of next uses
-    /// have changed. Never changes what is resident.
+    /// Scores or the times of next uses have changed: all residents are ranked anew when victims
+    /// are asked for, or [in slices](Self::keep_ranked). Never changes what is resident.
     pub fn rank_anew(&mut self) {
         self.policy.rank_anew();
+    }
+
+    /// Whether residents are ranked anew in slices, with [`rank_on`](Self::rank_on), and never all
+    /// at once. Right for a cache that must evict, as ranking a million takes a while; one with
+    /// room for all samples need not be ranked at all.
+    pub fn keep_ranked(&mut self, is_kept: bool) {
+        self.policy.keep_ranked(is_kept);
+    }
+
+    /// Goes on to rank residents anew, with `most` of them. Until all are, what is evicted goes by
+    /// the ranks that they had before. Returns whether there are more.
+    pub fn rank_on(&mut self, most: u32, importance: &Importance) -> bool {
+        self.policy.rank_on(most, &self.residents, importance)
     }
 
     /// Tells the cache that an epoch begins. `high` says by sample which ones have high importance

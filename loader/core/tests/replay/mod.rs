@@ -24,7 +24,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    Accepted, Capacity, CoreConfig, DECODED_BYTES, DrawOrder, Fault, FaultKind, GAP_BYTES_MAX,
+    Accepted, AsideOrder, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX,
     PREFETCHES_MAX, Pixels, Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
 use shade_formats::control::{
@@ -188,8 +188,8 @@ pub(crate) struct Around {
     pub reads_at_once_max: usize,
     pub accepted: Vec<Accepted>,
     /// Plans are drawn at once; else each takes its time, as reads do.
-    pub draws_at_once: bool,
-    drawing: VecDeque<Box<DrawOrder>>,
+    pub aside_at_once: bool,
+    aside: VecDeque<AsideOrder>,
     /// Kept if it is there.
     pub journal: Option<Journal>,
     before: Option<Before>,
@@ -347,8 +347,8 @@ impl Replay {
             together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
-            draws_at_once: true,
-            drawing: VecDeque::new(),
+            aside_at_once: true,
+            aside: VecDeque::new(),
             journal: None,
             before: None,
             ranks: HashMap::new(),
@@ -554,11 +554,11 @@ fn pixels(output: &Output, draws: EpochDraws, row: &Row) -> Vec<u8> {
 impl World<Counted> for Around {
     const BURSTS: bool = false;
 
-    fn draw(&mut self, order: Box<DrawOrder>, soon: &mut Soon<Counted>) {
-        if self.draws_at_once {
-            return soon.push_front(Event::Drawn(Box::new(order.carry_out())));
+    fn aside(&mut self, order: AsideOrder, soon: &mut Soon<Counted>) {
+        if self.aside_at_once {
+            return soon.push_front(Event::Aside(order.carry_out()));
         }
-        self.drawing.push_back(order);
+        self.aside.push_back(order);
     }
 
     fn read(&mut self, now_ns: u64, op: ReadOp, soon: &mut Soon<Counted>) {
@@ -645,15 +645,15 @@ impl World<Counted> for Around {
         self.reading.sort_by_key(|op| stuck.contains(&op.flight));
         let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
         let done_here = reading + self.filling.len() + self.finalizing.len();
-        let total = done_here + self.tier.pending() + usize::from(!self.drawing.is_empty());
+        let total = done_here + self.tier.pending() + usize::from(!self.aside.is_empty());
         if total == 0 {
             return None;
         }
         let pick = self.rng.random_range(0..total);
         if pick == done_here + self.tier.pending() {
             // In the order of the orders.
-            let drawn = self.drawing.pop_front().map(|order| order.carry_out());
-            soon.extend(drawn.map(|drawn| Event::Drawn(Box::new(drawn))));
+            let result = self.aside.pop_front().map(|order| order.carry_out());
+            soon.extend(result.map(Event::Aside));
             return Some(now_ns + 1000);
         }
         if pick >= done_here {
@@ -675,9 +675,9 @@ impl World<Counted> for Around {
     }
 
     fn before(&mut self, event: &Event) {
-        // A plan that is drawn at once belongs to the event before.
-        let is_drawn = matches!(event, Event::Drawn(_));
-        self.before = self.journal.as_mut().filter(|_| !is_drawn).map(|journal| journal.before(event));
+        // What is done aside at once belongs to the event before.
+        let is_aside = matches!(event, Event::Aside(_));
+        self.before = self.journal.as_mut().filter(|_| !is_aside).map(|journal| journal.before(event));
     }
 
     fn after(&mut self, core: &Core, actions: &[Action]) {

@@ -1,6 +1,6 @@
-//! What reads, workers and the drawer of plans answer, as events of the core.
+//! What reads, workers and the thread aside answer, as events of the core.
 
-use shade_core::Drawn;
+use shade_core::AsideResult;
 use shade_reads::{Completion, core_fault};
 
 use super::Event;
@@ -11,9 +11,9 @@ pub(super) fn read(completion: Completion) -> Event {
     Event::Read(completion.map_fault(core_fault))
 }
 
-/// The core's event for a plan that was drawn.
-pub(super) fn drawn(drawn: Drawn) -> Event {
-    Event::Drawn(Box::new(drawn))
+/// The core's event for what was done aside.
+pub(super) fn carried_out(result: AsideResult) -> Event {
+    Event::Aside(result)
 }
 
 /// The core's event for rows that a worker gives back.

@@ -1,6 +1,7 @@
 //! Wiring only: builds the stages in the order data flows through them, owns their threads, and
 //! stops them.
 
+mod aside;
 mod cache_memory;
 mod config;
 mod events;
@@ -10,7 +11,6 @@ mod judge;
 mod memory;
 mod observer;
 mod observers;
-mod plans;
 mod request;
 mod resize;
 mod serve;

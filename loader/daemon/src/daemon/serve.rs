@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::{Drawn, FinalizeOrder, Resumed, SessionId};
+use shade_core::{AsideResult, FinalizeOrder, Resumed, SessionId};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
 use shade_images::caught;
 use shade_reads::{Completion, Reads};
 use shade_tier::Tier;
 
+use super::aside::Aside;
 use super::cache_memory::CacheMemory;
-use super::events::{drawn, filled, read};
+use super::events::{carried_out, filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
 use super::observers::Observers;
-use super::plans::Plans;
 use super::sessions::Sessions;
 use super::settings::Running;
 use super::silence::Silence;
@@ -54,7 +54,7 @@ pub(super) struct Inbox {
     pub(super) completions: Receiver<Completion>,
     pub(super) done: Receiver<Filled>,
     pub(super) tier: Receiver<shade_tier::Event>,
-    pub(super) plans: Receiver<Drawn>,
+    pub(super) aside: Receiver<AsideResult>,
     pub(super) messages: Receiver<Message>,
     pub(super) stop: Receiver<Stop>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Daemon {
     pub(super) core: Core,
     pub(super) reads: Reads,
     pub(super) workers: Workers,
-    pub(super) plans: Plans,
+    pub(super) aside: Aside,
     /// Set where there is one.
     pub(super) tier: Option<Tier>,
     pub(super) sessions: Sessions,
@@ -101,7 +101,7 @@ impl Daemon {
     pub(super) fn new(
         core: Core,
         reads: Reads,
-        (workers, plans): (Workers, Plans),
+        (workers, aside): (Workers, Aside),
         trace_header: Header,
         served: ServedDataset,
         settings: Running,
@@ -113,7 +113,7 @@ impl Daemon {
             core,
             reads,
             workers,
-            plans,
+            aside,
             tier: None,
             sessions: Sessions::default(),
             observers: Observers::new(trace_header),
@@ -159,13 +159,12 @@ impl Daemon {
     }
 
     fn serve(&mut self, inbox: &Inbox) -> Stop {
-        let Inbox { completions, done, tier, plans, messages, stop } = inbox;
+        let Inbox { completions, done, tier, aside, messages, stop } = inbox;
         let mut beaten = Instant::now();
         let mut has_more = false;
         loop {
             let wait =
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
-            let wait = if self.core.has_slices_left() { Duration::ZERO } else { wait };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
             let wait = if has_more { Duration::ZERO } else { wait };
             let mut first = None;
@@ -173,7 +172,7 @@ impl Daemon {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
-                recv(plans) -> plan => self.events.extend(plan.ok().map(drawn)),
+                recv(aside) -> result => self.events.extend(result.ok().map(carried_out)),
                 recv(messages) -> message => first = message.ok(),
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
@@ -252,7 +251,7 @@ impl Daemon {
                 self.sessions.answer(session, room.map(|()| accepted));
             }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
-            Action::Draw(order) => self.plans.order(order),
+            Action::Aside(order) => self.aside.order(order),
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
             Action::Tier(order) => {

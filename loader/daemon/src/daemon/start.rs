@@ -18,10 +18,10 @@ use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Reads, ReadsError};
 use shade_shm::memfd::lacking;
 
+use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
 use super::memory::{CacheTooLarge, check_cache};
-use super::plans::Plans;
 use super::serve::{Daemon, Inbox, Stop};
 use super::settings::Running;
 use super::tier;
@@ -164,7 +164,7 @@ fn serve_at(
     let worker_count = config.workers.unwrap_or_else(cores);
     let workers =
         Workers::start(worker_count, config.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
-    let (plans, drawn) = Plans::start().map_err(DaemonError::Start)?;
+    let (aside, results) = Aside::start().map_err(DaemonError::Start)?;
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
 
@@ -208,9 +208,9 @@ fn serve_at(
     };
     let trace_header = trace_header(config, &dataset, &core_config, (reads.description(), worker_count));
     let core = Core::new(index, free, core_config);
-    let mut daemon = Daemon::new(core, reads, (workers, plans), trace_header, served, settings, cache_memory);
+    let mut daemon = Daemon::new(core, reads, (workers, aside), trace_header, served, settings, cache_memory);
     daemon.tier = tier;
-    let inbox = Inbox { completions, done, tier: tier_events, plans: drawn, messages, stop };
+    let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 

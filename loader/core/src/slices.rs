@@ -1,0 +1,67 @@
+//! What takes long with a large dataset is done in slices, one with each `advance`: the table of
+//! importance that the cache goes by is made, residents are ranked by it and by their next uses,
+//! and leave a cache that has become smaller. So other events never wait for all of it.
+//!
+//! Meanwhile the cache goes on by what it had before.
+
+use crate::brain::Core;
+use crate::memory::Memory;
+
+/// Residents that are ranked at once: some ms, with the next uses of several jobs.
+const RANKED_AT_ONCE: u32 = 8192;
+
+impl<M: Memory> Core<M> {
+    /// Does a slice of what is due. Returns whether the next `advance` has more to do, whatever
+    /// else happens.
+    pub(super) fn do_slice(&mut self, now_ns: u64) -> bool {
+        if self.jobs.are_aggregating() && self.go_on_weighing() {
+            return true;
+        }
+        if let Some(job) = self.looks_ahead_due.pop() {
+            self.look_ahead(job, now_ns);
+            return true;
+        }
+        if self.rank_on() {
+            return true;
+        }
+        self.evict_surplus();
+        self.has_slices_left()
+    }
+
+    /// A job has begun or ended, or its table is another: all residents are ranked anew.
+    pub(super) fn weigh_jobs(&mut self) {
+        self.jobs.aggregate_anew();
+        self.predict_at_ns = 0;
+        self.go_on_weighing();
+    }
+
+    /// Makes a slice of the table of importance. Ranks residents once it is whole. Returns whether
+    /// there is more to do.
+    fn go_on_weighing(&mut self) -> bool {
+        if self.jobs.go_on_aggregating() {
+            return true;
+        }
+        self.rank_anew();
+        false
+    }
+
+    /// All residents are ranked anew, some of them at once: all of a small cache.
+    pub(super) fn rank_anew(&mut self) {
+        self.cache.rank_anew();
+        self.tier.rank_anew();
+        self.rank_on();
+    }
+
+    /// Goes on to rank residents anew. Returns whether there are more.
+    pub(super) fn rank_on(&mut self) -> bool {
+        let importance = self.jobs.importance();
+        let of_cache = self.cache.rank_on(RANKED_AT_ONCE, importance);
+        self.tier.rank_on(RANKED_AT_ONCE, importance) || of_cache
+    }
+
+    /// The cache has another capacity: its residents are kept ranked, unless it has room for all
+    /// samples.
+    pub(super) fn keep_ranked(&mut self) {
+        self.cache.keep_ranked(self.cache.capacity_bytes() < self.all_bytes);
+    }
+}
