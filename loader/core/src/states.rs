@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::action::Action;
-use crate::action::Resumed;
+use crate::action::{Action, Resumed};
 use crate::aside::AsideOrder;
 use crate::brain::Core;
 use crate::drawing::Awaited;

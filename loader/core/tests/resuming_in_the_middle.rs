@@ -173,3 +173,42 @@ fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
     assert_eq!(replay.epoch(0).len(), 30);
     assert_eq!(replay.failed.len(), 1, "{:?}", replay.failed);
 }
+
+/// A large state takes long to read. Meanwhile ranks go on, say more, and leave.
+#[test]
+fn a_state_that_takes_its_time_is_the_same() {
+    let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    let mut first = replay(Policy::Lookahead, &job, 7);
+    let taken = first.epoch(0);
+    first.report(&taken, loss);
+    first.epoch(1);
+    let state = first.save(1, BEFORE);
+    let load = |rank: u32| Event::LoadState { strata: 0, session: rank, bytes: state.clone() };
+    let in_epoch = |aside_at_once: bool| {
+        let mut second = replay(Policy::Lookahead, &job, 8);
+        (0..WORLD_SIZE).for_each(|rank| second.start(rank, 0, 0));
+        (0..60).for_each(|_| assert!(second.tick()));
+        assert!(!second.core().is_idle(), "reads are under way");
+        second.aside_at_once = aside_at_once;
+        second
+    };
+    let rest = |aside_at_once: bool| {
+        let mut second = in_epoch(aside_at_once);
+        (0..WORLD_SIZE).for_each(|rank| second.step(load(rank)));
+        (0..WORLD_SIZE).for_each(|rank| second.start(rank, 1, BEFORE));
+        second.run();
+        second.taken.retain(|taken| taken.epoch == 1);
+        in_order(std::mem::take(&mut second.taken))
+    };
+    let at_once = rest(true);
+    assert_eq!(at_once.len(), 30 - (BEFORE * WORLD_SIZE) as usize);
+    assert_eq!(rest(false), at_once);
+
+    let mut second = in_epoch(false);
+    second.step(load(0));
+    second.step(load(1));
+    (0..WORLD_SIZE).for_each(|rank| second.step(Event::Detach(rank)));
+    second.run();
+    assert!(second.core().is_idle() && second.core().session_count() == 0);
+}

@@ -44,7 +44,7 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
         OneLine(&daemon.dataset).to_string(),
         format!("{}{drains}", daemon.pid),
         format!("{used} of {all}"),
-        cell(&|job| job.name.escape_debug().to_string()),
+        cell(&|job| OneLine(&job.name).to_string()),
         cell(&|job| format!("{}/{}", job.ranks, job.ranks_here)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),
         cell(&|job| match job.accesses {

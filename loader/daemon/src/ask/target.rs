@@ -1,6 +1,7 @@
 //! The daemons that a command is for.
 
 use shade_dataset::Dataset;
+use shade_formats::printable::{OneLine, is_obeyed};
 
 use super::cli::Target;
 use super::error::AskError;
@@ -25,9 +26,9 @@ pub(crate) fn target_of(address: &str, dataset: &str) -> String {
 
 /// The text, as a shell takes it for one word.
 fn quoted(text: &str) -> String {
-    if text.chars().any(char::is_control) {
+    if text.chars().any(is_obeyed) {
         // Any bytes may be in a path, and this goes to a terminal.
-        return text.escape_debug().to_string();
+        return OneLine(text).to_string();
     }
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-./@%+=:,".contains(letter);
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

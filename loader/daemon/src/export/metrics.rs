@@ -148,7 +148,12 @@ pub(super) const METRICS: &[Metric] = &[
         "Finished batches that the rank has not released.",
         Of::Rank(|rank| rank.in_ring.into()),
     ),
-    gauge("open_batches", None, "Batches that are being filled.", Of::Rank(|rank| rank.open.into())),
+    gauge(
+        "open_batches",
+        None,
+        "Batches that are being filled, or are filled and wait for their epoch.",
+        Of::Rank(|rank| rank.open.into()),
+    ),
 ];
 
 const fn gauge(name: &'static str, unit: Option<Unit>, help: &'static str, of: Of) -> Metric {

@@ -1,5 +1,7 @@
 //! The sentence about the job that waits most: how much, for what, and what to do.
 
+use shade_formats::printable::OneLine;
+
 use super::figures::DaemonFigures;
 use super::remedy::Remedy;
 use super::shares::Shares;
@@ -20,7 +22,7 @@ impl Verdict {
         let waited = waits.all();
         let cause = remedy.cause.map_or_else(String::new, |cause| format!(" for {cause}"));
         // Any text may be a job's name, and this goes to a terminal.
-        let said = format!("{} WAITS {:.1} %{cause}", name.escape_debug(), 100.0 * waited);
+        let said = format!("{} WAITS {:.1} %{cause}", OneLine(name), 100.0 * waited);
         Self { waited, said, remedy: remedy.text_for(target) }
     }
 }

@@ -3,6 +3,7 @@
 use indicatif::BinaryBytes;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
+use shade_formats::printable::OneLine;
 
 use crate::monitor::{DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, verdict};
 
@@ -41,7 +42,7 @@ fn of_daemon(daemon: &DaemonFigures) -> [Line<'static>; 2] {
     };
     let late = if *reads_late > 0 { format!(", {reads_late} late") } else { String::new() };
     // Any bytes may be in a path, and this goes to a terminal.
-    let dataset = dataset.escape_debug();
+    let dataset = OneLine(dataset);
     let (used, all) = (BinaryBytes(daemon.cache_used_bytes), BinaryBytes(daemon.cache_bytes));
     [
         Line::from(format!("{dataset}   process {pid}, up {}", clock(daemon.uptime_s))).bold(),
@@ -91,7 +92,7 @@ fn of_ranks(ranks: &[RankFigures]) -> Line<'static> {
 
 /// A job's name may be any text.
 fn name(job: &JobFigures) -> String {
-    job.name.escape_debug().to_string()
+    OneLine(&job.name).to_string()
 }
 
 fn heat(waits: f64) -> Style {
