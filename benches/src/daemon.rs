@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shade_client::{Launch, Next, Options, Output, Session};
+use shade_client::{JobSpec, Launch, Next, Options, Output, PlanSpec, Session};
 
 use crate::dataset::Dataset;
 use crate::job::job;
@@ -55,7 +55,10 @@ impl Rank {
         args.extend(["--io", "buffered"].map(Into::into));
         let launch = Some(Launch { binary: "env".into(), args });
         let options = Options { socket: Some(socket), launch, ..Options::default() };
-        let session = Session::connect(&dataset.packed, &name, 0, job(output), &options)?;
+        // Otherwise an epoch has reads of the next one, which rows of its own join.
+        let plan = PlanSpec { draw_ahead: true, ..PlanSpec::default() };
+        let spec = JobSpec { plan, ..job(output) };
+        let session = Session::connect(&dataset.packed, &name, 0, spec, &options)?;
         let mut rank = Self { session, cache, epoch: 0 };
         rank.take_epoch(None)?;
         Ok(rank)

@@ -14,10 +14,12 @@
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
-//! | `drawing`, `postponed`, `ahead` | plans are drawn elsewhere; the next epoch before it begins |
+//! | `aside`, `drawing`, `postponed` | what takes long is done elsewhere: plans are drawn |
+//! | `ahead` | the next epoch before it begins |
+//! | `slices` | what takes long and must be done here is done a little at a time |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
-//! | `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
+//! | `states`, `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 
 use crate::brain::Core;
-use crate::job::JobId;
+use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::plan::{Lookahead, Slot, in_sight, may_exchange, next_accesses};
+
+/// Positions that are looked at in a slice: some ms.
+const LOOKED_AT_ONCE: u32 = 1 << 16;
 
 impl<M: Memory> Core<M> {
     /// The access of `slot` begins: tells the cache when the job uses its sample next, and which
@@ -65,18 +68,32 @@ impl<M: Memory> Core<M> {
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
             outlook.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
         }
+        self.cache.set_clock(id, clock);
+        self.cache.forget_uses(id);
+        self.tier.begin_plan(id, clock);
+        if let Some(job) = self.jobs.get_mut(id) {
+            (job.outlook, job.prefetch_at) = (Some(outlook), 0);
+        }
+        if !self.look_on() {
+            self.rank_on();
+        }
+    }
+
+    /// Goes on to tell the cache of the uses that are in sight. Returns whether there are more.
+    pub(super) fn look_on(&mut self) -> bool {
+        let has_more = |job: &&Job| job.outlook.as_ref().is_some_and(Lookahead::has_more_in_sight);
+        let Some(id) = self.jobs.iter().find(has_more).map(|job| job.id) else { return false };
+        let outlook = self.jobs.get_mut(id).and_then(|job| job.outlook.take());
+        let Some((job, mut outlook)) = self.jobs.get(id).zip(outlook) else { return false };
         let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
-        cache.set_clock(id, clock);
-        cache.forget_uses(id);
-        tier.begin_plan(id, clock);
-        outlook.begin(job.known(), |(sample, at)| {
+        outlook.look_on(job.known(), LOOKED_AT_ONCE, |(sample, at)| {
             cache.see(id, sample, at, importance);
             tier.see(id, sample, at, importance);
         });
         if let Some(job) = self.jobs.get_mut(id) {
-            (job.outlook, job.prefetch_at) = (Some(outlook), 0);
+            job.outlook = Some(outlook);
         }
-        self.rank_on();
+        self.jobs.iter().any(|job| has_more(&job))
     }
 
     /// Before the first rank opens global batch `number`: its absent samples change places with

@@ -1,6 +1,6 @@
 //! What takes long with a large dataset is done in slices, one with each `advance`: the table of
-//! importance that the cache goes by is made, residents are ranked by it and by their next uses,
-//! and leave a cache that has become smaller. So other events never wait for all of it.
+//! importance that the cache goes by is made, the uses in sight are told, residents are ranked by
+//! both, and leave a cache that has become smaller. So other events never wait for all of it.
 //!
 //! Meanwhile the cache goes on by what it had before.
 
@@ -21,7 +21,7 @@ impl<M: Memory> Core<M> {
             self.look_ahead(job, now_ns);
             return true;
         }
-        if self.rank_on() {
+        if self.look_on() || self.rank_on() {
             return true;
         }
         self.evict_surplus();

@@ -84,7 +84,13 @@ pub struct Lookahead {
     ahead: u32,
     /// Positions below are in sight.
     sight: u32,
+    /// Where sight ends once all are looked at that the latest access brings into sight.
+    end: u32,
 }
+
+/// Positions that one access brings into sight, at most. The next ones bring the others: so the
+/// first access over a long plan need not wait for all of them.
+const LOOKED_AT_PER_ACCESS: u32 = 4096;
 
 impl Lookahead {
     /// The window over the `known` accesses to samples `0..samples`, which begin at position
@@ -101,7 +107,8 @@ impl Lookahead {
         let from = (from as usize).min(done.len());
         done[..from].fill(true);
         // There are no more positions than a u32 counts.
-        Self { next, done, ahead, sight: u32::try_from(from).unwrap_or(u32::MAX) }
+        let sight = u32::try_from(from).unwrap_or(u32::MAX);
+        Self { next, done, ahead, sight, end: sight.saturating_add(ahead) }
     }
 
     /// Accesses that will not be made, as other nodes make them.
@@ -118,7 +125,8 @@ impl Lookahead {
     /// The access at `position` begins. Returns the next use of its sample, if that is in sight.
     /// Calls `see` for each use that comes into sight, in the plan's order.
     pub fn access(&mut self, known: Known<'_>, position: u32, see: impl FnMut(Use)) -> Option<u32> {
-        self.look_to(known, position.saturating_add(1).saturating_add(self.ahead), see);
+        self.end = self.end.max(position.saturating_add(1).saturating_add(self.ahead));
+        self.look_on(known, LOOKED_AT_PER_ACCESS, see);
         if let Some(done) = self.done.get_mut(position as usize) {
             *done = true;
         }
@@ -140,11 +148,18 @@ impl Lookahead {
 
     /// Calls `see` for the uses that are in sight before the first access.
     pub fn begin(&mut self, known: Known<'_>, see: impl FnMut(Use)) {
-        self.look_to(known, self.sight.saturating_add(self.ahead), see);
+        self.look_on(known, u32::MAX, see);
     }
 
-    fn look_to(&mut self, known: Known<'_>, end: u32, mut see: impl FnMut(Use)) {
-        let end = end.min(known.len());
+    /// Whether some uses that are in sight were not looked at yet.
+    #[must_use]
+    pub fn has_more_in_sight(&self) -> bool {
+        self.done.len() > self.sight as usize && self.end > self.sight
+    }
+
+    /// Calls `see` for the uses that are in sight at the next `most` positions.
+    pub fn look_on(&mut self, known: Known<'_>, most: u32, mut see: impl FnMut(Use)) {
+        let end = self.sight.saturating_add(most).min(self.end).min(known.len());
         for position in self.sight..end {
             // A use that was accessed before it came into sight is over.
             if let Some(id) = known.get(position).filter(|_| !self.done[position as usize]) {
