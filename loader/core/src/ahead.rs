@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
             };
             let (id, spec) = (job.id, job.spec.plan);
             let Some(epoch) = job.epoch().and_then(|epoch| epoch.checked_add(1)) else { continue };
-            let (order, looks_ahead) = (self.next_order(id), self.looks_ahead(id));
+            let (order, looks_ahead) = (self.next_order(id), self.may_look_ahead(id));
             let Some(job) = self.jobs.get_mut(id) else { continue };
             let inputs = job.plan_inputs(spec, epoch, |_| false);
             let (strata, seats, part) = (inputs.strata.clone(), inputs.seats.clone(), inputs.part.clone());

@@ -58,7 +58,7 @@ pub struct DrawOrder {
     pub(super) seats_of_next: Option<Seats>,
     /// The lists of its strata are told to other nodes.
     pub(super) is_told: bool,
-    /// The cache goes by next uses.
+    /// The cache goes by next uses, or will if it shrinks.
     pub(super) looks_ahead: bool,
 }
 

@@ -63,25 +63,21 @@ impl<M: Memory> Core<M> {
 
     /// Orders a job's next plan once every rank of it here wants the same new epoch. Until then
     /// none starts: a plan is drawn from all losses of the epoch before, and messages of one rank
-    /// arrive in order. Returns whether any was ordered.
-    pub(super) fn order_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+    /// arrive in order. Returns whether one was ordered: then there may be more. An order has copies
+    /// of what the plan is drawn from, so it is one at a time.
+    pub(super) fn order_due_plan(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let is_due = |job: &&Job| !job.is_postponed() && self.is_due(job);
         let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();
-        let mut is_ordered = false;
-        for job in due {
-            if !self.waits_for_group(job, now_ns) {
-                self.order_due_plan(job, actions);
-                is_ordered = true;
-            }
-        }
+        let next = due.into_iter().find(|&job| !self.waits_for_group(job, now_ns));
+        next.into_iter().for_each(|job| self.order_plan(job, actions));
         self.begin_drawn(now_ns, actions);
-        is_ordered
+        next.is_some()
     }
 
-    fn order_due_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {
+    fn order_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {
         let Some(epoch) = self.jobs.get(id).and_then(|job| self.due_epoch(job)) else { return };
         let order = self.next_order(id);
-        let looks_ahead = self.looks_ahead(id);
+        let looks_ahead = self.may_look_ahead(id);
         let Some(job) = self.jobs.get_mut(id) else { return };
         let of_job = self.sessions.iter().filter(|session| session.job == id);
         job.choose_strata(epoch);
@@ -122,7 +118,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn begin_drawn(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let is_drawn = |job: &Job| matches!(job.awaits, Some(Awaited::Group(_)));
         let jobs = &self.jobs;
-        let is_awaited = |other: &Job| other.is_postponed() && !is_drawn(other);
+        let is_awaited = |other: &Job| !is_drawn(other) && (other.is_postponed() || self.is_due(other));
         let begins = |job: &&Job| is_drawn(job) && !jobs.of_group(job).any(is_awaited);
         let begin: Vec<JobId> = jobs.iter().filter(begins).map(|job| job.id).collect();
         for job in begin {

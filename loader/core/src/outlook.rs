@@ -41,7 +41,12 @@ impl<M: Memory> Core<M> {
     pub(super) fn looks_ahead(&self, id: JobId) -> bool {
         // With all samples resident nothing is evicted, and next uses do not matter.
         let has_all = self.cache.len() == self.index.len() as usize && !self.cache.has_surplus();
-        self.cache.properties().looks_ahead && !has_all && self.admits(id)
+        !has_all && self.may_look_ahead(id)
+    }
+
+    /// Whether the cache would go by them if it had no room for all samples.
+    pub(super) fn may_look_ahead(&self, id: JobId) -> bool {
+        self.cache.properties().looks_ahead && self.admits(id)
     }
 
     /// Begins to look ahead over the job's current plan, from the first batch that some rank wants,

@@ -83,7 +83,7 @@ impl<M: Memory> Core<M> {
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let has_slices = self.do_slice(now_ns);
-        if self.order_due_plans(now_ns, actions) {
+        if self.order_due_plan(now_ns, actions) {
             self.note_waits(now_ns);
             return true;
         }

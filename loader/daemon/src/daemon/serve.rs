@@ -28,7 +28,7 @@ use crate::signals;
 /// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
 /// Time after which the core's thread sees what else has come, whatever is left to do.
-const TURN: Duration = Duration::from_millis(20);
+const TURN: Duration = Duration::from_millis(10);
 /// Interval of the rings' heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// How long the daemon's end waits for reads, and for a recorder to take the rest of its trace.
