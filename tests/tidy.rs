@@ -28,6 +28,8 @@ const UNSAFE: &[&str] = &[
     "trainer-bridge/py/src/dlpack.rs",
 ];
 
+/// Lines a function may have, as clippy.toml says for Rust.
+const FUNCTION_LINES_MAX: usize = 70;
 /// Production lines a file may have; tests at its end do not count.
 const LINES_MAX: usize = 600;
 
@@ -66,6 +68,29 @@ fn files_are_short() {
     for (name, text) in sources("py") {
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{name} has {lines} lines");
+    }
+}
+
+/// Clippy says so of Rust.
+#[test]
+fn functions_in_python_are_short() {
+    for (name, text) in sources("py") {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            if !code.starts_with("def ") && !code.starts_with("async def ") {
+                continue;
+            }
+            let indent = line.len() - code.len();
+            // The signature may end with a line that is as far to the left as `def`.
+            let is_inside = |line: &&&str| {
+                let code = line.trim_start();
+                code.is_empty() || code.starts_with(')') || line.len() - code.len() > indent
+            };
+            let body = lines[at + 1..].iter().take_while(is_inside).collect::<Vec<_>>();
+            let length = 1 + body.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |last| last + 1);
+            assert!(length <= FUNCTION_LINES_MAX, "{name}:{}: the function has {length} lines", at + 1);
+        }
     }
 }
 

@@ -54,10 +54,10 @@ def state(dataset: packed.Packed) -> dict[str, Any]:
 
 
 def times_out(loader: Loader, batches: Iterator[Any]) -> None:
-    before, loader._timeout = loader._timeout, 0.2
+    before, loader._patience.seconds = loader._patience.seconds, 0.2
     with pytest.raises(LoaderTimeout):
         next(batches)
-    loader._timeout = before
+    loader._patience.seconds = before
 
 
 def is_interrupted(loader: Loader, batches: Iterator[Any]) -> None:
@@ -122,7 +122,7 @@ def test_a_wait_that_failed_loses_and_repeats_nothing(
     with opened(dataset, "slow", "latency=400ms") as loader:
         loader.load_state_dict(state)
         seen, failures = [], 0
-        loader._timeout = 0.1
+        loader._patience.seconds = 0.1
         batches = iter(loader)
         while True:
             try:
@@ -136,7 +136,7 @@ def test_a_wait_that_failed_loses_and_repeats_nothing(
                     batches = iter(loader)
         assert failures > 0
         assert seen == epochs[1][DONE:]
-        loader._timeout = 300.0
+        loader._patience.seconds = 300.0
         assert ids(loader) == epochs[2]
 
 

@@ -48,7 +48,7 @@ def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
         batches = iter(loader)
         next(batches)
         # The promise is 5 seconds; waiting longer is a failure by LoaderTimeout.
-        loader._timeout = 5.0
+        loader._patience.seconds = 5.0
         os.kill(daemon, signal.SIGKILL)
         with pytest.raises(DaemonGone, match=str(daemon)):
             for _ in range(1000):
@@ -210,11 +210,11 @@ loader.close()
 
 def test_a_wait_ends_after_its_timeout(dataset: packed.Packed) -> None:
     with Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(job="alone")) as loader:
-        loader._timeout = 0.3
+        loader._patience.seconds = 0.3
         with pytest.raises(LoaderTimeout, match=rf"batch 0 of epoch 0 .*{loader.daemon_pid}.*ranks \[1\]"):
             next(iter(loader))
     with Loader(dataset.path, BATCH, daemon=Daemon(job="slow", store="latency=30s")) as loader:
-        loader._timeout = 0.3
+        loader._patience.seconds = 0.3
         with pytest.raises(LoaderTimeout, match="reads are under way"):
             next(iter(loader))
 
@@ -223,12 +223,12 @@ def test_a_stopped_daemon_is_told_from_a_slow_one(dataset: packed.Packed) -> Non
     with Loader(dataset.path, BATCH, daemon=Daemon(job="stopped")) as loader:
         os.kill(loader.daemon_pid, signal.SIGSTOP)
         try:
-            loader._timeout = 6.0
+            loader._patience.seconds = 6.0
             with pytest.raises(LoaderTimeout, match="no sign of life"):
                 next(iter(loader))
         finally:
             os.kill(loader.daemon_pid, signal.SIGCONT)
-        loader._timeout = 300.0
+        loader._patience.seconds = 300.0
         assert sum(1 for _ in loader) == len(loader)
 
 

@@ -35,7 +35,7 @@ def test_a_rank_waits_as_long_as_the_others_live(
     with opened(dataset, "lives", 0) as late, opened(dataset, "lives", 1) as early:
         for epoch in range(2):
             seen: list[int] = []
-            early._timeout = 0.2
+            early._patience.seconds = 0.2
             waits = threading.Thread(target=lambda seen=seen: seen.extend(rest(iter(early))))
             waits.start()
             # As a rank that validates: it is far later than the other one's timeout.
@@ -44,7 +44,7 @@ def test_a_rank_waits_as_long_as_the_others_live(
                 waits.join(0.05)
             waits.join(1.0 if epoch else 0.0)
             assert waits.is_alive()
-            early._timeout = 300.0
+            early._patience.seconds = 300.0
             others = rest(iter(late))
             waits.join()
             assert sorted(seen + others) == list(range(len(dataset)))
@@ -55,16 +55,16 @@ def test_a_rank_waits_as_long_as_the_others_live(
 
 def test_a_rank_that_has_left_or_never_came_ends_the_wait(dataset: packed.Packed) -> None:
     with opened(dataset, "leaves", 1) as loader:
-        loader._timeout = 0.2
+        loader._patience.seconds = 0.2
         with pytest.raises(LoaderTimeout, match=r"ranks \[0\] ask for it too, which are not attached"):
             next(iter(loader))
-        loader._timeout = 300.0
+        loader._patience.seconds = 300.0
         other = opened(dataset, "leaves", 0)
         batches = iter(loader)
         seen = rest(iter(other))
         assert sorted(seen + rest(batches)) == list(range(len(dataset)))
         other.close()
-        loader._timeout = 0.2
+        loader._patience.seconds = 0.2
         with pytest.raises(LoaderTimeout, match=r"ranks \[0\] ask for it too, which are not attached"):
             next(iter(loader))
 
@@ -74,7 +74,7 @@ def test_ranks_that_ask_for_different_epochs_do_not_wait_for_ever(dataset: packe
         first.set_epoch(3)
         second.set_epoch(4)
         iter(first)
-        second._timeout = 0.2
+        second._patience.seconds = 0.2
         with pytest.raises(LoaderTimeout, match="wait for another epoch"):
             next(iter(second))
 
@@ -84,13 +84,13 @@ def test_of_three_ranks_those_that_live_are_named(
 ) -> None:
     ranks = [opened(dataset, "three", rank, 3) for rank in range(3)]
     seen: list[int] = []
-    ranks[1]._timeout = 0.2
+    ranks[1]._patience.seconds = 0.2
     waits = threading.Thread(target=lambda: seen.extend(rest(iter(ranks[1]))))
     waits.start()
     while not said(recwarn, "ranks [0, 2]"):
         assert waits.is_alive()
         waits.join(0.05)
-    ranks[1]._timeout = 300.0
+    ranks[1]._patience.seconds = 300.0
     later = [iter(ranks[0]), iter(ranks[2])]
     for batches in later:
         seen.extend(rest(batches))

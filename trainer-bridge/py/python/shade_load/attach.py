@@ -62,7 +62,7 @@ class Attach:
                 f"(process {session.daemon_pid}) serves, as the trainings that are attached to it do, and not all {present}. "
                 f"Those come once these trainings have left, or with Daemon(socket=...)",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if found := differences(self.settings, dict(session.settings), trains=self.spec["admit"]):
             warnings.warn(
@@ -70,5 +70,5 @@ class Attach:
                 f"{'; '.join(found)}. Give all Loaders on a dataset the same settings, or this one a daemon of "
                 f"its own with Daemon(socket=...)",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )

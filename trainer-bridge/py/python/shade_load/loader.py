@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -12,16 +11,16 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never
 
 from . import _native
-from ._native import ShadeError
+from ._native import LoaderTimeout, ShadeError
 from .as_data_loader import AsDataLoader, misplaced
 from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
-from .exchange import torch_exchange
+from .exchange import Exchange, torch_exchange
 from .launch import find_daemon
 from .metrics import between
-from .nodes import place
+from .nodes import Placement, place
 from .daemon import CACHE_DEFAULT, Daemon
 from .options import (
     BATCH_SAMPLES_MAX,
@@ -38,9 +37,11 @@ from .options import (
     sides,
 )
 from .plan import BY_LOSS, Plan, Preset, of_validation, system
+from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
-from .rest_of_epoch import RestOfEpoch
+from .reports import Reports
 from .scores import Leaders, ScoreExchange
+from .timeouts import Patience
 from .transforms import Decode, covering, views_spec
 
 if TYPE_CHECKING:
@@ -141,106 +142,71 @@ class Loader(AsDataLoader):
     ) -> None:
         if moved:
             raise misplaced(moved)
-        for name, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
+        for given_as, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
             if not isinstance(given, kind):
-                raise TypeError(f"{name}: got {shown(given)}, expected a {kind.__name__}")
+                raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
-        self._timeout = daemon.timeout
-        sampler, policy, order, is_group = system(preset)
-        self._trains = train = flag("train", train)
-        if not train:
-            if plan.sampler not in (None, "sequential"):
-                raise ValueError(
-                    f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
-                )
-            plan, sampler, order, is_group = of_validation(plan), "sequential", "shuffled", False
+        self._trains = flag("train", train)
         seed = integer("seed", seed, 0, UINT64_MAX)
         batch_size = integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX)
-        self._job: dict[str, Any] = {
-            **plan.parameters(),
-            "sampler": plan.sampler or sampler,
-            "order": plan.order or order,
+        self._job, policy = _plan_of_job(preset, plan, self._trains)
+        self._job |= {
             "seed": seed,
             "batch_size": batch_size,
             "world_size": self.world_size,
             "ranks_here": 0,
             "images": _images(image_size, decode, channels_last, exact),
             "ring_bytes": daemon.ring_bytes(),
-            "admit": train,
+            "admit": self._trains,
         }
-        if is_group and plan.group is None:
-            self._job["group"] = _native.group_digest(preset)
-        suffix = "" if train else VALIDATION_SUFFIX
+        suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
             job_name(daemon.job + suffix)
-        path = dataset_path(dataset)
-        socket_path = daemon.socket_path()
+        path, socket = dataset_path(dataset), daemon.socket_path()
         settings = daemon.settings(cache, policy)
+        exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        is_torch = daemon.exchange == "torch"
-        exchange = None if isinstance(daemon.exchange, str) else daemon.exchange
-        if is_torch:
-            exchange = torch_exchange(self.rank, self.world_size, self._timeout * EXCHANGE_SHARE)
-        daemon_of = (settings, find_daemon(), self._timeout)
-        attach = Attach(path, socket_path, self.rank, self._job, weights, plan.indices, *daemon_of)
+        daemon_of = (settings, find_daemon(), daemon.timeout)
+        attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
-        self._indices = plan.indices
-        self._transform = transform
-        self._torch = _torch()
+        self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
             cuda_device(self._torch, device)
-            if image_size is None and decode is None:
+            if self._job["images"] is None:
                 raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
         # Last of all that may fail in one rank only: the others wait for it.
-        asked = plan.strata if train else 1
-        placement = place(path, socket_path, self.rank, self._job, asked, exchange)
+        asked = plan.strata if self._trains else 1
+        placement = place(path, socket, self.rank, self._job, asked, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
         # Those that the user chose, which a state must have, or 0.
-        self._strata = (plan.strata or 0) if train else 0
-        # The current epoch or, between epochs, the next one.
-        self._epoch = 0
-        # Its next undelivered batch, for a checkpoint.
-        self._position = 0
-        # First batch of the next iteration: not 0 only after `load_state_dict`.
-        self._resume_at = 0
-        # The epoch that was resumed, and its batches: another number than usual if it was begun
-        # with another batch size or world size.
-        self._resumed: tuple[int, int] | None = None
-        # Losses are needed, and no warning that they are missing was given.
-        self._draws_by_loss = self.needs_losses
-        # Whether this rank has reported since the last iteration began. If not, the next one asks
-        # whether any rank has.
-        self._has_reported = False
-        self._asks_for_reports = False
-        # There is an iterator that has given nothing yet.
-        self._unbegun = False
-        # It was said that other ranks let this one wait.
-        self._warned_of_ranks = False
-        # Counts iterations, so that an old iterator cannot take batches from a newer one.
-        self._iteration = 0
-        # Ranks of one training need the same name.
-        or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
-        name = (daemon.job or default_job(self.world_size)) + suffix
+        self._strata = (plan.strata or 0) if self._trains else 0
+        self._at, self._patience, self._reports = Position(), Patience(daemon.timeout), Reports(self.needs_losses)
         # What was made before a failure is left: the error may keep this object alive.
         with ExitStack() as opening:
             opening.callback(self.close)
-            # Plans by losses or deliveries are each node's own, and a state needs all of them.
-            is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
-            if is_torch and is_own and len(placement.leaders) > 1:
-                self._leaders = Leaders(placement.leaders, self.rank, self._timeout * EXCHANGE_SHARE)
-            self._session = attach(name, or_free_name)
-            if placement.seats:
-                self._session.seat(placement.seats)
-            if self._leaders is not None and self._leaders.has_this_rank:
-                self._scores = ScoreExchange(self._session, self._leaders)
-            self.job = self._session.job
-            buffered = daemon.io == "buffered"
-            self._fields = self._session.fields(buffered)
-            self._dataset = PackedDataset(self, path, self._session.content, buffered)
+            self._attach(attach, placement, daemon, suffix)
             if self._torch is not None and device is not None:
-                self._device = CudaDevice(self._torch, device, *self._session.payload)
+                self._device = CudaDevice(self._torch, device, *self._open().payload)
             opening.pop_all()
+
+    def _attach(self, attach: Attach, placement: Placement, daemon: Daemon, suffix: str) -> None:
+        """Attaches to the daemon, as a rank of the job of that name or of a free one."""
+        # Plans by losses or deliveries are each node's own, and a state needs all of them.
+        is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
+        if daemon.exchange == "torch" and is_own and len(placement.leaders) > 1:
+            self._leaders = Leaders(placement.leaders, self.rank, daemon.timeout * EXCHANGE_SHARE)
+        # Ranks of one training need the same name.
+        or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
+        session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
+        self._session, self.job = session, session.job
+        if placement.seats:
+            session.seat(placement.seats)
+        if self._leaders is not None and self._leaders.has_this_rank:
+            self._scores = ScoreExchange(session, self._leaders)
+        buffered = daemon.io == "buffered"
+        self._fields = session.fields(buffered)
+        self._dataset = PackedDataset(self, attach.dataset, session.content, buffered)
 
     def __len__(self) -> int:
         """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer.
@@ -248,13 +214,11 @@ class Loader(AsDataLoader):
         In an epoch that was saved with another batch size or world size: those of the rest, and the
         number from which they are counted.
         """
-        session = self._open()
-        resumed, batches = self._resumed or (None, 0)
-        return batches if resumed == self._epoch else session.batches_per_epoch
+        return self._at.batches(self._open().batches_per_epoch)
 
     def __repr__(self) -> str:
         state = "closed" if self._session is None else "open"
-        return f"Loader(rank={self.rank}, world_size={self.world_size}, epoch={self._epoch}, {state})"
+        return f"Loader(rank={self.rank}, world_size={self.world_size}, epoch={self._at.epoch}, {state})"
 
     @property
     def batch_size(self) -> int:
@@ -309,30 +273,19 @@ class Loader(AsDataLoader):
         """
         session = self._open()
         epoch = integer("epoch", epoch, 0, UINT32_MAX)
-        if epoch != self._epoch:
-            if self._unbegun:
-                session.start_epoch(epoch, 0)
-            self._epoch = epoch
-            self._resume_at = self._position = 0
-        elif not self._unbegun:
-            self._position = self._resume_at
+        if epoch != self._at.epoch and self._at.is_unbegun:
+            session.start_epoch(epoch, 0)
+        self._at.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
-        # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
-        is_delivered = self._resume_at == 0 and 0 < len(self) <= self._position
-        epoch = self._epoch + is_delivered
-        session.start_epoch(epoch, self._resume_at)
+        epoch = self._at.next_epoch(len(self))
+        session.start_epoch(epoch, self._at.resume_at)
         # Only now, as all that follows: a start that fails changes nothing.
-        self._epoch, self._position = epoch, self._resume_at
-        if self._resumed is not None and self._resumed[0] != epoch:
-            self._resumed = None
-        self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
-        self._has_reported = False
-        self._unbegun = True
-        self._iteration += 1
-        return RestOfEpoch(self)
+        self._reports.begin(is_first=self._at.iteration == 0)
+        self._at.begin(epoch)
+        return _RestOfEpoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
         """Reports a batch's losses, one per sample in its order, for drawing later epochs.
@@ -349,7 +302,7 @@ class Loader(AsDataLoader):
         if self._torch is not None and isinstance(losses, self._torch.Tensor):
             losses = losses.detach().to("cpu", self._torch.float32)
         self._open().report(batch._native, losses)
-        self._has_reported |= len(losses) > 0
+        self._reports.came(len(losses))
 
     def report_validation(self, score: float) -> None:
         """Reports a validation score, higher is better. `Plan(rep=...)` applies while it rises.
@@ -392,9 +345,9 @@ class Loader(AsDataLoader):
             "version": STATE_VERSION,
             "content_id": session.content_id,
             "job": dict(self._job),
-            "epoch": self._epoch,
-            "batch": self._position,
-            "daemon": session.save_state(self._epoch, self._position),
+            "epoch": self._at.epoch,
+            "batch": self._at.batch,
+            "daemon": session.save_state(self._at.epoch, self._at.batch),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -420,16 +373,12 @@ class Loader(AsDataLoader):
         if state["job"].get("subset_digest", 0) != self._job["subset_digest"]:
             raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
-        self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
-        self._resume_at = batch
+        self._at.load(epoch, batch, batches)
         if self._scores is not None:
             self._scores.restart()
-        # From here on iterators are of an earlier iteration, unless one that has given nothing is
-        # made to go on from there, as the next one will.
-        iteration, self._iteration = self._iteration, self._iteration + 1
-        if self._unbegun:
+        if self._at.is_unbegun:
             session.start_epoch(epoch, batch)
-            self._iteration = iteration
+            self._at.take_over()
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
@@ -464,26 +413,88 @@ class Loader(AsDataLoader):
             # A forked child may not close its parent's session, and an error here cannot be caught.
             pass
 
-    def _warn_if_reports_are_missing(self) -> None:
-        """Warns once if no rank has reported a loss in the last epoch."""
-        is_missing = self.stats()["epoch"]["reports_missing"]
-        self._asks_for_reports = False
-        if not is_missing:
-            return
-        self._draws_by_loss = False
-        sampler = self._job["sampler"]
-        warnings.warn(
-            f"no loss was reported in the last epoch, but sampler {sampler!r} draws by losses: until losses are reported, "
-            f"epochs are permutations. Call report(batch, losses) for each batch, or use plan=Plan(sampler=\"uniform\")",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    def _next(self, is_first: bool) -> Batch | None:
+        """The next batch of the iteration, whose first one it may be; none at its end."""
+        session = self._open()
+        if self._reports.are_awaited and not is_first:
+            # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
+            self._reports.check(self.stats()["epoch"]["reports_missing"], self._job["sampler"])
+        native = self._patience.next_batch(session)
+        # After a wait that fails the epoch goes on, or begins, where it would have.
+        if native is None:
+            self._at.end()
+            return None
+        if is_first and self._scores is not None:
+            self._scores.begin(self._at.epoch)
+        views = isinstance(self._job["images"], list)
+        batch = Batch(native, self._torch, self._fields, self._transform, self._device, views)
+        self._at.deliver(native.index)
+        return batch
 
     def _open(self) -> _native.Session:
         if self._session is None:
             raise ShadeError("the Loader is closed")
         self._session.check_open()
         return self._session
+
+
+class _RestOfEpoch(Iterator[Batch]):
+    """The rest of one epoch. It keeps no batch: the caller's references do."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._iteration = loader._at.iteration
+        self._is_first = True
+        self._has_ended = False
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        loader._open()
+        if loader._device is not None:
+            loader._device.let_go()
+        if self._has_ended:
+            raise StopIteration
+        if self._iteration != loader._at.iteration:
+            raise ShadeError("this iterator belongs to an earlier iteration: a Loader has one at a time")
+        try:
+            batch = loader._next(self._is_first)
+        except LoaderTimeout:
+            raise
+        except ShadeError:
+            self._has_ended = True
+            loader._at.is_unbegun = False
+            raise
+        self._is_first = False
+        if batch is None:
+            self._has_ended = True
+            raise StopIteration
+        return batch
+
+
+def _plan_of_job(preset: Preset, plan: Plan, trains: bool) -> tuple[dict[str, Any], str]:
+    """What a job asks of its plans, and the policy of its preset."""
+    sampler, policy, order, is_group = system(preset)
+    if not trains:
+        if plan.sampler not in (None, "sequential"):
+            raise ValueError(
+                f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
+            )
+        plan, sampler, order, is_group = of_validation(plan), "sequential", "shuffled", False
+    job: dict[str, Any] = {
+        **plan.parameters(),
+        "sampler": plan.sampler or sampler,
+        "order": plan.order or order,
+    }
+    if is_group and plan.group is None:
+        job["group"] = _native.group_digest(preset)
+    return job, policy
+
+
+def _exchange(daemon: Daemon, rank: int, world_size: int) -> Exchange | None:
+    """How this rank tells the others where it is."""
+    if daemon.exchange == "torch":
+        return torch_exchange(rank, world_size, daemon.timeout * EXCHANGE_SHARE)
+    return None if isinstance(daemon.exchange, str) else daemon.exchange
 
 
 def _images(

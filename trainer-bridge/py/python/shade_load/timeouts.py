@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _native
 from ._native import LoaderTimeout, ShadeError
-
-if TYPE_CHECKING:
-    from .loader import Loader
 
 # A running daemon gives a sign of life several times a second; one silent for longer is stuck.
 SILENCE_SECONDS = 5.0
 
 
-def next_batch(loader: Loader, session: _native.Session) -> _native.Batch | None:
-    """The epoch's next batch, or none at its end.
+class Patience:
+    """How long a Loader waits for batches: `Daemon.timeout` bounds the wait for the daemon."""
 
-    `Daemon.timeout` bounds the wait for the daemon. A rank that is attached and has not asked for
-    the epoch is no fault: the wait for it goes on, and a warning says so once.
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._warned_of_ranks = False
 
-    Raises: LoaderTimeout: Nothing came, for another reason.
-    """
-    while True:
-        try:
-            return session.next(loader._timeout)
-        except LoaderTimeout as error:
-            stats = _stats(error, session)
-            if not (late := _late_ranks(stats, session.job)):
-                raise LoaderTimeout(f"{error}; {_reason(stats, session.job)}") from None
-            if not loader._warned_of_ranks:
-                loader._warned_of_ranks = True
-                warnings.warn(
-                    f"{error}; the epoch starts when ranks {late} ask for it too: they are attached, and perhaps validate or "
-                    f"save. This rank goes on waiting for them, and does not say so again",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
+    def next_batch(self, session: _native.Session) -> _native.Batch | None:
+        """The epoch's next batch, or none at its end.
+
+        A rank that is attached and has not asked for the epoch is no fault: the wait for it goes on,
+        and a warning says so once.
+
+        Raises: LoaderTimeout: Nothing came, for another reason.
+        """
+        while True:
+            try:
+                return session.next(self.seconds)
+            except LoaderTimeout as error:
+                stats = _stats(error, session)
+                if not (late := _late_ranks(stats, session.job)):
+                    raise LoaderTimeout(f"{error}; {_reason(stats, session.job)}") from None
+                if not self._warned_of_ranks:
+                    self._warned_of_ranks = True
+                    warnings.warn(
+                        f"{error}; the epoch starts when ranks {late} ask for it too: they are attached, and perhaps validate "
+                        f"or save. This rank goes on waiting for them, and does not say so again",
+                        RuntimeWarning,
+                        stacklevel=4,
+                    )
 
 
 def _stats(error: LoaderTimeout, session: _native.Session) -> dict[str, Any]:

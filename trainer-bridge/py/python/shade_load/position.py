@@ -1,0 +1,73 @@
+"""Where a Loader is: its epoch, and the next batch of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Position:
+    """The position in a Loader's epochs. What may fail comes before a change: a failure changes nothing."""
+
+    # The current epoch or, between epochs, the next one.
+    epoch: int = 0
+    # Its next undelivered batch, for a checkpoint.
+    batch: int = 0
+    # First batch of the next iteration: not 0 only after a state was loaded.
+    resume_at: int = 0
+    # The epoch that was resumed, and its batches: another number than usual if it was begun with
+    # another batch size or world size.
+    resumed: tuple[int, int] | None = None
+    # Counts iterations, so that an old iterator cannot take batches from a newer one.
+    iteration: int = 0
+    # There is an iterator that has given nothing yet.
+    is_unbegun: bool = False
+
+    def batches(self, per_epoch: int) -> int:
+        """Batches of the epoch, where one has `per_epoch` that was not resumed."""
+        resumed, batches = self.resumed or (None, 0)
+        return batches if resumed == self.epoch else per_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is of this epoch: where it is already, or at the first batch of another."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.resume_at = self.batch = 0
+        elif not self.is_unbegun:
+            self.batch = self.resume_at
+
+    def next_epoch(self, batches: int) -> int:
+        """The epoch of the next iteration, where the current one has `batches`."""
+        # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
+        is_delivered = self.resume_at == 0 and 0 < batches <= self.batch
+        return self.epoch + is_delivered
+
+    def begin(self, epoch: int) -> None:
+        """An iteration over `epoch` has begun."""
+        self.epoch, self.batch = epoch, self.resume_at
+        if self.resumed is not None and self.resumed[0] != epoch:
+            self.resumed = None
+        self.is_unbegun = True
+        self.iteration += 1
+
+    def deliver(self, batch: int) -> None:
+        """The iteration has given this batch."""
+        self.is_unbegun = False
+        self.resume_at = 0
+        self.batch = batch + 1
+
+    def end(self) -> None:
+        """The iteration has given all."""
+        self.is_unbegun = False
+        self.resume_at = self.batch = 0
+        self.epoch += 1
+
+    def load(self, epoch: int, batch: int, batches: int) -> None:
+        """A state was loaded: iterators are of an earlier iteration."""
+        self.epoch, self.batch, self.resume_at = epoch, batch, batch
+        self.resumed = (epoch, batches)
+        self.iteration += 1
+
+    def take_over(self) -> None:
+        """An iterator that has given nothing goes on from where the loaded state says."""
+        self.iteration -= 1
