@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,9 @@ use shade_tests::{Daemon, Packed, attach, eventually, spec, take_epoch};
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// How often each thread of a process has gone to sleep so far, by name: once per wake-up.
-fn sleeps(pid: u32) -> BTreeMap<String, u64> {
+/// How often each thread of a process has gone to sleep so far: once per wake-up. By its number,
+/// with its name.
+fn sleeps(pid: u32) -> BTreeMap<OsString, (String, u64)> {
     let mut sleeps = BTreeMap::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
         let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
@@ -21,19 +23,20 @@ fn sleeps(pid: u32) -> BTreeMap<String, u64> {
             status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0").trim().to_owned()
         };
         let count: u64 = field("voluntary_ctxt_switches:").parse().unwrap();
-        *sleeps.entry(field("Name:")).or_default() += count;
+        sleeps.insert(task.file_name(), (field("Name:"), count));
     }
     assert!(!sleeps.is_empty(), "no threads in process {pid}");
     sleeps
 }
 
-/// Sleeps of each thread while nothing happens, and for how long that was watched.
+/// Sleeps of each thread while nothing happens, by name, and for how long that was watched.
 fn while_idle(pid: u32) -> (BTreeMap<String, u64>, Duration) {
     let (before, started) = (sleeps(pid), Instant::now());
     std::thread::sleep(WATCHED);
-    let mut woken = sleeps(pid);
-    for (name, count) in &mut woken {
-        *count -= before.get(name).copied().unwrap_or(0);
+    let mut woken = BTreeMap::new();
+    for (thread, (name, count)) in sleeps(pid) {
+        // A thread may end meanwhile, and another begin.
+        *woken.entry(name).or_default() += count - before.get(&thread).map_or(0, |(_, count)| *count);
     }
     woken.retain(|_, count| *count > 0);
     (woken, started.elapsed())
