@@ -63,8 +63,8 @@ impl<M: Memory> Core<M> {
 
     /// Orders a job's next plan once every rank of it here wants the same new epoch. Until then
     /// none starts: a plan is drawn from all losses of the epoch before, and messages of one rank
-    /// arrive in order. Returns whether one was ordered: then there may be more. An order has copies
-    /// of what the plan is drawn from, so it is one at a time.
+    /// arrive in order. Returns whether one was ordered: then there may be more. An order has
+    /// copies of what the plan is drawn from, so it is one at a time.
     pub(super) fn order_due_plan(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let is_due = |job: &&Job| !job.is_postponed() && self.is_due(job);
         let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();

@@ -4,13 +4,11 @@ use shade_formats::control::{JobSpec, Tables};
 
 use crate::aside::AsideResult;
 use crate::importance::Importance;
+pub use crate::job_id::SessionId;
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;
 use crate::tier_orders::TierEvent;
-
-/// A rank attached to the daemon; never reused while the daemon lives.
-pub type SessionId = u32;
 
 /// A rank asks to attach.
 #[derive(Clone, Debug)]

@@ -21,20 +21,9 @@ use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, StandIns, Strata};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
+use crate::validation::Validation;
 
 pub(super) use crate::job_id::JobId;
-
-/// The validation score of an epoch. Ranks may validate a part each or all the same: they make one
-/// report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Validation {
-    /// The epoch that its rank had begun last; `None` before the first.
-    pub(super) epoch: Option<u32>,
-    /// The lowest rank that reported, whatever the order in which reports come.
-    pub(super) rank: u32,
-    /// Higher is better.
-    pub(super) score: f64,
-}
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
@@ -140,12 +129,6 @@ pub(super) struct Job {
     pub(super) total: Counts,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
-}
-
-/// Whether the plan after one with these strata has them, too: if they are those that the ranks ask
-/// for, or all ranks have equally many.
-pub(super) fn keeps_strata(strata: &Strata, own: &Strata, world_size: u32) -> bool {
-    strata == own || strata.count().is_multiple_of(world_size)
 }
 
 /// A state that ranks have loaded: every rank loads the same file, once.
@@ -272,7 +255,7 @@ impl Job {
     /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
     /// others that a state has brought, if all ranks have equally many of these.
     pub(super) fn keeps_strata(&self) -> bool {
-        keeps_strata(&self.strata, &self.own_strata, self.spec.world_size)
+        self.strata.stay(&self.own_strata, self.spec.world_size)
     }
 
     /// Whether its ranks wait for this order.

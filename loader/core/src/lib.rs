@@ -19,7 +19,8 @@
 //! | `slices` | what takes long and must be done here is done a little at a time |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
-//! | `states`, `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
+//! | `states`, `snapshot`, `stop`, `plan_digest`, `fields` | the saved state |
+//! | `resume` | where a training goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
@@ -102,12 +103,14 @@ mod snapshot;
 mod states;
 mod stats;
 mod step;
+mod stop;
 mod tables;
 mod tier;
 mod tier_orders;
 mod tier_turns;
 mod trace;
 mod use_numbers;
+mod validation;
 mod waits;
 mod windows;
 

@@ -4,8 +4,8 @@ use crate::action::Action;
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::importance::{rank, rank_portably};
-use crate::job::Validation;
 use crate::memory::Memory;
+use crate::validation::Validation;
 
 impl<M: Memory> Core<M> {
     /// Takes a validation score. For each epoch the lowest rank's counts, and its latest.

@@ -167,7 +167,9 @@ impl<M: Memory> Session<M> {
     /// Whether it was given all of the epoch that it asked for, and holds none of it any more.
     pub(super) fn has_released_epoch(&self) -> bool {
         let has_ended = self.request.is_some_and(|request| request.ended);
-        has_ended && self.open.is_empty() && self.outstanding.values().all(|held| held.block.is_none())
+        has_ended
+            && self.open.iter().all(Batch::is_held)
+            && self.outstanding.values().all(|held| held.block.is_none())
     }
 
     /// Time that the client has had the batch at hand and not released it, or has done nothing

@@ -40,14 +40,14 @@ use shade_formats::control::{JobSpec, PlanSpec, Seats, WeightTable};
 use shade_formats::{FormatError, SampleId};
 
 use crate::drawing::{DrawnPlan, OrderId};
-use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
-use crate::job::{Validation, keeps_strata};
+use crate::job_id::SessionId;
 use crate::lists::Lists;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
 use crate::plan_digest::plan_digest;
-use crate::resume::{Next, complete};
+use crate::stop::{Next, complete};
+use crate::validation::Validation;
 
 const MAGIC: &[u8; 8] = b"SHADEST7";
 /// Header of the state.
@@ -227,7 +227,7 @@ impl LoadOrder {
         Ok(State {
             plan: plan.map(|plan| DrawnPlan::of(plan, samples, spec.plan.group != 0)),
             // The next epoch may have other strata.
-            next_plan: next_plan.filter(|_| keeps_strata(&strata, &self.own_strata, spec.world_size)),
+            next_plan: next_plan.filter(|_| strata.stay(&self.own_strata, spec.world_size)),
             strata,
             seats,
             validation,

@@ -10,8 +10,8 @@ use crate::event::SessionId;
 use crate::job::{Job, Loaded};
 use crate::lists::Lists;
 use crate::memory::Memory;
-use crate::resume::Next;
 use crate::snapshot::{LoadOrder, LoadedState, SaveOrder, State, state_digest};
+use crate::stop::Next;
 
 impl<M: Memory> Core<M> {
     /// Saves the state before batch `batch` of `epoch`. From then on the rest of that epoch is as

@@ -105,6 +105,7 @@ fn figures_of_an_epoch_have_its_own_batches_only() {
     let mut replay = replay(Policy::Lru, 0, &job(Sampler::Uniform, 0, 2), true);
     for epoch in 0..3 {
         replay.epoch(epoch);
+        assert_eq!(replay.informed.len(), epoch as usize + 1, "its line comes before the next begins");
         let stats = replay.core().stats(0);
         let counts = stats.epoch.counts.counts;
         assert_eq!((stats.epoch.epoch, counts.accesses, counts.delivered), (Some(epoch), 240, 240));

@@ -41,6 +41,12 @@ pub struct Strata {
 }
 
 impl Strata {
+    /// Whether the plan after one with these strata has them, too: if they are `own`, those that
+    /// the ranks ask for, or if all ranks have equally many.
+    pub(crate) fn stay(&self, own: &Self, world_size: u32) -> bool {
+        self == own || self.count().is_multiple_of(world_size)
+    }
+
     /// `count` strata of the samples `0..samples`. The key is the dataset's content id.
     ///
     /// # Errors
