@@ -193,13 +193,12 @@ impl<B: RankedBy> Eviction for Ranking<B> {
 
     /// While a heap is being made, the one before keeps its keys: they are old anyway.
     fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
-        if self.next.is_none() {
-            if let Some(heap) = &mut self.heap {
-                heap.rekey(place, self.by.key(id, importance));
-            }
-        } else if self.next_with(place).is_some() {
-            let key = self.by.key(id, importance);
-            self.next_with(place).into_iter().for_each(|heap| heap.rekey(place, key));
+        let heap = match &mut self.next {
+            Some(next) => (place < next.made).then_some(&mut next.heap),
+            None => self.heap.as_mut(),
+        };
+        if let Some(heap) = heap {
+            heap.rekey(place, self.by.key(id, importance));
         }
     }
 
@@ -216,8 +215,8 @@ impl<B: RankedBy> Eviction for Ranking<B> {
         self.is_kept = is_kept;
         if !is_kept {
             (self.heap, self.next) = (None, None);
-        } else if self.heap.is_none() {
-            self.next = self.next.take().or_else(|| Some(self.next_heap()));
+        } else if self.heap.is_none() && self.next.is_none() {
+            self.next = Some(self.next_heap());
         }
     }
 
