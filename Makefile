@@ -155,8 +155,7 @@ $(VENV)/.built: $(rust_sources) $(package)/pyproject.toml $(VENV)/.installed | s
 
 # With the tests' profile, so that dependencies are compiled once for programs and tests.
 $(VENV)/.built-for-tests: $(rust_sources) $(package)/pyproject.toml $(VENV)/.installed | system
-	cargo test --workspace --no-run
-	cargo build --package shade-capi
+	cargo build --workspace --lib --bins --tests
 	mkdir -p $(scripts)
 	install -m 755 $(binaries:%=$(target)/debug/%) $(scripts)/
 	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path $(package)/Cargo.toml

@@ -37,7 +37,7 @@ class Shade:
             ),
         )
         self.classes = len(self._loader.classes)
-        self.sampler: str = self._loader.state_dict()["job"]["sampler"]
+        self.sampler: str = self._loader.state_dict()["job"]["plan"]["sampler"]
 
     def epoch(self) -> Iterator[Batch]:
         """An epoch's batches."""

@@ -9,7 +9,7 @@ use shade_tests::{Daemon, Packed, Taken, attach, copy, next, spec, take_rest};
 fn ranks(packed: &Packed, strata: u32, world_size: u32) -> Vec<Session> {
     let plan = PlanSpec { sampler: Sampler::Pads, seed: 3, strata, ..PlanSpec::default() };
     let job = JobSpec { plan, world_size, ..spec(4, world_size) };
-    (0..world_size).map(|rank| attach(&packed.dataset, rank, job)).collect()
+    (0..world_size).map(|rank| attach(&packed.dataset, rank, job.clone())).collect()
 }
 
 /// Reports losses that follow from the samples.

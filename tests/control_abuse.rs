@@ -42,7 +42,7 @@ struct Witness {
 
 impl Witness {
     fn of(packed: &Packed, job: JobSpec) -> Self {
-        let session = attach(&packed.dataset, 0, job);
+        let session = attach(&packed.dataset, 0, job.clone());
         session.start_epoch(0, 0).expect("the daemon listens");
         Self { session, ids: Vec::new() }
     }
@@ -62,7 +62,7 @@ impl Witness {
 
     /// Attaches as rank 1. Both ranks must get the whole epoch.
     fn ends_beside_a_good_rank(self, packed: &Packed, job: JobSpec) {
-        let good = attach(&packed.dataset, 1, job);
+        let good = attach(&packed.dataset, 1, job.clone());
         let its = take_epoch(&good, 0).expect("undisturbed");
         let (_session, mut ids) = self.take_rest();
         ids.extend(its.into_iter().flat_map(|batch| batch.ids));
@@ -181,7 +181,7 @@ fn memory_that_is_not_to_be_had_is_a_refusal_with_its_reason() {
     let limit = rustix::process::Rlimit { current: limit, maximum: limit };
     rustix::process::prlimit(process, rustix::process::Resource::As, limit).unwrap();
     let job = JobSpec { ring_bytes: 4 << 30, ..spec(4, 1) };
-    match try_attach(&packed.dataset, 0, job) {
+    match try_attach(&packed.dataset, 0, job.clone()) {
         Err(ClientError::Refused { code: REFUSE_RESOURCES, text, .. }) => {
             assert!(
                 text.contains("4294967296 bytes") && text.contains("lower Daemon(ring=...) or batch_size"),
@@ -270,7 +270,7 @@ fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
     let packed = Packed::mixed(10);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     let job = JobSpec { ring_bytes: PAYLOAD_BYTES_MAX, ..spec(4, 1) };
-    let (code, text) = match try_attach(&packed.dataset, 0, job) {
+    let (code, text) = match try_attach(&packed.dataset, 0, job.clone()) {
         Err(ClientError::Refused { code, text, .. }) => (code, text),
         other => panic!("not refused: {other:?}"),
     };
@@ -286,7 +286,7 @@ fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
 /// segment and payload, and its end of the doorbells.
 fn abuser(packed: &Packed, job: JobSpec) -> (Peer, OwnedFd, OwnedFd, OwnedFd) {
     let peer = Peer::connect(&packed.dataset);
-    let fds: [OwnedFd; 4] = peer.attach(1, job).try_into().expect("four descriptors");
+    let fds: [OwnedFd; 4] = peer.attach(1, job.clone()).try_into().expect("four descriptors");
     let [_daemon, client, payload, doorbell] = fds;
     assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: false }));
     (peer, client, payload, doorbell)
@@ -297,8 +297,8 @@ fn a_doorbell_that_is_full_and_blocks_stops_nobody() {
     let packed = Packed::mixed(33);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     let job = spec(4, 2);
-    let mut witness = Witness::of(&packed, job);
-    let (peer, client, _payload, doorbell) = abuser(&packed, job);
+    let mut witness = Witness::of(&packed, job.clone());
+    let (peer, client, _payload, doorbell) = abuser(&packed, job.clone());
     // It always waits, so that each batch rings, and it never hears.
     rustix::io::pwrite(&client, &[1], WAITING).unwrap();
     // Whatever it can put in there, as a counter or as bytes, and then any call on it may block.
@@ -323,10 +323,10 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     let idle = daemon.session_resources();
     let job = spec(4, 2);
-    let mut witness = Witness::of(&packed, job);
+    let mut witness = Witness::of(&packed, job.clone());
 
     // All bits are ones: more is released than was ever published.
-    let (peer, client, payload, doorbell) = abuser(&packed, job);
+    let (peer, client, payload, doorbell) = abuser(&packed, job.clone());
     witness.take_one();
     rustix::io::pwrite(&client, &vec![0xff; usize::try_from(CLIENT_SEGMENT_BYTES).unwrap()], 0).unwrap();
     rustix::io::pwrite(&payload, &[0xff; 4096], 0).unwrap();
@@ -348,7 +348,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         let mut peer = None;
         eventually("rank 1 is free", || {
             let candidate = Peer::connect(&packed.dataset);
-            assert!(candidate.ask(&candidate.hello(1, job)));
+            assert!(candidate.ask(&candidate.hello(1, job.clone())));
             let Some((Reply::Welcome { .. }, fds)) = candidate.receive() else { return false };
             peer = Some((candidate, fds));
             true
@@ -366,7 +366,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         }
     }
 
-    witness.ends_beside_a_good_rank(&packed, job);
+    witness.ends_beside_a_good_rank(&packed, job.clone());
     assert!(daemon.is_alive());
     eventually("nothing of them is left", || daemon.session_resources() == idle);
 }
@@ -376,13 +376,13 @@ fn requests_that_make_no_sense() {
     let packed = Packed::mixed(33);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     let job = spec(4, 2);
-    let witness = Witness::of(&packed, job);
+    let witness = Witness::of(&packed, job.clone());
     let failed = |peer: &Peer| match peer.receive() {
         Some((Reply::Failed { text }, _)) => text,
         other => panic!("no failure: {other:?}"),
     };
 
-    let (peer, ..) = abuser(&packed, job);
+    let (peer, ..) = abuser(&packed, job.clone());
     assert!(peer.ask(&Request::StartEpoch {
         generation: 2,
         epoch: 1,
@@ -407,11 +407,11 @@ fn requests_that_make_no_sense() {
     is_hung_up_on(&peer);
     eventually("the daemon says why", || daemon.log().contains("too large"));
 
-    for last in [Peer::connect(&packed.dataset).hello(1, job).encode(), vec![1], noise(2, 70)] {
+    for last in [Peer::connect(&packed.dataset).hello(1, job.clone()).encode(), vec![1], noise(2, 70)] {
         let mut abuser = None;
         eventually("rank 1 is free", || {
             let candidate = Peer::connect(&packed.dataset);
-            assert!(candidate.ask(&candidate.hello(1, job)));
+            assert!(candidate.ask(&candidate.hello(1, job.clone())));
             let welcome = matches!(candidate.receive(), Some((Reply::Welcome { .. }, _)));
             abuser = welcome.then_some(candidate);
             welcome
@@ -422,7 +422,7 @@ fn requests_that_make_no_sense() {
     }
     assert!(daemon.is_alive());
 
-    witness.ends_beside_a_good_rank(&packed, job);
+    witness.ends_beside_a_good_rank(&packed, job.clone());
 }
 
 #[test]

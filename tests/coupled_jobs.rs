@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use shade_client::{JobSpec, PlanSpec, Sampler};
-use shade_formats::control::group_digest;
+use shade_job::group_digest;
 use shade_tests::{Daemon, Packed, Taken, attach_to, copy, next, spec, stats};
 
 const JOBS: u32 = 4;

@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
-use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output, Views};
+use shade_client::{ClientError, Decode, FLAG_SUBSTITUTED, JobSpec, OnError};
 use shade_formats::ShardId;
+use shade_job::{InTurn, Pair, Transform};
 use shade_tests::{
     Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, program, sorted_ids,
     spec, stats, take_epoch,
@@ -92,17 +93,18 @@ fn decoded_batches_close_the_gap_of_a_skipped_row() {
     let packed = Packed::pngs(20, 16);
     packed.damage(BAD);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let grey = ImageSpec { grey: true, ..ImageSpec::cover(3, 5) };
-    let decoded = Output::Decoded(Views::new(&[ImageSpec::cover(16, 16), grey]).unwrap());
+    let cover = |size| Transform::Cover { size: Pair(size) };
+    let grey = vec![cover([3, 5]), Transform::Grayscale { num_output_channels: 1 }];
+    let decoded = Decode::Views([vec![cover([16, 16])], grey].map(InTurn).into());
     let reference: Vec<Taken> = {
         let whole = Packed::pngs(20, 16);
         let daemon = Daemon::start(&whole.dataset, &[]);
-        let session = attach(&whole.dataset, 0, JobSpec { output: decoded, ..job(OnError::Raise) });
+        let session = attach(&whole.dataset, 0, JobSpec { decode: decoded.clone(), ..job(OnError::Raise) });
         let batches = take_epoch(&session, 0).unwrap();
         drop(daemon);
         batches
     };
-    let session = attach(&packed.dataset, 0, JobSpec { output: decoded, ..job(OnError::Skip) });
+    let session = attach(&packed.dataset, 0, JobSpec { decode: decoded, ..job(OnError::Skip) });
     let batches = take_epoch(&session, 0).unwrap();
     assert_eq!(batches.iter().map(|batch| batch.skipped).sum::<u32>(), 1);
     for (batch, reference) in batches.iter().zip(&reference) {
@@ -264,22 +266,21 @@ fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
     sources[1].bytes = b"not an image, whatever its name says".repeat(20);
     let packed = Packed::of(sources);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let decoded = JobSpec { output: ImageSpec::cover(16, 16).into(), ..job(OnError::Raise) };
-
-    let session = attach(&packed.dataset, 0, decoded);
+    let decoded = || Decode::cover(16, 16);
+    let session = attach(&packed.dataset, 0, JobSpec { decode: decoded(), ..job(OnError::Raise) });
     let text = raised(&take_epoch(&session, 0).unwrap_err());
     assert!(text.contains(&packed.name_of(1)) && text.contains("no image: text"), "{text}");
     drop(session);
 
-    let other_job = |on_error, output| {
-        let session = attach(&packed.dataset, 0, JobSpec { output, ..job(on_error) });
+    let other_job = |on_error, decode| {
+        let session = attach(&packed.dataset, 0, JobSpec { decode, ..job(on_error) });
         take_epoch(&session, 0).unwrap()
     };
-    let skipped = other_job(OnError::Skip, decoded.output);
+    let skipped = other_job(OnError::Skip, decoded());
     assert_eq!(sorted_ids(&skipped), [0, 2, 3, 4]);
-    let substituted = other_job(OnError::Substitute, decoded.output);
+    let substituted = other_job(OnError::Substitute, decoded());
     assert_eq!(sorted_ids(&substituted), [0, 2, 2, 3, 4], "the next sample of its class stands in");
-    let raw = other_job(OnError::Raise, Output::Raw);
+    let raw = other_job(OnError::Raise, Decode::Raw);
     assert_eq!(sorted_ids(&raw), [0, 1, 2, 3, 4], "its bytes can still be had");
     drop(daemon);
 }

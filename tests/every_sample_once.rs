@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use shade_client::{FLAG_PADDING, ImageSpec, JobSpec, PlanSpec, Sampler, Tail};
+use shade_client::{Decode, FLAG_PADDING, JobSpec, PlanSpec, Sampler, Tail};
 use shade_tests::{Daemon, Packed, Taken, all_ranks, spec, take_epoch};
 
 /// The rows of all batches: sample id, label, flags and record.
@@ -98,7 +98,7 @@ fn decoded_images_of_the_right_size_are_exact() {
     const SIDE: u32 = 24;
     let packed = Packed::pngs(20, SIDE);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let job = JobSpec { output: ImageSpec::cover(SIDE, SIDE).into(), ..spec(8, 2) };
+    let job = JobSpec { decode: Decode::cover(SIDE, SIDE), ..spec(8, 2) };
     let ranks = all_ranks(&packed.dataset, job, |_, session| take_epoch(session, 0).unwrap());
     let mut seen = Vec::new();
     for batch in ranks.iter().flatten() {

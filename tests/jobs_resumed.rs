@@ -42,7 +42,7 @@ fn the_rest_is_what_it_would_have_been_and_the_others_notice_nothing() {
 /// Trains a job into its second epoch, saves it, and ends the epoch, there and in a new session.
 fn resume(packed: &Packed, name: &str, meanwhile: impl Fn()) {
     let spec = job_named(name);
-    let saved = attach_when_free(&packed.dataset, name, 0, spec);
+    let saved = attach_when_free(&packed.dataset, name, 0, spec.clone());
     train(&saved, &spec, (0, 0), Duration::ZERO).unwrap();
     saved.start_epoch(1, 0).unwrap();
     let take = |session: &Session| {
@@ -56,7 +56,7 @@ fn resume(packed: &Packed, name: &str, meanwhile: impl Fn()) {
     drop(saved);
     meanwhile();
 
-    let resumed = attach_when_free(&packed.dataset, name, 0, spec);
+    let resumed = attach_when_free(&packed.dataset, name, 0, spec.clone());
     resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let mut again = vec![take(&resumed)];

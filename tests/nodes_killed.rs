@@ -297,7 +297,7 @@ fn undisturbed(packed: &Packed, epochs: u32) -> Vec<Vec<Vec<Taken>>> {
     let job: JobSpec = job_of_nodes(0);
     let of_rank = |rank| {
         let options = Options { socket: Some(socket.clone()), ..Options::default() };
-        let session = Session::connect(&packed.dataset, "undisturbed", rank, job, &options).unwrap();
+        let session = Session::connect(&packed.dataset, "undisturbed", rank, job.clone(), &options).unwrap();
         (0..epochs).map(|epoch| take_epoch(&session, epoch).unwrap()).collect::<Vec<_>>()
     };
     let of_rank = &of_rank;

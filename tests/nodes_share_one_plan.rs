@@ -28,8 +28,9 @@ fn train(packed: &Packed, job: JobSpec, nodes: &[&[u32]]) -> Vec<Vec<Taken>> {
     let mut of_ranks = std::thread::scope(|scope| {
         let mut ranks = Vec::new();
         for (node, (_, socket)) in nodes.iter().zip(&started) {
-            let job = JobSpec { ranks_here: u32::try_from(node.len()).unwrap(), ..job };
+            let job = JobSpec { ranks_here: u32::try_from(node.len()).unwrap(), ..job.clone() };
             for &rank in *node {
+                let job = job.clone();
                 ranks.push((rank, scope.spawn(move || epochs(&packed.dataset, socket, rank, job))));
             }
         }
@@ -42,7 +43,7 @@ fn train(packed: &Packed, job: JobSpec, nodes: &[&[u32]]) -> Vec<Vec<Taken>> {
 /// All epochs of a rank, which reports a loss for each sample.
 fn epochs(dataset: &Path, socket: &Path, rank: u32, job: JobSpec) -> Vec<Taken> {
     let options = Options { socket: Some(socket.to_owned()), ..Options::default() };
-    let session = Session::connect(dataset, "nodes", rank, job, &options).unwrap();
+    let session = Session::connect(dataset, "nodes", rank, job.clone(), &options).unwrap();
     let mut all = Vec::new();
     for epoch in 0..EPOCHS {
         for batch in take_epoch(&session, epoch).unwrap() {
@@ -63,10 +64,10 @@ fn two_nodes_of_two_ranks_are_one_of_four() {
     let samplers = [Sampler::Uniform, Sampler::Pads, Sampler::Replacement].map(|sampler| (sampler, 0.0));
     for (sampler, mix) in samplers.into_iter().chain([(Sampler::Uniform, 0.5)]) {
         let job = JobSpec { plan: PlanSpec { mix, ..plan(sampler) }, ..spec(BATCH_SIZE, 4) };
-        let of_one = train(&packed, job, &[&[0, 1, 2, 3]]);
+        let of_one = train(&packed, job.clone(), &[&[0, 1, 2, 3]]);
         assert!(of_one.iter().all(|rank| rank.len() == of_one[0].len()), "{sampler}: equally many batches");
         for nodes in [[&[0, 1][..], &[2, 3]], [&[0, 3], &[1, 2]]] {
-            assert!(train(&packed, job, &nodes) == of_one, "{sampler} {mix}: {nodes:?}");
+            assert!(train(&packed, job.clone(), &nodes) == of_one, "{sampler} {mix}: {nodes:?}");
         }
         let seen: HashSet<u32> = of_one[0].iter().flat_map(|batch| batch.ids.clone()).collect();
         // With mix more than its share comes to a rank.
@@ -80,7 +81,7 @@ fn one_rank_has_the_batches_of_four() {
     let packed = Packed::mixed(33);
     for sampler in [Sampler::Uniform, Sampler::Replacement] {
         let of_four = JobSpec { plan: plan(sampler), tail: Tail::Drop, ..spec(BATCH_SIZE, 4) };
-        let ranks = train(&packed, of_four, &[&[0, 1], &[2, 3]]);
+        let ranks = train(&packed, of_four.clone(), &[&[0, 1], &[2, 3]]);
         let alone = train(&packed, JobSpec { batch_size: 4 * BATCH_SIZE, world_size: 1, ..of_four }, &[&[0]]);
         for batch in &alone[0] {
             let is_same = |taken: &&Taken| (taken.epoch, taken.number) == (batch.epoch, batch.number);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shade_client::{ClientError, Next};
 use shade_core::{Capacity, PackageBytes};
-use shade_formats::control::Policy;
+use shade_job::Policy;
 use shade_load::daemon::{DaemonError, ServeConfig, serve};
 use shade_reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
 use shade_tests::{Packed, attach, next, spec};

@@ -73,6 +73,7 @@ fn ranks_that_race_to_start_it_share_one_and_it_ends_after_the_last() {
         let pids: Vec<u32> = std::thread::scope(|scope| {
             let rank = |rank| {
                 let (start, packed, options) = (&start, &packed, &options);
+                let job = job.clone();
                 scope.spawn(move || {
                     start.wait();
                     let session = connect(&packed.dataset, rank, job, options)

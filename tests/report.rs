@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 use shade_client::{JobSpec, PlanSpec};
-use shade_formats::control::Sampler;
 use shade_formats::trace::{Header, Line, Look};
+use shade_job::Sampler;
 use shade_tests::{
     Daemon, Packed, Recorder, all_ranks_of, copy, eventually, left_out, next, program, recorded_lines, spec,
 };

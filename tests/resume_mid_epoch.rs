@@ -16,7 +16,7 @@ fn job() -> JobSpec {
 /// middle until it takes the rest.
 fn two_ranks(packed: &Packed) -> [Session; 2] {
     let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
-    [0, 1].map(|rank| attach(&packed.dataset, rank, job))
+    [0, 1].map(|rank| attach(&packed.dataset, rank, job.clone()))
 }
 
 /// Reports losses that follow from the samples.

@@ -25,7 +25,7 @@ fn validation() -> JobSpec {
 /// Attaches to the job `default`, or to the next free name.
 fn any_name(packed: &Packed, spec: JobSpec) -> Session {
     let options = Options { or_free_name: true, ..Options::default() };
-    Session::connect(&packed.dataset, "default", 0, spec, &options).unwrap()
+    Session::connect(&packed.dataset, "default", 0, spec.clone(), &options).unwrap()
 }
 
 fn count(stats: &Value, name: &str) -> u64 {
@@ -56,10 +56,10 @@ fn each_has_its_own_epochs_and_figures_and_finds_what_the_other_has_read() {
     let epochs = [take_epoch(&first, 0).unwrap(), take_epoch(&first, 1).unwrap()];
     let others = [take_epoch(&second, 0).unwrap()];
     epochs.iter().chain(&others).for_each(|epoch| is_whole(&packed, epoch));
-    let alone = |spec, epochs: u32| {
+    let alone = |spec: JobSpec, epochs: u32| {
         let packed = Packed::mixed(33);
         let daemon = Daemon::start(&packed.dataset, &[]);
-        let session = attach_to(&packed.dataset, "alone", 0, spec).unwrap();
+        let session = attach_to(&packed.dataset, "alone", 0, spec.clone()).unwrap();
         let epochs: Vec<_> = (0..epochs).map(|epoch| take_epoch(&session, epoch).unwrap()).collect();
         drop(daemon);
         orders(&epochs)
@@ -177,7 +177,7 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
     };
     let ids = |batches: Vec<Taken>| batches.into_iter().map(|batch| batch.ids).collect::<Vec<_>>();
 
-    let saved = attach_to(&packed.dataset, "saved", 0, spec).unwrap();
+    let saved = attach_to(&packed.dataset, "saved", 0, spec.clone()).unwrap();
     take_epoch(&saved, 0).unwrap().iter().for_each(|batch| report(&saved, batch));
     saved.start_epoch(1, 0).unwrap();
     for _ in 0..BEFORE {
@@ -190,7 +190,7 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
     drop(saved);
     others.push(copy(&next(&other).unwrap().unwrap()));
 
-    let resumed = attach_to(&packed.dataset, "saved", 0, spec).unwrap();
+    let resumed = attach_to(&packed.dataset, "saved", 0, spec.clone()).unwrap();
     resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let first = next(&resumed).unwrap().unwrap();

@@ -130,7 +130,7 @@ fn stop_ends_it_now_and_tells_every_job_why() {
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     // A ring that has no room for an epoch.
     let spec = JobSpec { ring_bytes: 4096, ..spec(8, 1) };
-    let jobs = ["a", "b", "c"].map(|job| attach_to(&packed.dataset, job, 0, spec).unwrap());
+    let jobs = ["a", "b", "c"].map(|job| attach_to(&packed.dataset, job, 0, spec.clone()).unwrap());
     jobs[2].start_epoch(0, 0).unwrap();
     let (code, out, errors) = said(&[&"stop", &packed.dataset]);
     assert_eq!(code, Some(0), "{errors}");

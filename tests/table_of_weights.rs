@@ -39,7 +39,7 @@ fn try_attach(packed: &Packed, rank: u32, job: JobSpec, table: &WeightTable) -> 
 fn attach(packed: &Packed, rank: u32, job: JobSpec, table: &WeightTable) -> Session {
     let mut session = None;
     eventually("the rank is free", || {
-        session = try_attach(packed, rank, job, table).ok();
+        session = try_attach(packed, rank, job.clone(), table).ok();
         session.is_some()
     });
     session.unwrap()

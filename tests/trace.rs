@@ -10,10 +10,9 @@ use std::process::{Command, Output};
 use rustix::process::Signal;
 use serde_json::Value;
 use shade_client::{JobSpec, Options, PlanSpec, Session, WeightTable};
-use shade_formats::control::{
-    PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler, socket_name,
-};
+use shade_formats::control::{PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, socket_name};
 use shade_formats::trace::Line;
+use shade_job::Sampler;
 use shade_tests::{
     Daemon, Packed, Peer, Recorder, Taken, attach, attach_to, copy, eventually, next, program,
     recorded_lines as lines, spec, stats, take_epoch,
@@ -160,6 +159,7 @@ fn a_training_by_a_table_of_weights_is_replayed_without_the_table() {
     let Some(Line::Job(job)) = lines.iter().find(|line| matches!(line, Line::Job(_))) else {
         panic!("no job")
     };
+    let job = shade_job::JobSpec::from_value(job.document.clone()).unwrap();
     assert_eq!((job.plan.sampler, job.plan.weights_digest), (Sampler::Weighted, table.digest()));
     let (found, _) = simulated(&file, "--policy lookahead,lru --cache 20%");
     assert_eq!(found["recorded"]["accesses"], accesses, "{found}");

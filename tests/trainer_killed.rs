@@ -35,7 +35,7 @@ fn the_other_rank_goes_on() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
     let job = spec(8, 2);
-    let steady = attach(&packed.dataset, 0, job);
+    let steady = attach(&packed.dataset, 0, job.clone());
     steady.start_epoch(0, 0).unwrap();
     let mut trainer = TrainerProcess::start(&packed.dataset, 1, 2, 8, 2);
     trainer.holds_batches();
@@ -47,7 +47,7 @@ fn the_other_rank_goes_on() {
     assert_eq!(copy(&first), before, "a batch in hand stays as it was");
     drop(first);
     // The killed rank starts the epoch again, from the plan that the other still follows.
-    let again = attach(&packed.dataset, 1, job);
+    let again = attach(&packed.dataset, 1, job.clone());
     again.start_epoch(0, 0).unwrap();
     let all = [mine, take_rest(&again).unwrap(), vec![before]].concat();
     assert!(sorted_ids(&all).into_iter().eq(0..102));

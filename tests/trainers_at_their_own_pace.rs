@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use shade_client::{ImageSpec, JobSpec, Next, Output};
+use shade_client::{Decode, JobSpec, Next};
 use shade_tests::{
     Daemon, Packed, Taken, attach, copy, eventually, next, sorted_ids, spec, stats, take_epoch, take_rest,
 };
@@ -14,7 +14,7 @@ fn a_rank_that_lags_costs_its_own_ring_only() {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"0", &"--depth", &"2"]);
     // A ring has room for about eight batches; an epoch has 26.
     let spec = JobSpec { ring_bytes: 128 << 10, ..spec(2, 2) };
-    let [quick, slow] = [0, 1].map(|rank| attach(&packed.dataset, rank, spec));
+    let [quick, slow] = [0, 1].map(|rank| attach(&packed.dataset, rank, spec.clone()));
     slow.start_epoch(0, 0).unwrap();
     let mine = take_epoch(&quick, 0).unwrap();
     assert_eq!(
@@ -68,10 +68,14 @@ fn batches_are_held_and_given_back_in_any_order() {
 fn whatever_is_kept_every_batch_comes() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    for output in [Output::Raw, Output::from(ImageSpec::cover(16, 16))] {
+    for decode in [Decode::Raw, Decode::cover(16, 16)] {
         // Keeps all 51 batches, the first, or every tenth for three epochs, in the smallest ring.
         for kept_every in [1, 51, 10] {
-            let session = attach(&packed.dataset, 0, JobSpec { output, ring_bytes: 4096, ..spec(2, 1) });
+            let session = attach(
+                &packed.dataset,
+                0,
+                JobSpec { decode: decode.clone(), ring_bytes: 4096, ..spec(2, 1) },
+            );
             let mut kept = Vec::new();
             for epoch in 0..3 {
                 session.start_epoch(epoch, 0).unwrap();
@@ -101,8 +105,8 @@ fn whatever_is_kept_every_batch_comes() {
 fn an_epoch_left_early_is_forgotten_and_what_was_taken_of_it_stays() {
     let packed = Packed::pngs(33, 16);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
-    let job = JobSpec { output: ImageSpec::cover(16, 16).into(), ..spec(4, 1) };
-    let session = attach(&packed.dataset, 0, job);
+    let job = JobSpec { decode: Decode::cover(16, 16), ..spec(4, 1) };
+    let session = attach(&packed.dataset, 0, job.clone());
     for epoch in 0..20 {
         session.start_epoch(epoch, 0).unwrap();
         // At another moment each time, also before the first batch.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shade_client::{ImageSpec, JobSpec, PlanSpec, Sampler, Session};
+use shade_client::{Decode, JobSpec, PlanSpec, Sampler, Session};
 use shade_tests::{Daemon, Packed, attach_to, copy, eventually, next, spec, stats, take_epoch, train};
 
 const SAMPLES: u64 = 102;
@@ -17,7 +17,7 @@ fn uniform(batch_size: u32, seed: u64) -> JobSpec {
 /// A validation of decoded images in another order each epoch, so that each is looked up late in
 /// one of them.
 fn validation() -> JobSpec {
-    JobSpec { output: ImageSpec::cover(16, 16).into(), admit: false, ..uniform(8, 7) }
+    JobSpec { decode: Decode::cover(16, 16), admit: false, ..uniform(8, 7) }
 }
 
 /// The samples that hit, by id, in an epoch of a validation with one sample in a batch.
@@ -35,7 +35,7 @@ fn the_residents_are_the_same_before_and_after() {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"40%"]);
     let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
     let trains = JobSpec { plan, ..spec(8, 1) };
-    let training = attach_to(&packed.dataset, "t", 0, trains).unwrap();
+    let training = attach_to(&packed.dataset, "t", 0, trains.clone()).unwrap();
     let probe = attach_to(&packed.dataset, "probe", 0, JobSpec { admit: false, ..uniform(1, 3) }).unwrap();
     let validating =
         ["t.eval", "t.test"].map(|job| attach_to(&packed.dataset, job, 0, validation()).unwrap());
@@ -81,8 +81,8 @@ fn served(policy: &str, beside: Option<JobSpec>) -> Vec<(u32, u32)> {
     // Drawn an epoch early: otherwise reads of the next epoch are under way at an epoch's end.
     let plan = PlanSpec { sampler: Sampler::Replacement, draw_ahead: true, ..PlanSpec::default() };
     let spec = JobSpec { plan, ring_bytes: 4096, ..spec(1, 1) };
-    let training = attach_to(&packed.dataset, "t", 0, spec).unwrap();
-    let beside = beside.map(|spec| attach_to(&packed.dataset, "t.eval", 0, spec).unwrap());
+    let training = attach_to(&packed.dataset, "t", 0, spec.clone()).unwrap();
+    let beside = beside.map(|spec| attach_to(&packed.dataset, "t.eval", 0, spec.clone()).unwrap());
     let (mut served, mut held, mut validated) = (Vec::new(), Vec::new(), 0..);
     let mut validate = |accesses: u64| {
         let Some(session) = &beside else { return };

@@ -1,9 +1,8 @@
 //! CPU time of one thread for operations on a row's pixels, each beside the row without it.
 
 use serde_json::{Value, json};
-use shade_client::pixel_steps;
-use shade_formats::control::{ImageSpec, PixelSteps};
 use shade_formats::index::Media;
+use shade_job::{ImageSpec, InTurn, Transform};
 
 use crate::decoding::{Bench, cropped};
 use crate::figure::{Figure, Unit};
@@ -21,12 +20,12 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let rows: Vec<Vec<u8>> = photos.iter().map(|photo| raw(photo)).collect::<Result<_>>()?;
     let plain = ImageSpec::cover(SIDE, SIDE);
     let crop = cropped();
-    let mut specs = vec![("row, 224 x 224, raw pixels".to_owned(), Media::Ppm, plain)];
+    let mut specs = vec![("row, 224 x 224, raw pixels".to_owned(), Media::Ppm, plain.clone())];
     for (name, operation) in operations() {
         let pixels = steps(json!([operation]))?;
-        specs.push((format!("the same, {name}"), Media::Ppm, ImageSpec { pixels, ..plain }));
+        specs.push((format!("the same, {name}"), Media::Ppm, ImageSpec { pixels, ..plain.clone() }));
     }
-    specs.push(("row, RandomResizedCrop(224), JPEG 110 KB".to_owned(), Media::Jpeg, crop));
+    specs.push(("row, RandomResizedCrop(224), JPEG 110 KB".to_owned(), Media::Jpeg, crop.clone()));
     let recipe = ImageSpec { pixels: steps(contrastive())?, ..crop };
     specs.push(("the same, contrastive recipe".to_owned(), Media::Jpeg, recipe));
     let mut bench = Bench::new();
@@ -72,8 +71,9 @@ fn contrastive() -> Value {
     ])
 }
 
-fn steps(list: Value) -> Result<PixelSteps> {
-    Ok(pixel_steps(list)?)
+fn steps(list: Value) -> Result<Vec<Transform>> {
+    let InTurn(transforms) = serde_json::from_value(list)?;
+    Ok(transforms)
 }
 
 /// The middle of a photograph as a PPM.

@@ -6,7 +6,7 @@ use shade_core::cache::Cache;
 use shade_core::importance::Importance;
 use shade_core::plan::{Known, Lookahead, in_sight};
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};

@@ -8,7 +8,7 @@ use rand_distr::{Distribution, Zipf};
 use shade_core::cache::Cache;
 use shade_core::importance::Importance;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shade_core::{Attach, Completion, FillOrder, Filled, staging_bytes};
-use shade_formats::control::{Output, Policy, Tables};
 use shade_formats::index::Index;
+use shade_job::{Decode, Policy, Tables};
 use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::cpu_time;
@@ -86,7 +86,7 @@ impl Driver {
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, jobs, started: Instant::now(), spent: Duration::ZERO };
         for session in 0..jobs {
-            let mut spec = job(Output::Raw);
+            let mut spec = job(Decode::Raw);
             spec.plan.seed = session.into();
             let attach =
                 Attach { session, job: session.to_string(), rank: 0, spec, tables: Tables::default() };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shade_client::{JobSpec, Launch, Next, Options, Output, PlanSpec, Session};
+use shade_client::{Decode, JobSpec, Launch, Next, Options, PlanSpec, Session};
 
 use crate::dataset::Dataset;
 use crate::job::job;
@@ -34,14 +34,14 @@ impl Rank {
     pub(crate) fn start(
         programs: &Programs,
         dataset: &Dataset,
-        output: Output,
+        decode: Decode,
         cache: Cache,
     ) -> Result<Self> {
         let (cached, size) = match cache {
             Cache::Whole => ("hits", "100%"),
             Cache::None => ("misses", "0"),
         };
-        let name = format!("{}-{cached}", if output == Output::Raw { "raw" } else { "decoded" });
+        let name = format!("{}-{cached}", if decode == Decode::Raw { "raw" } else { "decoded" });
         let (program, folder) = (programs.load.as_os_str(), dataset.packed.as_os_str());
         // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
@@ -57,7 +57,7 @@ impl Rank {
         let options = Options { socket: Some(socket), launch, ..Options::default() };
         // Otherwise an epoch has reads of the next one, which rows of its own join.
         let plan = PlanSpec { draw_ahead: true, ..PlanSpec::default() };
-        let spec = JobSpec { plan, ..job(output) };
+        let spec = JobSpec { plan, ..job(decode) };
         let session = Session::connect(&dataset.packed, &name, 0, spec, &options)?;
         let mut rank = Self { session, cache, epoch: 0 };
         rank.take_epoch(None)?;

@@ -3,9 +3,9 @@
 use std::io::Cursor;
 
 use shade_formats::Geometry;
-use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
+use shade_job::{Framing, ImageSpec};
 use shade_shm::Region;
 
 use crate::cpu_time::timed;
@@ -57,7 +57,12 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         all.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
         row.push(bench.rows(Media::Jpeg, &photos, &cropped, epoch)?);
         from_marked.push(bench.rows(Media::Jpeg, &marked, &cropped, epoch)?);
-        last.push(bench.rows(Media::Jpeg, &photos, &ImageSpec { channels_last: true, ..cropped }, epoch)?);
+        last.push(bench.rows(
+            Media::Jpeg,
+            &photos,
+            &ImageSpec { channels_last: true, ..cropped.clone() },
+            epoch,
+        )?);
         let sets = [(Media::Png, &icons, 28), (Media::Png, &thumbnails, 32), (Media::Ppm, &pixels, 32)];
         for (times, (media, files, side)) in small.iter_mut().zip(sets) {
             times.push(bench.rows(media, files, &ImageSpec::cover(side, side), epoch)?);
@@ -104,7 +109,7 @@ fn two_views(bench: &mut Bench, photos: &[Vec<u8>]) -> Result<[Figure; 2]> {
     let view = cropped();
     let [mut together, mut twice] = [const { Vec::new() }; 2];
     for epoch in 0..RUNS {
-        together.push(bench.views(photos, &[view; 2], epoch)?);
+        together.push(bench.views(photos, &[view.clone(), view.clone()], epoch)?);
         // The second pass has crops of its own, as a second view has.
         let first = bench.rows(Media::Jpeg, photos, &view, epoch)?;
         twice.push(first + bench.rows(Media::Jpeg, photos, &view, RUNS + epoch)?);

@@ -3,7 +3,7 @@
 use shade_core::importance::Importance;
 use shade_core::plan::{Part, SampleFacts, Strata, draw_plan};
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Sampler, strata_for};
+use shade_job::{PlanSpec, Sampler, strata_for};
 
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};

@@ -1,6 +1,6 @@
 //! Epochs through a real daemon, all hits and all misses, beside the bare work in the same round.
 
-use shade_client::{ImageSpec, Output};
+use shade_client::Decode;
 
 use crate::daemon::{Cache, Rank};
 use crate::dataset::{Dataset, datasets};
@@ -16,17 +16,17 @@ const RUNS: usize = 3;
 pub(crate) fn run(scratch: &Scratch, photos: u32) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for dataset in &datasets(scratch, photos)? {
-        for output in [Output::Raw, Output::from(ImageSpec::cover(dataset.side, dataset.side))] {
-            figures.extend(compare(&scratch.programs, dataset, output)?);
+        for decode in [Decode::Raw, Decode::cover(dataset.side, dataset.side)] {
+            figures.extend(compare(&scratch.programs, dataset, &decode)?);
         }
     }
     Ok(figures)
 }
 
-fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Figure; 3]> {
-    let mut resident = Rank::start(programs, dataset, output, Cache::Whole)?;
-    let mut uncached = Rank::start(programs, dataset, output, Cache::None)?;
-    let mut rival = Rival::new(dataset, output)?;
+fn compare(programs: &Programs, dataset: &Dataset, decode: &Decode) -> Result<[Figure; 3]> {
+    let mut resident = Rank::start(programs, dataset, decode.clone(), Cache::Whole)?;
+    let mut uncached = Rank::start(programs, dataset, decode.clone(), Cache::None)?;
+    let mut rival = Rival::new(dataset, decode)?;
     rival.run()?;
     let (mut hits, mut misses, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..RUNS {
@@ -37,11 +37,8 @@ fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Fi
     let figure = |name: String, runs| {
         Figure::new(name, Unit::SamplesPerSecond, runs).of_bytes(dataset.tree.mean_bytes())
     };
-    let kind = match output {
-        Output::Raw => "raw".to_owned(),
-        Output::Decoded(views) => format!("decoded {}x{}", views.first().height, views.first().width),
-        Output::Ragged { .. } => "decoded whole".to_owned(),
-    };
+    let side = dataset.side;
+    let kind = if *decode == Decode::Raw { "raw".to_owned() } else { format!("decoded {side}x{side}") };
     let alone = figure(rival.name(dataset), alone);
     Ok([
         figure(format!("serve {kind}, hits, {}", dataset.tree.name), hits).beside(&alone),

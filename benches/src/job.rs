@@ -2,24 +2,13 @@
 //! core of those that measure a core alone.
 
 use shade_core::{Action, Core, CoreConfig, Event};
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
+use shade_job::{Decode, JobSpec, Policy, Tail};
 use shade_reads::blocks::FreeList;
 
-/// The job, with this output.
-pub(crate) fn job(output: Output) -> JobSpec {
-    JobSpec {
-        plan: PlanSpec::default(),
-        batch_size: 256,
-        world_size: 1,
-        ranks_here: 0,
-        // Each epoch delivers the whole dataset, which is divided by the time.
-        tail: Tail::Even,
-        output,
-        admit: true,
-        on_error: OnError::Raise,
-        bad_max: 0.01,
-        ring_bytes: 0,
-    }
+/// The job, whose records become this.
+pub(crate) fn job(decode: Decode) -> JobSpec {
+    // Each epoch delivers the whole dataset, which is divided by the time.
+    JobSpec { batch_size: 256, tail: Tail::Even, decode, ..JobSpec::default() }
 }
 
 /// A core that reads each record alone, and nothing ahead.

@@ -10,7 +10,6 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use shade_client::Output;
 use shade_formats::index::Entry;
 use shade_formats::{SampleId, ShardId};
 use turbojpeg::{Decompressor, Image, PixelFormat};
@@ -19,7 +18,7 @@ use crate::dataset::Dataset;
 use crate::machine::cores;
 use crate::result::Result;
 
-/// The bare work for a batch of an output.
+/// The bare work for a batch.
 #[derive(Debug)]
 pub(crate) enum Rival {
     Pread(Pread),
@@ -27,10 +26,10 @@ pub(crate) enum Rival {
 }
 
 impl Rival {
-    pub(crate) fn new(dataset: &Dataset, output: Output) -> Result<Self> {
-        match output {
-            Output::Raw => Pread::new(dataset).map(Self::Pread),
-            Output::Decoded(_) | Output::Ragged { .. } => Decode::new(dataset).map(Self::Decode),
+    pub(crate) fn new(dataset: &Dataset, decode: &shade_client::Decode) -> Result<Self> {
+        match decode {
+            shade_client::Decode::Raw => Pread::new(dataset).map(Self::Pread),
+            _ => Decode::new(dataset).map(Self::Decode),
         }
     }
 

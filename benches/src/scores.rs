@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use shade_core::{Action, Attach, Core, Event};
-use shade_formats::control::{
-    JobSpec, Member, OfStratum, Output, PlanSpec, Policy, Sampler, Scores, Tables, strata_for,
-};
+use shade_formats::control::{Member, OfStratum, Scores};
+use shade_job::{Decode, JobSpec, PlanSpec, Policy, Sampler, Tables, strata_for};
 use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::timed;
@@ -29,7 +28,7 @@ pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
     let config = core_config(0, Policy::Lookahead, 1, BLOCK_BYTES);
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, strata, ..PlanSpec::default() };
-    let spec = JobSpec { plan, world_size: NODES, ranks_here: 1, ..job(Output::Raw) };
+    let spec = JobSpec { plan, world_size: NODES, ranks_here: 1, ..job(Decode::Raw) };
     let attach = Attach { session: 0, job: "scores".to_owned(), rank: 0, spec, tables: Tables::default() };
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);

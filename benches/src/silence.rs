@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use shade_client::{Launch, Next, Options, Output, Session};
+use shade_client::{Decode, Launch, Next, Options, Session};
 use shade_formats::checksum::crc32c_append;
-use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::index::INDEX_FILE;
+use shade_job::{JobSpec, PlanSpec, Sampler};
 
 use crate::figure::{Figure, Unit};
 use crate::job::job;
@@ -112,7 +112,7 @@ impl Silent<'_> {
         // Half of them by losses: these plans are the slowest.
         let sampler = if number.is_multiple_of(2) { Sampler::Pads } else { Sampler::Uniform };
         let plan = PlanSpec { sampler, seed: number as u64, ..PlanSpec::default() };
-        let spec = JobSpec { plan, batch_size: BATCH_SIZE, ..job(Output::Raw) };
+        let spec = JobSpec { plan, batch_size: BATCH_SIZE, ..job(Decode::Raw) };
         Ok(Session::connect(&self.folder, &format!("silence-{number}"), 0, spec, &options)?)
     }
 

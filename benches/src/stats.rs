@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shade_core::{Attach, Core, Event};
-use shade_formats::control::{JobSpec, Output, PlanSpec, Policy, Sampler, Tables};
+use shade_job::{Decode, JobSpec, PlanSpec, Policy, Sampler, Tables};
 use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::timed;
@@ -34,7 +34,7 @@ fn times(samples: u32) -> Result<Vec<f64>> {
     let config = core_config(0, Policy::Lookahead, 1, BLOCK_BYTES);
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
-    let spec = JobSpec { plan, ..job(Output::Raw) };
+    let spec = JobSpec { plan, ..job(Decode::Raw) };
     let attach = Attach { session: 0, job: "stats".to_owned(), rank: 0, spec, tables: Tables::default() };
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);

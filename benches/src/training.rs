@@ -6,7 +6,7 @@ use rand_distr::{Distribution, LogNormal};
 use shade_core::importance::{Importance, Ranked, rank};
 use shade_core::plan::draw_plan;
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Sampler};
+use shade_job::{PlanSpec, Sampler};
 
 use crate::result::Result;
 

@@ -2,10 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use shade_formats::control::{Framing, ImageSpec, Moved, PixelStep, PixelSteps};
 use shade_formats::index::Media;
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
 use shade_images::{Draw, ImageFault, RowDecoder};
+use shade_job::{Colour, Factor, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair, Transform};
 
 /// Rows from a pixel to more than a kernel: the filters have their edge cases at 1 to 3.
 const SIDE_MAX: u32 = 9;
@@ -24,62 +24,68 @@ fn kernel(side: u32) -> impl Strategy<Value = u8> {
     (0..side).prop_map(|half| u8::try_from(2 * half + 1).unwrap())
 }
 
-/// A valid step for rows of this size. `Apply` is not among them, as it counts those behind it.
-fn step(height: u32, width: u32) -> impl Strategy<Value = PixelStep> {
-    let moved = || any::<(bool, [u8; 3])>().prop_map(|(bilinear, fill)| Moved { bilinear, fill });
-    let factors = || range(0.0, 1024.0);
+/// A valid transform of the pixels of rows of this size, without others in it.
+fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
+    let moved = || {
+        let how = prop::sample::select(&[Interpolation::Nearest, Interpolation::Bilinear][..]);
+        (how, any::<[u8; 3]>().prop_map(Colour))
+    };
+    let factors = || range(0.0, 1024.0).prop_map(Factor);
     prop_oneof![
-        (factors(), factors(), factors(), range(-0.5, 0.5)).prop_map(
-            |(brightness, contrast, saturation, hue)| PixelStep::ColorJitter {
+        (factors(), factors(), factors(), range(-0.5, 0.5).prop_map(Hue)).prop_map(
+            |(brightness, contrast, saturation, hue)| Transform::ColorJitter {
                 brightness,
                 contrast,
                 saturation,
                 hue
             }
         ),
-        chance().prop_map(|p| PixelStep::Grayscale { p }),
-        (kernel(width), kernel(height), range(f32::MIN_POSITIVE, 1024.0))
-            .prop_map(|(across, down, sigma)| PixelStep::GaussianBlur { kernel: [across, down], sigma }),
-        (0.0_f32..=256.0, chance()).prop_map(|(threshold, p)| PixelStep::Solarize { threshold, p }),
-        (1_u8..=8, chance()).prop_map(|(bits, p)| PixelStep::Posterize { bits, p }),
-        chance().prop_map(|p| PixelStep::Invert { p }),
-        chance().prop_map(|p| PixelStep::Autocontrast { p }),
-        chance().prop_map(|p| PixelStep::Equalize { p }),
-        (0.0_f32..=1024.0, chance()).prop_map(|(factor, p)| PixelStep::Sharpness { factor, p }),
-        (chance(), range(0.0, 1.0), range(1.0 / 1024.0, 1024.0), any::<[u8; 3]>())
-            .prop_map(|(p, scale, ratio, value)| PixelStep::Erasing { p, scale, ratio, value }),
-        (0_u8..=16, 2_u8.., any::<u8>(), moved()).prop_map(|(operations, bins, magnitude, moved)| {
-            PixelStep::RandAugment { operations, magnitude: magnitude % bins, bins, moved }
+        chance().prop_map(|p| Transform::RandomGrayscale { p }),
+        Just(Transform::Grayscale { num_output_channels: 3 }),
+        (kernel(width), kernel(height), range(f32::MIN_POSITIVE, 1024.0)).prop_map(
+            |(across, down, sigma)| {
+                Transform::GaussianBlur { kernel_size: Pair([across, down]), sigma: Pair(sigma) }
+            }
+        ),
+        (0.0_f32..=256.0, chance()).prop_map(|(threshold, p)| Transform::RandomSolarize { threshold, p }),
+        (1_u8..=8, chance()).prop_map(|(bits, p)| Transform::RandomPosterize { bits, p }),
+        chance().prop_map(|p| Transform::RandomInvert { p }),
+        chance().prop_map(|p| Transform::RandomAutocontrast { p }),
+        chance().prop_map(|p| Transform::RandomEqualize { p }),
+        (0.0_f32..=1024.0, chance())
+            .prop_map(|(sharpness_factor, p)| Transform::RandomAdjustSharpness { sharpness_factor, p }),
+        (chance(), range(0.0, 1.0), range(1.0 / 1024.0, 1024.0), any::<[u8; 3]>().prop_map(Colour))
+            .prop_map(|(p, scale, ratio, value)| Transform::RandomErasing { p, scale, ratio, value }),
+        (0_u8..=16, 2_u8.., any::<u8>(), moved()).prop_map(
+            |(num_ops, num_magnitude_bins, magnitude, (interpolation, fill))| Transform::RandAugment {
+                num_ops,
+                magnitude: magnitude % num_magnitude_bins,
+                num_magnitude_bins,
+                interpolation,
+                fill
+            }
+        ),
+        (2_u8.., moved()).prop_map(|(num_magnitude_bins, (interpolation, fill))| {
+            Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill }
         }),
-        (2_u8.., moved()).prop_map(|(bins, moved)| PixelStep::TrivialAugmentWide { bins, moved }),
     ]
 }
 
-/// A valid list, perhaps with a `RandomApply`, `RandomOrder` or `RandomChoice` somewhere.
-fn steps(height: u32, width: u32) -> impl Strategy<Value = PixelSteps> {
-    let holder =
-        prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), chance(), 0..3));
-    (prop::collection::vec(step(height, width), 0..6), holder).prop_map(move |(mut steps, holder)| {
-        if let Some((place, count, p, kind)) = holder {
-            let place = place.index(steps.len() + 1);
-            let count = u8::try_from(count.index(steps.len() - place + 1)).unwrap();
-            let parts = [PixelStep::Choice { count: count + 1 }, PixelStep::Apply { p: 1.0, count }];
-            match kind {
-                0 => steps.insert(place, PixelStep::Apply { p, count }),
-                1 => steps.insert(place, PixelStep::Order { count }),
-                _ => drop(steps.splice(place..place, parts)),
-            }
-        }
-        // Until they have room, and none counts more than are left behind it.
-        loop {
-            if let Ok(list) = PixelSteps::new(&steps)
-                && list.validate(height, width).is_ok()
-            {
-                return list;
-            }
-            steps.pop();
-        }
-    })
+/// A valid list, perhaps with a `RandomApply`, `RandomOrder` or `RandomChoice` of some of them.
+fn steps(height: u32, width: u32) -> impl Strategy<Value = Vec<Transform>> {
+    let list = || prop::collection::vec(step(height, width), 0..4);
+    let one_by_one =
+        |list: Vec<Transform>| list.into_iter().map(|step| InTurn(vec![step])).collect::<Vec<_>>();
+    let holder = prop_oneof![
+        (list(), chance()).prop_map(|(list, p)| Transform::RandomApply { transforms: InTurn(list), p }),
+        list().prop_map(move |list| Transform::RandomOrder { transforms: one_by_one(list) }),
+        (list(), list()).prop_map(|(one, other)| Transform::RandomChoice {
+            transforms: vec![InTurn(one), InTurn(other)],
+            p: Some(vec![1.0, 2.0])
+        }),
+    ];
+    (list(), prop::option::of(holder), list())
+        .prop_map(|(before, holder, after)| [before, holder.into_iter().collect(), after].concat())
 }
 
 fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
@@ -191,15 +197,17 @@ proptest! {
         views in views(), bytes in image(), position in 0_u32..1000,
     ) {
         for view in &views {
-            prop_assert_eq!(view.validate(), Ok(()));
+            let size = Pair([view.height, view.width]);
+            let whole = [vec![Transform::Cover { size }], view.pixels.clone()].concat();
+            prop_assert_eq!(ImageSpec::new(&whole).map(|spec| spec.pixels), Ok(view.pixels.clone()));
         }
         let mut decoder = RowDecoder::default();
         let found = rows(&mut decoder, &bytes, &views, position);
         prop_assert_eq!(&found, &rows(&mut decoder, &bytes, &views, position), "equal draws, equal rows");
         prop_assert_eq!(&found[..1], &rows(&mut RowDecoder::default(), &bytes, &views[..1], position)[..]);
         let last = !views[0].channels_last;
-        let turned: Vec<_> = views.iter().map(|view| ImageSpec { channels_last: last, ..*view }).collect();
-        let coloured: Vec<_> = views.iter().map(|view| ImageSpec { grey: false, ..*view }).collect();
+        let turned: Vec<_> = views.iter().map(|view| ImageSpec { channels_last: last, ..view.clone() }).collect();
+        let coloured: Vec<_> = views.iter().map(|view| ImageSpec { grey: false, ..view.clone() }).collect();
         let turned_rows = rows(&mut decoder, &bytes, &turned, position);
         let coloured_rows = rows(&mut decoder, &bytes, &coloured, position);
         for (nth, view) in views.iter().enumerate() {
@@ -216,10 +224,10 @@ proptest! {
     fn a_flip_before_operations_is_one_after_them(
         view in view(false), bytes in image(), position in 0_u32..1000,
     ) {
-        prop_assume!(!view.pixels.iter().any(|step| step.knows_places()));
+        prop_assume!(!view.pixels.iter().any(Transform::knows_places));
         let mut decoder = RowDecoder::default();
         let mut row = |flip, flip_down| {
-            let view = ImageSpec { flip, flip_down, ..view };
+            let view = ImageSpec { flip, flip_down, ..view.clone() };
             rows(&mut decoder, &bytes, &[view], position).remove(0)
         };
         let (plain, plain_geometry) = row(0.0, 0.0);

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use shade_formats::Geometry;
-use shade_formats::control::{Framing, ImageSpec, Moved, PixelStep, PixelSteps};
 use shade_formats::index::Media;
 use shade_images::{Draw, IMAGE_PIXELS_MAX, ImageFault, RowDecoder};
+use shade_job::{Colour, Factor, Framing, Hue, ImageSpec, Interpolation, Pair, Transform};
 
 fn file(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
@@ -102,9 +102,9 @@ fn planes_follow_each_other_red_green_blue() {
     let ppm = b"P6 2 2 255\nrgbRGBxyzXYZ";
     let deliver = |spec| row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
     let planar = ImageSpec::cover(2, 2);
-    assert_eq!(deliver(planar), b"rRxXgGyYbBzZ");
-    assert_eq!(deliver(ImageSpec { channels_last: true, ..planar }), b"rgbRGBxyzXYZ");
-    assert_eq!(deliver(ImageSpec { flip: 1.0, ..planar }), b"RrXxGgYyBbZz");
+    assert_eq!(deliver(planar.clone()), b"rRxXgGyYbBzZ");
+    assert_eq!(deliver(ImageSpec { channels_last: true, ..planar.clone() }), b"rgbRGBxyzXYZ");
+    assert_eq!(deliver(ImageSpec { flip: 1.0, ..planar.clone() }), b"RrXxGgYyBbZz");
     assert_eq!(deliver(ImageSpec { flip: 1.0, channels_last: true, ..planar }), b"RGBrgbXYZxyz");
 }
 
@@ -133,18 +133,21 @@ fn rows(
 fn views_of_one_pass_are_those_of_several() {
     let framing = Framing::RandomResized { scale: [0.05, 1.0], ratio: [0.75, 1.5] };
     let large = ImageSpec { framing, flip: 0.5, exact: true, ..ImageSpec::cover(32, 40) };
-    let small = ImageSpec { grey: true, ..ImageSpec { height: 9, width: 7, ..large } };
-    let padded = ImageSpec { framing: Framing::Random { short: 20, padding: 8 }, ..large };
+    let small = ImageSpec { grey: true, ..ImageSpec { height: 9, width: 7, ..large.clone() } };
+    let padded = ImageSpec { framing: Framing::Random { short: 20, padding: 8 }, ..large.clone() };
     let mut decoder = RowDecoder::default();
     let mut found_of = |name: &str, views: &[ImageSpec], position| {
         rows(&mut decoder, media(name), &file(name), views, position).unwrap()
     };
     for name in ["reduced.jpg", "baseline.jpg", "progressive.jpg", "resize.png", "cmyk.jpg"] {
         for position in 0..20 {
-            let all = found_of(name, &[large, small, padded, large], position);
-            assert_eq!(all[..1], found_of(name, &[large], position), "the first does not know of others");
-            assert_eq!(all[..2], found_of(name, &[large, small], position));
-            assert_eq!(all[3..], found_of(name, &[small, small, small, large], position)[3..]);
+            let mut found_of = |views: &[&ImageSpec]| {
+                found_of(name, &views.iter().copied().cloned().collect::<Vec<_>>(), position)
+            };
+            let all = found_of(&[&large, &small, &padded, &large]);
+            assert_eq!(all[..1], found_of(&[&large]), "the first does not know of others");
+            assert_eq!(all[..2], found_of(&[&large, &small]));
+            assert_eq!(all[3..], found_of(&[&small, &small, &small, &large])[3..]);
             assert_ne!(all[0].1, all[3].1, "each view has its own crop");
         }
     }
@@ -155,13 +158,14 @@ fn views_of_one_pass_are_those_of_several() {
 fn quick_views_of_one_pass_stay_close_to_exact_ones() {
     let framing = Framing::RandomResized { scale: [0.05, 0.3], ratio: [0.75, 1.5] };
     let view = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(16, 16) };
-    let exactly = ImageSpec { exact: true, ..view };
+    let exactly = [ImageSpec { exact: true, ..view.clone() }, ImageSpec { exact: true, ..view.clone() }];
+    let quickly = [view.clone(), view];
     let bytes = file("reduced.jpg");
     let mut decoder = RowDecoder::default();
     let mut differing = 0;
     for position in 0..50 {
-        let quick = rows(&mut decoder, Media::Jpeg, &bytes, &[view; 2], position).unwrap();
-        let exact = rows(&mut decoder, Media::Jpeg, &bytes, &[exactly; 2], position).unwrap();
+        let quick = rows(&mut decoder, Media::Jpeg, &bytes, &quickly, position).unwrap();
+        let exact = rows(&mut decoder, Media::Jpeg, &bytes, &exactly, position).unwrap();
         for ((quick, crop), (exact, exact_crop)) in quick.iter().zip(&exact) {
             let sum: u32 = quick.iter().zip(exact).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
             assert!(f64::from(sum) / quick.len() as f64 <= 4.0, "{sum}");
@@ -174,11 +178,11 @@ fn quick_views_of_one_pass_stay_close_to_exact_ones() {
 
 #[test]
 fn a_view_too_small_for_its_crop_is_named_whichever_it_is() {
-    let fits = ImageSpec::cover(4, 4);
     let too_large =
         ImageSpec { framing: Framing::Random { short: 0, padding: 0 }, ..ImageSpec::cover(900, 4) };
+    let views = [ImageSpec::cover(4, 4), too_large];
     for name in ["baseline.jpg", "resize.png"] {
-        let found = rows(&mut RowDecoder::default(), media(name), &file(name), &[fits, too_large], 0);
+        let found = rows(&mut RowDecoder::default(), media(name), &file(name), &views, 0);
         assert!(matches!(found, Err(ImageFault::Small { .. })), "{found:?}");
     }
 }
@@ -197,11 +201,11 @@ fn grey_is_made_of_the_rows_colours() {
     ] {
         for flip in [0.0, 1.0] {
             let colours = ImageSpec { framing, flip, channels_last: true, ..ImageSpec::cover(21, 17) };
-            let spec = ImageSpec { grey: true, ..colours };
+            let spec = ImageSpec { grey: true, ..colours.clone() };
             let mut decoder = RowDecoder::default();
             let mut found = |spec| row(&mut decoder, media(name), &file(name), &spec, 0).unwrap();
             let expected: Vec<u8> = found(colours).as_chunks().0.iter().map(|&pixel| grey(pixel)).collect();
-            assert_eq!(found(spec), expected, "{name}");
+            assert_eq!(found(spec.clone()), expected, "{name}");
             assert_eq!(found(ImageSpec { channels_last: false, ..spec }), expected, "one channel, any order");
         }
     }
@@ -216,9 +220,14 @@ fn what_lies_beside_the_image_is_black() {
     let black = [0; 12];
     let middle = b"\0\0\0rgbRGB\0\0\0";
     assert_eq!(found, [&black[..], middle, &black].concat());
-    let planes =
-        row(&mut RowDecoder::default(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0)
-            .unwrap();
+    let planes = row(
+        &mut RowDecoder::default(),
+        Media::Ppm,
+        ppm,
+        &ImageSpec { channels_last: false, ..spec.clone() },
+        0,
+    )
+    .unwrap();
     assert_eq!(interleaved(&planes), found);
 }
 
@@ -234,7 +243,8 @@ fn shortcuts_change_little_and_exact_turns_them_off() {
     for position in 0..50 {
         let quick = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
         let exact =
-            row(&mut decoder, Media::Jpeg, &bytes, &ImageSpec { exact: true, ..spec }, position).unwrap();
+            row(&mut decoder, Media::Jpeg, &bytes, &ImageSpec { exact: true, ..spec.clone() }, position)
+                .unwrap();
         let sum: u32 = quick.iter().zip(&exact).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
         differing += u32::from(sum > 0);
         largest_mean = largest_mean.max(f64::from(sum) / quick.len() as f64);
@@ -244,31 +254,31 @@ fn shortcuts_change_little_and_exact_turns_them_off() {
 }
 
 /// A list with every operation, each of which is done on most rows.
-fn every_operation() -> [Vec<PixelStep>; 2] {
-    let (p, factors, bins) = (0.9, [0.0, 2.0], 31);
-    let [nearest, bilinear] = [false, true].map(|bilinear| Moved { bilinear, fill: [9, 8, 7] });
-    let jitter = PixelStep::ColorJitter {
-        brightness: factors,
-        contrast: factors,
-        saturation: factors,
-        hue: [-0.5, 0.5],
+fn every_operation() -> [Vec<Transform>; 2] {
+    let (p, factors) = (0.9, Factor([0.0, 2.0]));
+    let rand = |interpolation| {
+        let fill = Colour([9, 8, 7]);
+        Transform::RandAugment { num_ops: 16, magnitude: 30, num_magnitude_bins: 31, interpolation, fill }
     };
+    let (scale, ratio, value) = ([0.0, 1.0], [0.3, 3.3], Colour([1, 2, 3]));
+    let (interpolation, fill) = (Interpolation::Nearest, Colour([9, 8, 7]));
+    let (brightness, contrast, saturation) = (factors, factors, factors);
     let colours = [
-        jitter,
-        PixelStep::Grayscale { p: 0.1 },
-        PixelStep::Autocontrast { p },
-        PixelStep::Equalize { p },
-        PixelStep::Sharpness { factor: 1.9, p },
-        PixelStep::Solarize { threshold: 128.0, p },
-        PixelStep::Posterize { bits: 5, p },
-        PixelStep::Invert { p },
+        Transform::ColorJitter { brightness, contrast, saturation, hue: Hue([-0.5, 0.5]) },
+        Transform::RandomGrayscale { p: 0.1 },
+        Transform::RandomAutocontrast { p },
+        Transform::RandomEqualize { p },
+        Transform::RandomAdjustSharpness { sharpness_factor: 1.9, p },
+        Transform::RandomSolarize { threshold: 128.0, p },
+        Transform::RandomPosterize { bits: 5, p },
+        Transform::RandomInvert { p },
     ];
     let places = [
-        PixelStep::GaussianBlur { kernel: [1, 1], sigma: [0.1, 2.0] },
-        PixelStep::Erasing { p, scale: [0.0, 1.0], ratio: [0.3, 3.3], value: [1, 2, 3] },
-        PixelStep::RandAugment { operations: 16, magnitude: 30, bins, moved: bilinear },
-        PixelStep::RandAugment { operations: 16, magnitude: 30, bins, moved: nearest },
-        PixelStep::TrivialAugmentWide { bins, moved: nearest },
+        Transform::GaussianBlur { kernel_size: Pair([1, 1]), sigma: Pair([0.1, 2.0]) },
+        Transform::RandomErasing { p, scale, ratio, value },
+        rand(Interpolation::Bilinear),
+        rand(Interpolation::Nearest),
+        Transform::TrivialAugmentWide { num_magnitude_bins: 31, interpolation, fill },
     ];
     [colours.to_vec(), places.to_vec()]
 }
@@ -280,14 +290,15 @@ fn operations_do_any_size_and_leave_nothing_behind() {
     for (height, width) in [(1, 1), (1, 9), (9, 1), (2, 3), (3, 2), (40, 33)] {
         let plain = ImageSpec { flip: 0.5, flip_down: 0.5, ..ImageSpec::cover(height, width) };
         for steps in every_operation() {
-            let spec = ImageSpec { pixels: PixelSteps::new(&steps).unwrap(), ..plain };
-            spec.validate().unwrap();
+            let size = Pair([height, width]);
+            let spec = ImageSpec::new(&[vec![Transform::Cover { size }], steps].concat()).unwrap();
+            let spec = ImageSpec { pixels: spec.pixels, ..plain.clone() };
             let mut changed = 0;
             for position in 0..20 {
                 let found = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
                 let alone = row(&mut RowDecoder::default(), Media::Jpeg, &bytes, &spec, position).unwrap();
                 assert_eq!(found, alone, "{height} x {width}, row {position}");
-                let last = ImageSpec { channels_last: true, ..spec };
+                let last = ImageSpec { channels_last: true, ..spec.clone() };
                 let last = row(&mut decoder, Media::Jpeg, &bytes, &last, position).unwrap();
                 assert_eq!(interleaved(&found), last);
                 changed +=

@@ -65,7 +65,7 @@ def train(task: Task) -> dict[str, Any]:
             "bytes_read": stats["total"]["bytes_read"],
             "hit_ratio": stats["total"]["hit_ratio"],
             **training.here(recipe),
-            "options": training.options_of(recipe, cell, loader, task.epochs),
+            "options": training.options_of(recipe, cell, loader),
             # Equal in two runs that were delivered the same samples in the same order.
             "ids_sha256": run.ids.hexdigest(),
             "curve": curve,

@@ -49,7 +49,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
             training = Training(recipe, cell, loader, seed, epochs)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-            total, samples, options = loader.stats()["total"], loader.samples, options_of(recipe, cell, loader, epochs)
+            total, samples, options = loader.stats()["total"], loader.samples, options_of(recipe, cell, loader)
         simulated = recording.played(trace, train_set) if is_recorded else None
     return {
         "dataset": recipe.dataset,
@@ -116,12 +116,15 @@ def _plan_of(cell: Cell, epochs: int) -> Plan:
     return Plan(**plan)
 
 
-def options_of(recipe: Recipe, cell: Cell, loader: Loader, epochs: int) -> dict[str, Any]:
+def options_of(recipe: Recipe, cell: Cell, loader: Loader) -> dict[str, Any]:
     """All options of a run, for its record."""
     job = loader.state_dict()["job"]
     return {
         # All parameters, as their defaults may change.
-        "plan": {name: job[name] for name in _plan_of(cell, epochs).parameters()},
+        "plan": {
+            **{name: value for name, value in job["plan"].items() if name != "seed"},
+            **{name: job[name] for name in ("tail", "on_error", "bad_max")},
+        },
         "cache": CACHE,
         **cell.options(),
         **recipe.schedule(),

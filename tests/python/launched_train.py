@@ -57,7 +57,7 @@ def save(out: str, loader: Loader, epochs: list[list[tuple[int, int]]], model: t
         "host": os.uname().nodename,
         "daemon": loader.daemon_pid,
         "job": loader.job,
-        "placement": [loader._job["ranks_here"], loader._job["strata"]],
+        "placement": [loader._job["ranks_here"], loader._job["plan"]["strata"]],
         "model": [value.tolist() for value in model.state_dict().values()],
     }
     (Path(out) / f"rank-{loader.rank}.json").write_text(json.dumps(result))

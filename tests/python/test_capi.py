@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from packed import Packed, image_folder, pack, program
-from shade_load import Loader
+from shade_load import Loader, Plan
 from shade_load.transforms import Grayscale, RandomHorizontalFlip, RandomResizedCrop, Resize
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +184,37 @@ def test_views_crops_and_flips_are_those_of_python(shade: ctypes.CDLL, packed: P
             for missing in (b"images.2", b"images.x", b"labels.1", b"heights"):
                 assert shade.shade_batch_tensor(batch, missing, byref(managed)) == USAGE, missing
     shade.shade_close(session)
+
+
+def ids_of_epoch(shade: ctypes.CDLL, session: c_void_p) -> list[list[int]]:
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    return [column(shade, batch, "ids").tolist() for batch in batches(shade, session)]
+
+
+def test_weights_and_indices_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
+    weights = [float(1 + sample % 3) for sample in range(len(packed))]
+    indices = list(range(0, len(packed), 2))
+    plan = {"sampler": "weighted", "weights": weights, "indices": indices}
+    session = opened(shade, packed.path, batch_size=4, seed=3, plan=plan)
+    found = ids_of_epoch(shade, session)
+    shade.shade_close(session)
+    with Loader(packed.path, 4, seed=3, plan=Plan(**plan)) as loader:
+        assert found == [batch.ids.tolist() for batch in loader]
+    assert {sample for batch in found for sample in batch} <= set(indices)
+
+
+def test_ranks_of_several_nodes_share_one_plan(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:
+    # As on two machines: a daemon for each rank. The samples of both are one epoch.
+    plan = {"sampler": "pads", "tail": "pad"}
+    ids = []
+    for rank in range(2):
+        options = {"rank": rank, "world_size": 2, "ranks_here": 1, "daemon": {"socket": str(tmp_path / f"node-{rank}")}}
+        session = opened(shade, packed.path, batch_size=4, plan=plan, **options)
+        ids.append({sample for batch in ids_of_epoch(shade, session) for sample in batch})
+        stats = facts(shade, "shade_stats", session)
+        assert (stats["jobs"][0]["ranks_here"], stats["jobs"][0]["world_size"]) == (1, 2)
+        shade.shade_close(session)
+    assert ids[0] | ids[1] == set(range(len(packed))) and not ids[0] & ids[1]
 
 
 def test_a_killed_daemon_is_a_code(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:

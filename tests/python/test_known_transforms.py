@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import documents
 import pytest
 import torch
 from shade_load import transforms as ours
-from shade_load.transforms import image_spec, views_spec
 from torchvision import transforms as tv
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
@@ -20,7 +20,7 @@ WHOLE = ours.CenterCrop(32)
 
 def refused(given: object, kinds: type[Exception] | tuple[type[Exception], ...] = TypeError) -> str:
     with pytest.raises(kinds) as raised:
-        image_spec(given, False, False)
+        documents.views(given)
     return str(raised.value)
 
 
@@ -104,26 +104,26 @@ def test_other_collections_and_objects_are_refused(given: object) -> None:
     for tried in (given, [given], [WHOLE, given], [WHOLE, ours.RandomApply([given])]):
         assert (name if "genexpr" not in name else "generator") in refused(tried)
     with pytest.raises(TypeError, match="(?s)decode: got .* beside a list of transforms"):
-        views_spec([[WHOLE], given], False, False)
+        documents.views([[WHOLE], given])
 
 
 def test_lists_sequential_and_compose_are_one_step_after_the_other() -> None:
     def steps(module: ModuleType) -> list[Any]:
         return [module.CenterCrop(32), module.RandomHorizontalFlip(0.25), module.RandomInvert(1.0)]
 
-    expected = image_spec([ours.CenterCrop(32), ours.RandomHorizontalFlip(0.25), ours.RandomInvert(1.0)], False, False)
+    expected = documents.views([ours.CenterCrop(32), ours.RandomHorizontalFlip(0.25), ours.RandomInvert(1.0)])
     for module in (tv, v2):
         crop, flip, invert = steps(module)
         for given in (
             [crop, flip, invert],
-            (crop, [flip, (invert,)]),
+            tv.Compose([crop, [flip, (invert,)]]),
             module.Compose([crop, flip, invert]),
             tv.Compose(torch.nn.Sequential(crop, flip, invert)),
             torch.nn.Sequential(crop, torch.nn.Sequential(flip, invert)),
             [module.Compose([crop]), module.Compose([v2.Identity(), module.Compose([flip, invert])])],
         ):
-            assert image_spec(given, False, False) == expected
-    assert views_spec([[WHOLE], tv.Compose([WHOLE]), (WHOLE,)], False, False) == [image_spec(WHOLE, False, False)] * 3
+            assert documents.views(given) == expected
+    assert documents.views([[WHOLE], tv.Compose([WHOLE]), (WHOLE,)]) == documents.views(WHOLE) * 3
 
 
 # A subclass of each class that the daemon knows may override what it does.
@@ -137,7 +137,7 @@ def test_a_subclass_is_another_class(module: ModuleType, name: str) -> None:
     for given in (place, [WHOLE, ours.RandomApply([step])], [WHOLE, tv.RandomApply([step])]):
         text = refused(given)
         assert "Changed" in text and f"extends {name}" in text
-    assert image_spec([*place[:-1], known(*arguments(name, module, size=(32, 32)))], False, False)
+    assert documents.views([*place[:-1], known(*arguments(name, module, size=(32, 32)))])
 
 
 def arguments(name: str, module: ModuleType, size: Any = 32) -> tuple[Any, ...]:
@@ -219,4 +219,4 @@ def test_arguments_that_change_nothing_are_taken(module: ModuleType) -> None:
         (module.RandomCrop(32, padding=[4, 4, 4, 4], fill=(0, 0, 0)), ours.RandomCrop(32, 4)),
         ([WHOLE, module.RandomErasing(inplace=True)], [WHOLE, ours.RandomErasing()]),
     ):
-        assert image_spec(given, False, False) == image_spec(expected, False, False)
+        assert documents.views(given) == documents.views(expected)

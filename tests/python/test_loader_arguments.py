@@ -4,15 +4,17 @@ import inspect
 import json
 import subprocess
 from collections.abc import Collection
-from dataclasses import FrozenInstanceError
+from dataclasses import MISSING, FrozenInstanceError, fields
 from pathlib import Path
 from typing import get_args
 
+import documents
 import pytest
 from shade_load import Daemon, Loader, Plan, ShadeError, _native, find_daemon
 from shade_load.daemon import Policy, serve_arguments
 from shade_load.options import size_bytes
 from shade_load.plan import Order, Preset, Sampler
+from shade_load import transforms
 from shade_load.ranks import ranks
 from shade_load.transforms import (
     CenterCrop,
@@ -21,8 +23,9 @@ from shade_load.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
-    image_spec,
+    document,
 )
+from shade_load.transforms import RandomInvert as Invert
 from torchvision import transforms as tv
 from torchvision.transforms import v2 as tv2
 
@@ -143,19 +146,21 @@ def test_plan_and_daemon_are_keyword_only_frozen_and_show_what_is_not_default() 
 
 
 def test_a_plans_defaults_are_those_of_the_daemon() -> None:
-    for name, default in _native.PARAMETERS.items():
-        # Preset and number of nodes decide on these; the seed is an argument of its own.
-        if name in ("sampler", "order", "strata"):
-            assert getattr(Plan(), name) is None
-        elif name == "seed":
-            assert str(inspect.signature(Loader).parameters["seed"].default) == default
-        else:
-            assert str(getattr(Plan(), name)).lower() == default
+    job = json.loads(_native.DEFAULTS)
+    plan, given = job.pop("plan"), vars(Plan())
+    # Preset and number of nodes decide on these, and tables have digests.
+    for name in ("sampler", "order", "strata", "group", "indices", "weights"):
+        assert given.pop(name) is None
+        plan.pop(name, None)
+    assert inspect.signature(Loader).parameters["seed"].default == plan.pop("seed")
+    assert (plan.pop("weights_digest"), plan.pop("subset_digest")) == (0, 0)
+    assert given == {**plan, **{name: job[name] for name in ("tail", "on_error", "bad_max")}}
 
 
 def test_program_package_and_pages_have_one_default_sampler() -> None:
     preset = inspect.signature(Loader).parameters["preset"].default
-    sampler, policy, order, _ = _native.PRESETS[preset]
+    policy, plan = _native.PRESETS[preset], json.loads(_native.job_document(json.dumps({"preset": preset})))["plan"]
+    sampler, order = plan["sampler"], plan["order"]
     program = find_daemon()
     said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
     assert f"[default: {preset}]" in said
@@ -284,52 +289,60 @@ def test_what_is_no_size_is_told_by_its_argument(given: str) -> None:
         size_bytes("ring", given, 1, 1 << 40)
 
 
-IMAGES = {
-    "height": 224,
-    "width": 224,
-    "framing": "stretch",
-    "short": 0,
-    "padding": 0,
-    "scale": (1.0, 1.0),
-    "ratio": (1.0, 1.0),
-    "flip": 0.0,
-    "flip_down": 0.0,
-    "channels_last": False,
-    "exact": False,
-    "grey": False,
-    "pixels": "[]",
-}
+def crop(**options: object) -> dict[str, object]:
+    return {"RandomResizedCrop": {"size": [224, 224], "scale": [0.08, 1.0], "ratio": [3 / 4, 4 / 3], **options}}
+
+
+CENTER = {"CenterCrop": {"size": [224, 224]}}
+GREY = {"Grayscale": {"num_output_channels": 1}}
+
+
+def flip(p: float) -> dict[str, object]:
+    return {"RandomHorizontalFlip": {"p": p}}
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (Resize((224, 224)), {}),
-        (CenterCrop(224), {"framing": "center"}),
-        ([Resize(256), CenterCrop((224, 192))], {"framing": "center", "short": 256, "width": 192}),
-        ([Resize(256), RandomCrop(224, padding=4)], {"framing": "random", "short": 256, "padding": 4}),
+        (Resize((224, 192)), [{"Resize": {"size": [224, 192]}}]),
+        (CenterCrop(224), [CENTER]),
+        ([Resize(256), CenterCrop((224, 224))], [{"Resize": {"size": 256}}, CENTER]),
         (
-            [RandomResizedCrop(224, scale=(0.2, 0.9)), RandomHorizontalFlip()],
-            {"framing": "random_resized", "scale": (0.2, 0.9), "ratio": (3 / 4, 4 / 3), "flip": 0.5},
+            [Resize(256), RandomCrop(224, padding=4)],
+            [{"Resize": {"size": 256}}, {"RandomCrop": {"size": [224, 224], "padding": 4}}],
         ),
-        (tv.Compose([tv.Resize([256]), tv.CenterCrop(224)]), {"framing": "center", "short": 256}),
-        (
-            [tv2.RandomResizedCrop(224), tv2.RandomHorizontalFlip(0.25)],
-            {"framing": "random_resized", "scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3), "flip": 0.25},
-        ),
-        (tv.RandomCrop(224, padding=[4, 4, 4, 4]), {"framing": "random", "padding": 4}),
-        ([CenterCrop(224), Grayscale()], {"framing": "center", "grey": True}),
-        ([CenterCrop(224), RandomHorizontalFlip(1.0), tv.Grayscale()], {"framing": "center", "flip": 1.0, "grey": True}),
-        ([CenterCrop(224), tv2.Grayscale(), RandomHorizontalFlip()], {"framing": "center", "flip": 0.5, "grey": True}),
+        ([RandomResizedCrop(224, scale=(0.2, 0.9)), RandomHorizontalFlip()], [crop(scale=[0.2, 0.9]), flip(0.5)]),
+        (tv.Compose([tv.Resize([256]), tv.CenterCrop(224)]), [{"Resize": {"size": 256}}, CENTER]),
+        ([tv2.RandomResizedCrop(224), tv2.RandomHorizontalFlip(0.25)], [crop(), flip(0.25)]),
+        (tv.RandomCrop(224, padding=[4, 4, 4, 4]), [{"RandomCrop": {"size": [224, 224], "padding": 4}}]),
+        ([CenterCrop(224), RandomHorizontalFlip(1.0), tv.Grayscale()], [CENTER, flip(1.0), GREY]),
+        ([CenterCrop(224), tv2.Grayscale(), RandomHorizontalFlip()], [CENTER, GREY, flip(0.5)]),
     ],
 )
-def test_transforms_become_what_the_daemon_does(given: object, expected: dict[str, object]) -> None:
-    assert image_spec(given, False, False) == {**IMAGES, **expected}
+def test_transforms_are_torchvisions_names_and_arguments(given: object, expected: list[object]) -> None:
+    assert documents.view(given) == expected
 
 
 def test_none_leaves_images_as_they_are() -> None:
-    own = {**IMAGES, "height": 0, "width": 0, "framing": "none", "channels_last": True}
-    assert image_spec("none", True, False) == own
+    assert documents.views("none") == "none"
+
+
+@pytest.mark.parametrize("name", [name for name in transforms.__all__ if inspect.isclass(getattr(transforms, name, None))])
+def test_a_transforms_defaults_are_those_of_the_document(name: str) -> None:
+    kind = getattr(transforms, name)
+    needed = {"size": 8, "kernel_size": 3, "threshold": 9, "bits": 4, "sharpness_factor": 2, "transforms": [Invert()]}
+    given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
+    step = kind(**given)
+    place = [] if name in ("Resize", "CenterCrop", "RandomCrop", "RandomResizedCrop") else [CENTER]
+    place += [CENTER] if name == "Resize" else []
+    alone = document(step)[0][name]
+    only = {name: value for name, value in alone.items() if name in given}
+    spelled_out, left_out = ([{name: alone}, *place] if name == "Resize" else [*place, {name: each}] for each in (alone, only))
+    assert checked(spelled_out) == checked(left_out)
+
+
+def checked(decode: object) -> object:
+    return json.loads(_native.job_document(json.dumps({"decode": decode})))["decode"]
 
 
 @pytest.mark.parametrize(
@@ -341,10 +354,10 @@ def test_none_leaves_images_as_they_are() -> None:
         ([RandomHorizontalFlip(), CenterCrop(224)], "decode: got"),
         ([Resize(256), RandomResizedCrop(224)], "decode: got"),
         ([Grayscale(), CenterCrop(224)], "decode: got"),
-        ([CenterCrop(224), Grayscale(2)], "Grayscale: got 2 channels, expected 3, or 1 as the last of all"),
-        (CenterCrop(0), "CenterCrop: size: got 0"),
-        (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale"),
-        (RandomHorizontalFlip(1.5), "RandomHorizontalFlip: p"),
+        ([CenterCrop(224), Grayscale(2)], "Grayscale: num_output_channels is 2, but must be 3, or 1 in the last of all"),
+        (CenterCrop(0), "CenterCrop: size is 0"),
+        (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale is"),
+        ([CenterCrop(224), RandomHorizontalFlip(1.5)], "RandomHorizontalFlip: p is 1.5"),
         (tv.RandomResizedCrop(224, interpolation=tv.InterpolationMode.BICUBIC), "interpolation"),
         (tv.RandomCrop(224, padding=[1, 2]), "padding"),
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
@@ -357,7 +370,7 @@ def test_none_leaves_images_as_they_are() -> None:
 )
 def test_what_the_daemon_cannot_do_is_said(given: object, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        image_spec(given, False, False)
+        documents.views(given)
 
 
 def test_one_way_of_decoding_at_a_time(folder: Path) -> None:

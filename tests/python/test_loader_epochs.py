@@ -222,7 +222,7 @@ def test_states_that_do_not_fit_are_refused(dataset: packed.Packed) -> None:
         for change, text in (
             ({"version": 99}, "version"),
             ({"content_id": "0" * 32}, "content id"),
-            ({"job": {**state["job"], "seed": 2}}, "seed"),
+            ({"job": {**state["job"], "plan": {**state["job"]["plan"], "seed": 2}}}, "seed"),
             ({"job": {**state["job"], "tail": "drop"}}, "tail"),
         ):
             with pytest.raises(ValueError, match=text):

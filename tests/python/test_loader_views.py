@@ -289,7 +289,7 @@ def test_records_and_whole_images_have_no_crops(pngs: packed.Packed) -> None:
         ([GLOBAL] * 17, "decode: got 17 views, expected at most 16"),
         ([GLOBAL, []], "view 1: decode: got"),
         ([GLOBAL, [Grayscale(), *GLOBAL]], "view 1: decode: got"),
-        ([[*LOCAL, Grayscale(4)]], "view 0: decode: Grayscale: got 4 channels"),
+        ([[*LOCAL, Grayscale(4)]], "decode: Grayscale: num_output_channels is 4"),
         ([Grayscale()], "decode: got"),
     ],
 )

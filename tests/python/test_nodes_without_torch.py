@@ -53,7 +53,7 @@ def run(dataset: packed.Packed, sockets: list[Path], **arguments: Any) -> list[A
                         ids = batch._native.ids().tolist()
                         loader.report(batch, [float(sample % 7) for sample in ids])
                         epochs[-1] += ids
-                return loader.daemon_pid, loader._job["ranks_here"], loader._job["strata"], epochs
+                return loader.daemon_pid, loader._job["ranks_here"], loader._job["plan"]["strata"], epochs
         except ShadeError as error:
             return str(error)
 

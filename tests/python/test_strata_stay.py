@@ -83,7 +83,7 @@ def train(dataset: packed.Packed, ranks: list[Node], plan: Plan = Plan()) -> lis
         ) as loader:
             ids = [sample for batch in loader for sample in batch._native.ids().tolist()]
             assert len(ids) == len(set(ids))
-            return Trained(set(ids), loader.stats()["total"]["hits"], loader._job["strata"])
+            return Trained(set(ids), loader.stats()["total"]["hits"], loader._job["plan"]["strata"])
 
     with ThreadPoolExecutor(len(ranks)) as pool:
         trained = list(pool.map(run, range(len(ranks))))

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
+import documents
 import packed
 import pytest
 import torch
 from PIL import Image
 from shade_load import Daemon, Loader, Plan
-from shade_load.transforms import image_spec
 from torchvision import transforms as tv
 from torchvision.transforms import functional, v2
 from torchvision.transforms.functional import InterpolationMode
@@ -135,7 +135,7 @@ def test_what_the_daemon_has_not_is_refused_by_name_and_with_a_remedy(module: Mo
         ]
         for place in places:
             with pytest.raises(TypeError, match=f"the daemon has no {name}: ") as raised:
-                image_spec(place, False, False)
+                documents.views(place)
             text = str(raised.value)
             assert any(remedy in text for remedy in ("shade_load.ImageFolder", "leave it out", "in the training loop"))
             assert "interpolation" not in text and "fill" not in text
@@ -276,7 +276,7 @@ def test_what_the_daemon_has_is_torchvisions(dataset: packed.Packed) -> None:
                 if name in FRAMING:
                     view = [step]
                 elif name == "TrivialAugmentWide":
-                    image_spec([module.CenterCrop(SIDE), step], False, False)
+                    documents.views([module.CenterCrop(SIDE), step])
                     continue
                 else:
                     view = [module.CenterCrop(SIDE), step]

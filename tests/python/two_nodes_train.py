@@ -75,7 +75,7 @@ def train(path: Path, strata: int | None) -> dict[str, Any]:
             "daemon": loader.daemon_pid,
             "tcp": tcp_sockets(loader.daemon_pid),
             "accesses": loader.stats()["total"]["accesses"],
-            "placement": [loader._job["ranks_here"], loader._job["strata"]],
+            "placement": [loader._job["ranks_here"], loader._job["plan"]["strata"]],
             "state": loader.state_dict()["epoch"],
         }
         torch.distributed.barrier()

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use shade_client::{ClientError, Framing, ImageSpec, JobSpec, Options, PlanSpec, Sampler, Session};
+use shade_client::{ClientError, JobSpec, Options, PlanSpec, Sampler, Session};
 use shade_formats::checksum::crc32c_append;
-use shade_formats::control::group_digest;
+use shade_job::{Pair, Transform, group_digest};
 
 use crate::{Daemon, Packed, Taken, copy, next, spec};
 
@@ -17,15 +17,13 @@ pub const JOBS: [&str; 4] = ["permutations", "importance", "importance-2", "vali
 /// When there is no such job.
 #[must_use]
 pub fn job_named(name: &str) -> JobSpec {
-    let crops = ImageSpec {
-        framing: Framing::RandomResized { scale: [0.25, 1.0], ratio: [0.75, 4.0 / 3.0] },
-        flip: 0.5,
-        ..ImageSpec::cover(16, 16)
-    };
+    let (scale, ratio) = ([0.25, 1.0], [0.75, 4.0 / 3.0]);
+    let crops = Transform::RandomResizedCrop { size: Pair([16, 16]), scale, ratio };
+    let crops = vec![crops, Transform::RandomHorizontalFlip { p: 0.5 }];
     let importance = |seed| {
         let plan =
             PlanSpec { sampler: Sampler::Pads, seed, group: group_digest("sweep"), ..PlanSpec::default() };
-        JobSpec { plan, output: crops.into(), ..spec(8, 1) }
+        JobSpec { plan, decode: crops.clone().into(), ..spec(8, 1) }
     };
     match name {
         "permutations" => JobSpec { plan: PlanSpec { seed: 5, ..PlanSpec::default() }, ..spec(5, 1) },
@@ -120,7 +118,7 @@ pub fn undisturbed(packed: &Packed, name: &str, epochs: u32) -> Vec<String> {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"100%", &"--socket", &socket]);
     let spec = job_named(name);
     let options = Options { socket: Some(socket), ..Options::default() };
-    let session = Session::connect(&packed.dataset, name, 0, spec, &options).unwrap();
+    let session = Session::connect(&packed.dataset, name, 0, spec.clone(), &options).unwrap();
     let epoch = |epoch| {
         let batches = train(&session, &spec, (epoch, 0), Duration::ZERO).unwrap();
         is_of(packed, &spec, &batches);

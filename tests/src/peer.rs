@@ -68,7 +68,7 @@ impl Peer {
             or_free_name: false,
             rank,
             settings: Settings::default(),
-            spec,
+            document: spec.to_text(),
         }
     }
 

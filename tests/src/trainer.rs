@@ -4,9 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use shade_client::{
-    Batch, BatchId, ClientError, JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail,
-};
+use shade_client::{Batch, BatchId, ClientError, JobSpec, Next, OnError, Options, PlanSpec, Session, Tail};
 use shade_formats::control::REFUSE_BUSY;
 
 use crate::columns::values;
@@ -59,18 +57,7 @@ pub fn spec_by_epochs(batch_size: u32) -> JobSpec {
 /// A job of raw batches: uniform, every sample in a batch, errors raised.
 #[must_use]
 pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
-    JobSpec {
-        plan: PlanSpec::default(),
-        batch_size,
-        world_size,
-        ranks_here: 0,
-        tail: Tail::Even,
-        output: Output::Raw,
-        admit: true,
-        on_error: OnError::Raise,
-        bad_max: 0.01,
-        ring_bytes: 0,
-    }
+    JobSpec { batch_size, world_size, tail: Tail::Even, on_error: OnError::Raise, ..JobSpec::default() }
 }
 
 /// Attaches to the default job of the running daemon of `dataset`.
@@ -106,7 +93,7 @@ pub fn attach(dataset: &Path, rank: u32, spec: JobSpec) -> Session {
 #[must_use]
 pub fn attach_when_free(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Session {
     let mut session = None;
-    eventually("the rank is free", || match attach_to(dataset, job, rank, spec) {
+    eventually("the rank is free", || match attach_to(dataset, job, rank, spec.clone()) {
         Err(ClientError::Refused { code: REFUSE_BUSY, .. }) => false,
         attached => {
             session = Some(attached.unwrap());
@@ -227,7 +214,7 @@ pub fn all_ranks_of<T: Send>(
         let work = &work;
         let ranks = (0..spec.world_size)
             .map(|rank| {
-                let session = attach_when_free(dataset, job, rank, spec);
+                let session = attach_when_free(dataset, job, rank, spec.clone());
                 scope.spawn(move || work(rank, &session))
             })
             .collect::<Vec<_>>();

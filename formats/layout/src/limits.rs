@@ -44,13 +44,11 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 /// Most views of one image in a decoded batch. DINO's recipe has ten.
 pub const VIEWS_MAX: usize = 16;
 
-/// Most operations on the pixels of a row. A long recipe, such as BYOL's, has six, and 3-Augment
-/// seven.
-pub const PIXEL_STEPS_MAX: usize = 48;
-
-/// Bytes of these operations: BYOL's recipe takes 70, with RandAugment and RandomErasing 102. One
-/// of torchvision's fourteen by `RandomChoice` takes 156. A specification has this room in place.
-pub const PIXEL_STEPS_BYTES_MAX: usize = 240;
+/// Most transforms of a view, those within others included. A long recipe, such as BYOL's, has
+/// eight, and 3-Augment nine.
+pub const TRANSFORMS_MAX: usize = 48;
+/// Longest document of a job. One of torchvision's recipes takes less than 2 KiB.
+pub const JOB_BYTES_MAX: usize = 64 * 1024;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
@@ -96,9 +94,10 @@ const _: () =
 const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
-// The two names of a hello, its settings, and the rest.
+// The two names of a hello, its settings, its document, and the rest.
 const _: () = assert!(
-    2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
+    2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + JOB_BYTES_MAX + 1024
+        <= MESSAGE_BYTES_MAX
 );
 // A status: escapes of JSON take six characters a byte, a job's figures have less than 2 KiB, and a
 // rank's less than 320 bytes.

@@ -14,8 +14,8 @@
 //! itself for `RandomResizedCrop`. Only the row's box is resized. The result is the same, as the
 //! filter's taps may reach beyond the box.
 
-use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
+use shade_job::{Framing, ImageSpec};
 
 use super::randomness::Randomness;
 use crate::part::FloatBox;

@@ -1,7 +1,7 @@
 //! From decoded pixels to a row of the batch: resizes, mirrors, orders colours and writes, some
 //! lines at a time.
 
-use shade_formats::control::ImageSpec;
+use shade_job::ImageSpec;
 
 use super::crop_box::CropBox;
 use super::planes::{split, split_mirrored, to_grey};

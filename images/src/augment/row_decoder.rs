@@ -3,9 +3,9 @@
 
 use std::slice;
 
-use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
 use shade_formats::{Draw, Geometry};
+use shade_job::ImageSpec;
 
 use super::crop_box::CropBox;
 use super::pixels::Workbench;

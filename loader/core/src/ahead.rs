@@ -6,8 +6,8 @@
 //! any other once all ranks have asked for the epoch. If another one begins they are dropped, and
 //! have cost their reads.
 
-use shade_formats::control::Sampler;
 use shade_formats::trace::Line;
+use shade_job::Sampler;
 
 use crate::action::Action;
 use crate::aside::AsideOrder;

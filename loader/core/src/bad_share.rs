@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use shade_formats::control::JobSpec;
+use shade_job::JobSpec;
 
 /// Bad rows that every epoch may have, unless `bad_max` is 0: 1 % of a small dataset is less than
 /// one record. Draws with replacement may deliver one bad record this often.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use crate::batch::{Batch, BatchStage};
 use crate::block_size::charged_bytes;

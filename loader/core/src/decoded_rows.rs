@@ -8,9 +8,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use shade_formats::control::Output;
 use shade_formats::limits::JOBS_MAX;
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
+use shade_job::Output;
 
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
@@ -181,7 +181,7 @@ impl<R> DecodedRows<R> {
 
 /// Whether `other` makes the same rows as `job`.
 fn makes_rows_of(job: &Job, other: &Job) -> bool {
-    let is_decoded = job.spec.output != Output::Raw;
+    let is_decoded = *job.output != Output::Raw;
     let is_in_group = job.spec.plan.group != 0 && other.spec.plan.group == job.spec.plan.group;
-    other.id != job.id && is_decoded && is_in_group && other.spec.output == job.spec.output
+    other.id != job.id && is_decoded && is_in_group && other.output == job.output
 }

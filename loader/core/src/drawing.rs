@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Seats, WeightTable};
+use shade_job::{PlanSpec, Seats, WeightTable};
 
 use crate::importance::Importance;
 use crate::job_id::JobId;

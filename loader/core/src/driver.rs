@@ -8,8 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use shade_formats::control::{JobSpec, Tables};
 use shade_formats::ring::{Descriptor, Kind};
+use shade_job::{JobSpec, Tables};
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
 use crate::{Action, AsideOrder, Attach, Core, Event, Memory, SessionId};
@@ -107,7 +107,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         tables: impl Into<Tables>,
     ) {
         self.rings.insert(session, Ring::default());
-        let (job, spec) = (job.to_owned(), *spec);
+        let (job, spec) = (job.to_owned(), spec.clone());
         let tables = tables.into();
         self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, tables })));
     }

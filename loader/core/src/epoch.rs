@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, PlanSpec};
+use shade_job::{JobSpec, PlanSpec};
 
 use crate::action::Action;
 use crate::aside::AsideOrder;

@@ -1,6 +1,6 @@
 //! The events that the core takes in.
 
-use shade_formats::control::{JobSpec, Tables};
+use shade_job::{JobSpec, Tables};
 
 use crate::aside::AsideResult;
 use crate::importance::Importance;
@@ -101,7 +101,7 @@ pub enum Event<M: Memory> {
     Seat {
         /// The rank's session.
         session: SessionId,
-        /// The bytes of [`Seats`](shade_formats::control::Seats). Untrusted.
+        /// The bytes of [`Seats`](shade_job::Seats). Untrusted.
         bytes: Vec<u8>,
     },
     /// An order was carried out aside.

@@ -1,10 +1,10 @@
 //! A bad record: named by shard, offset and original path, then raised, skipped or substituted.
 
 use shade_formats::SampleId;
-use shade_formats::control::OnError;
 use shade_formats::index::Entry;
 use shade_formats::printable::OneLine;
 use shade_formats::ring::FLAG_SUBSTITUTED;
+use shade_job::OnError;
 
 use crate::action::Action;
 use crate::batch::{BatchRow, RowId, RowState};
@@ -118,7 +118,7 @@ impl<M: Memory> Core<M> {
     fn substitute(&mut self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let target = self.batch_mut(row.session, row.seq)?.rows.get(row.position as usize)?.clone();
         let job = self.job_of(row.session)?;
-        let output = &job.spec.output;
+        let output = &job.output;
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shade_formats::control::Output;
 use shade_formats::ring::{Descriptor, Kind};
+use shade_job::Output;
 
 use crate::action::Action;
 use crate::bad_share::RowCounts;

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use shade_formats::control::{
-    JobSpec, Output, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Subset, Tables, WeightTable,
-};
+use shade_formats::control::{REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
+use shade_job::{JobSpec, Output, Seats, Subset, Tables, WeightTable};
 
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
@@ -19,7 +18,7 @@ use crate::lists::SharedScores;
 use crate::pace::Pace;
 use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, StandIns, Strata};
 use crate::samples::Samples;
-use crate::sizes::{Rooms, payload_size};
+use crate::sizes::{Rooms, check_sizes, payload_size};
 use crate::use_numbers::UseNumbers;
 use crate::validation::Validation;
 
@@ -139,6 +138,21 @@ pub(super) struct Loaded {
     pub(super) resumed: Resumed,
 }
 
+fn unfit(text: String) -> Refusal {
+    Refusal { code: REFUSE_SPEC, text }
+}
+
+/// The strata of a job's plans, and the batches of one as long as the dataset.
+fn divided(spec: &JobSpec, subset: Option<Subset>, index: &dyn Samples) -> Result<(Strata, Slices), String> {
+    let strata = match subset {
+        Some(subset) => Strata::of_subset(subset),
+        None => index.strata(spec.plan.strata).map_err(|error| error.to_string())?,
+    };
+    let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail);
+    let slices = slices.map_err(|error| error.to_string())?.of_strata(spec.plan.strata);
+    Ok((strata, slices))
+}
+
 impl Job {
     pub(super) fn new(
         (id, name): (JobId, String),
@@ -147,22 +161,20 @@ impl Job {
         index: &dyn Samples,
     ) -> Result<Self, Refusal> {
         let samples = index.len();
-        let unfit = |text| Refusal { code: REFUSE_SPEC, text };
+        let output = spec.output().map(Arc::new).map_err(|error| unfit(error.to_string()))?;
+        check_sizes(&output, index).map_err(unfit)?;
         let Tables { weights, subset } = tables;
-        let strata = match subset {
-            Some(subset) => Strata::of_subset(subset),
-            None => index.strata(spec.plan.strata).map_err(|error| unfit(error.to_string()))?,
-        };
-        let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail)
-            .map_err(|error| unfit(error.to_string()))?
-            .of_strata(spec.plan.strata);
+        let (strata, slices) = divided(&spec, subset, index).map_err(unfit)?;
         if let (Some(weights), Some(subset)) = (&weights, strata.subset()) {
             check_weights(weights, subset).map_err(unfit)?;
         }
-        let rooms = Rooms::new(&spec, index, strata.subset());
-        let (payload, ring) = payload_size(&spec, index, (strata.subset(), weights.as_ref()), &rooms)
-            .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
-            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
+        let rooms = Rooms::new(spec.on_error, &output, index, strata.subset());
+        let (payload, ring) =
+            payload_size(&spec, &output, index, (strata.subset(), weights.as_ref()), &rooms)
+                .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
+                .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
+        let shared_scores = SharedScores::of(&spec, samples);
+        let row_counts = vec![RowCounts::default(); spec.world_size as usize];
         Ok(Self {
             id,
             name,
@@ -173,7 +185,7 @@ impl Job {
             last_order: 0,
             waits_since_ns: None,
             prefetch_at: 0,
-            output: Arc::new(spec.output),
+            output,
             spec,
             payload,
             ring,
@@ -185,7 +197,7 @@ impl Job {
             seats: Seats::IN_ORDER,
             told: None,
             told_from: None,
-            shared_scores: SharedScores::of(&spec, samples),
+            shared_scores,
             part: Part::WHOLE,
             plan: None,
             awaits: None,
@@ -209,7 +221,7 @@ impl Job {
             reports_missing: false,
             warned_of_reports: false,
             faults: Faults::default(),
-            row_counts: vec![RowCounts::default(); spec.world_size as usize],
+            row_counts,
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
             counts_before: Counts::default(),

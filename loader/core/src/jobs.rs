@@ -239,8 +239,8 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use shade_formats::ShardId;
-    use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tables, Tail};
     use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+    use shade_job::{JobSpec, OnError, PlanSpec, Tables, Tail};
 
     use super::*;
 
@@ -277,11 +277,10 @@ mod tests {
             world_size: 1,
             ranks_here: 0,
             tail: Tail::Even,
-            output: Output::Raw,
             on_error: OnError::Raise,
-            admit: true,
             bad_max: 0.0,
             ring_bytes: 1 << 20,
+            ..JobSpec::default()
         };
         let mut job = Job::new((id, id.to_string()), spec, Tables::default(), &index()).ok().unwrap();
         for sample in 0..SAMPLES {

@@ -19,7 +19,7 @@
 //! | `slices` | what takes long and must be done here is done a little at a time |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
-//! | `states`, `snapshot`, `stop`, `plan_digest`, `fields` | the saved state |
+//! | `states`, `snapshot`, `stop`, `fields` | the saved state |
 //! | `resume` | where a training goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
@@ -81,7 +81,6 @@ mod pace;
 mod package_bytes;
 mod packages;
 pub mod plan;
-mod plan_digest;
 mod portable_scores;
 mod postponed;
 mod prefetch;

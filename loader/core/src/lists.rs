@@ -1,6 +1,6 @@
 //! What a job with ranks on other nodes knows of the lists that all of them have drawn.
 
-use shade_formats::control::JobSpec;
+use shade_job::JobSpec;
 
 use crate::plan::Part;
 

@@ -2,10 +2,10 @@
 
 use std::hint::black_box;
 
-use shade_formats::control::Output;
 use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Line, Open, Served};
 use shade_formats::{SampleId, Size};
+use shade_job::{ImageSpec, OnError};
 
 use crate::action::Action;
 use crate::batch::{Batch, BatchRow, RowId, RowState};
@@ -22,7 +22,7 @@ use crate::plan::{Plan, Slices, Slot};
 use crate::rows::row_bytes;
 use crate::samples::Samples;
 use crate::session::Session;
-use crate::sizes::{batch_layout, room_bytes};
+use crate::sizes::{batch_layout, same_class};
 use crate::trace::{open_line, trace};
 use crate::use_numbers::UseNumbers;
 
@@ -117,7 +117,7 @@ impl<M: Memory> Core<M> {
         let mut rows = plan_rows(job, &slots, (plan, use_numbers), &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let layout = batch_layout(&job.spec.output, capacity.max(1), data_len);
+        let layout = batch_layout(&job.output, capacity.max(1), data_len);
         let ring_bytes = session.payload.bytes();
         let layout = match layout {
             Ok(layout) if layout.total <= ring_bytes => layout,
@@ -255,7 +255,7 @@ fn plan_rows(
     (plan, use_numbers): (&Plan, &UseNumbers),
     index: &dyn Samples,
 ) -> Vec<BatchRow> {
-    let spec = &job.spec;
+    let first_view_bytes = job.output.views().first().map(ImageSpec::bytes);
     let sample_of = |slot: &Slot| plan.ids.get(slot.place as usize).copied();
     // All entries first, so that their memory comes at the same time, as in `touch_all`. Without
     // their samples: a pair is copied in three steps that wait for each other.
@@ -264,8 +264,7 @@ fn plan_rows(
     let mut rows = Vec::with_capacity(slots.len());
     for (slot, entry) in slots.iter().zip(entries) {
         let (Some(sample), Some(entry)) = (sample_of(slot), entry) else { continue };
-        let len = row_bytes(&spec.output, &entry)
-            .unwrap_or_else(|_| room_bytes(spec, (index, &job.strata), sample));
+        let len = row_bytes(&job.output, &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
         let room = len.max(job.rooms.of(entry.label));
         let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);
         let weight = if slot.padding { 0.0 } else { of_place };
@@ -287,7 +286,20 @@ fn plan_rows(
             reread: false,
         });
         // The images of each view are by themselves: `BatchLayout`.
-        offset += if let Output::Decoded(views) = &spec.output { views.first().bytes() } else { room };
+        offset += first_view_bytes.unwrap_or(room);
     }
     rows
+}
+
+/// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
+/// substitute, if it gets one.
+fn room_bytes(job: &Job, index: &dyn Samples, sample: SampleId) -> u64 {
+    let own = index.entry(sample).and_then(|entry| row_bytes(&job.output, &entry).ok());
+    let substitute = || match job.spec.on_error {
+        OnError::Substitute => {
+            same_class(index, &job.strata, sample).find_map(|(_, entry)| row_bytes(&job.output, &entry).ok())
+        }
+        OnError::Raise | OnError::Skip => None,
+    };
+    own.or_else(substitute).unwrap_or(0)
 }

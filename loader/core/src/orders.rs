@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
+use shade_job::Output;
 
 /// Why a record could not be read, or a row not be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use crate::neighbours::SPAN_BYTES_MAX;
 

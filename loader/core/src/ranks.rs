@@ -1,7 +1,8 @@
 //! Ranks: they attach and leave, ask for epochs and release batches.
 
-use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC, Sampler};
+use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::limits::JOBS_MAX;
+use shade_job::Sampler;
 
 use crate::action::{Accepted, Action, Refusal};
 use crate::bad_share::RowCounts;
@@ -11,7 +12,6 @@ use crate::importance::Importance;
 use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
-use crate::sizes::check_sizes;
 use crate::tables::{given_tables, weights_by_class};
 use crate::windows::Windows;
 
@@ -78,7 +78,6 @@ impl<M: Memory> Core<M> {
             Some(job) => (job.id, place(job)),
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(&spec.output, &*self.index).map_err(unfit)?;
                 if spec.plan.sampler == Sampler::Balanced {
                     let weights = weights_by_class(&*self.index, given.subset.as_ref()).map_err(unfit)?;
                     given.weights = Some(weights);

@@ -1,9 +1,9 @@
 //! Bytes of a batch that a record takes: known from the index, before anything is read.
 
 use shade_formats::Size;
-use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::limits::IMAGE_PIXELS_MAX;
+use shade_job::Output;
 
 /// Why an image cannot be delivered in its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum SizeFault {
 pub fn row_bytes(output: &Output, entry: &Entry) -> Result<u64, SizeFault> {
     match output {
         Output::Raw => Ok(entry.raw_len.into()),
-        Output::Decoded(views) => Ok(views.bytes()),
+        Output::Decoded(_) => Ok(output.row_bytes()),
         Output::Ragged { .. } => indexed_size(entry).map(|size| 3 * size.pixels()),
     }
 }

@@ -12,7 +12,6 @@ use crate::job::Job;
 use crate::lists::{Known, Lists, SharedScores};
 use crate::memory::Memory;
 use crate::plan::Part;
-use crate::plan_digest::plan_digest;
 use crate::portable_scores::{score_of_step, step_of_score};
 
 impl<M: Memory> Core<M> {
@@ -99,7 +98,7 @@ impl Job {
         of.sort_unstable_by_key(|of| of.stratum);
         let scores = Scores {
             content_id,
-            plan_digest: plan_digest(&self.spec.plan),
+            plan_digest: self.spec.plan.digest(),
             epoch,
             ended: ended.unwrap_or(u32::MAX),
             strata: strata.count(),
@@ -126,7 +125,7 @@ impl Job {
             // A state was loaded since it was told: the table is that of the state.
             return Ok(());
         }
-        let own = (content_id, plan_digest(&self.spec.plan), self.strata.count());
+        let own = (content_id, self.spec.plan.digest(), self.strata.count());
         let theirs = (scores.content_id, scores.plan_digest, scores.strata);
         if own != theirs {
             return Err(format!(

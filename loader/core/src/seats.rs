@@ -1,7 +1,7 @@
 //! Seats of a job: the ranks tell them, so that strata stay where they are cached.
 
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Seats, SpecError, held_to_bytes};
+use shade_job::{PlanSpec, Seats, SpecError, held_to_bytes};
 
 use crate::action::Action;
 use crate::brain::Core;
@@ -35,7 +35,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// How much of each of `strata` strata is cached, as
-    /// [`held_from_bytes`](shade_formats::control::held_from_bytes) reads it; 0 strata are those of
+    /// [`held_from_bytes`](shade_job::held_from_bytes) reads it; 0 strata are those of
     /// the last job that trains. Returns their number, too.
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 use std::collections::BinaryHeap;
 use std::iter::repeat_n;
 
-use shade_formats::control::{JobSpec, OnError, Output, Subset, Tail, WeightTable};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
+use shade_job::{JobSpec, OnError, Output, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -113,7 +113,7 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
 fn layout_of(output: &Output) -> Layout {
     match output {
         Output::Raw => Layout::Raw,
-        Output::Decoded(views) if views.channels_last() => Layout::U8Nhwc,
+        Output::Decoded(_) if output.channels_last() => Layout::U8Nhwc,
         Output::Decoded(_) => Layout::U8Nchw,
         Output::Ragged { channels_last: true } => Layout::RaggedHwc,
         Output::Ragged { channels_last: false } => Layout::RaggedChw,
@@ -128,7 +128,7 @@ pub(super) fn batch_layout(
     data_len: u64,
 ) -> Result<BatchLayout, FormatError> {
     match output {
-        Output::Decoded(views) => BatchLayout::of_views(layout_of(output), capacity, &views.shapes()),
+        Output::Decoded(_) => BatchLayout::of_views(layout_of(output), capacity, &output.shapes()),
         Output::Raw | Output::Ragged { .. } => BatchLayout::new(layout_of(output), capacity, data_len),
     }
 }
@@ -145,19 +145,6 @@ pub(super) fn check_sizes(output: &Output, index: &dyn Samples) -> Result<(), St
     ))
 }
 
-/// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
-/// substitute, if it gets one.
-pub(super) fn room_bytes(spec: &JobSpec, (index, strata): (&dyn Samples, &Strata), sample: SampleId) -> u64 {
-    let own = index.entry(sample).and_then(|entry| row_bytes(&spec.output, &entry).ok());
-    let substitute = || match spec.on_error {
-        OnError::Substitute => {
-            same_class(index, strata, sample).find_map(|(_, entry)| row_bytes(&spec.output, &entry).ok())
-        }
-        OnError::Raise | OnError::Skip => None,
-    };
-    own.or_else(substitute).unwrap_or(0)
-}
-
 /// Room for substitutes, where records have different lengths: each row has room for some other
 /// records of its class, even if its own is the shortest.
 #[derive(Debug, Default)]
@@ -171,14 +158,19 @@ pub(super) struct Rooms {
 const SHORTEST: usize = 3;
 
 impl Rooms {
-    pub(super) fn new(spec: &JobSpec, index: &dyn Samples, subset: Option<&Subset>) -> Self {
-        if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
+    pub(super) fn new(
+        on_error: OnError,
+        output: &Output,
+        index: &dyn Samples,
+        subset: Option<&Subset>,
+    ) -> Self {
+        if on_error != OnError::Substitute || matches!(output, Output::Decoded(_)) {
             return Self::default();
         }
         // By label: a max-heap of the class's shortest lengths.
         let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
         for (_, entry) in entries_of(index, subset) {
-            let Ok(len) = row_bytes(&spec.output, &entry) else { continue };
+            let Ok(len) = row_bytes(output, &entry) else { continue };
             let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
             heap.push(len);
             if heap.len() > SHORTEST {
@@ -219,6 +211,7 @@ pub(super) fn same_class<'a>(
 /// may put into one. So one that a trainer keeps, wherever it lies, leaves room for another.
 pub(super) fn payload_size(
     spec: &JobSpec,
+    output: &Output,
     index: &dyn Samples,
     (subset, weights): (Option<&Subset>, Option<&WeightTable>),
     rooms: &Rooms,
@@ -227,11 +220,11 @@ pub(super) fn payload_size(
     let samples = subset.map_or(index.len(), Subset::len);
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
     let capacity = u64::from(rows);
-    let (largest, longest, mean) = match spec.output {
+    let (largest, longest, mean) = match output {
         // Its views say how long it is.
         Output::Decoded(_) => (0, 0, 0),
         Output::Raw | Output::Ragged { .. } => {
-            let len_of = |entry: &Entry| row_bytes(&spec.output, entry).ok();
+            let len_of = |entry: &Entry| row_bytes(output, entry).ok();
             // An image of unknown size has the room of its substitute, which may be any.
             let unknown =
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
@@ -255,8 +248,8 @@ pub(super) fn payload_size(
         FormatError::new("ring payload", 0, bytes, expected)
     };
     let block = |data: u64| -> Result<u64, FormatError> {
-        let rows = if matches!(spec.output, Output::Decoded(_)) { rows } else { spec.batch_size };
-        let layout = batch_layout(&spec.output, rows, data);
+        let rows = if matches!(output, Output::Decoded(_)) { rows } else { spec.batch_size };
+        let layout = batch_layout(output, rows, data);
         Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
     let least = 3 * block(largest)?;

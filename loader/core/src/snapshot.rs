@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST7"
+//! 0..8        magic "SHADEST8"
 //! 8..24       content id of the dataset, u128
-//! 24..32      xxh3 of the plan's parameters, as `plan_digest.rs` writes them
+//! 24..32      `PlanSpec::digest`
 //!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
@@ -28,7 +28,6 @@
 //! The plan is saved because it cannot be drawn again: scores and residents have changed since. A
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 //!
-//! A state before `SHADEST7` is refused: it says less of what was delivered and drawn.
 //!
 //! A state of a large dataset takes long to write and to read, so that is done aside: an order has
 //! a copy of what goes into it.
@@ -36,8 +35,8 @@
 use std::sync::Arc;
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec, Seats, WeightTable};
 use shade_formats::{FormatError, SampleId};
+use shade_job::{JobSpec, PlanSpec, Seats, WeightTable};
 
 use crate::drawing::{DrawnPlan, OrderId};
 use crate::fields::Fields;
@@ -45,11 +44,10 @@ use crate::importance::Importance;
 use crate::job_id::SessionId;
 use crate::lists::Lists;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
-use crate::plan_digest::plan_digest;
 use crate::stop::{Next, complete};
 use crate::validation::Validation;
 
-const MAGIC: &[u8; 8] = b"SHADEST7";
+const MAGIC: &[u8; 8] = b"SHADEST8";
 /// Header of the state.
 const HEADER_BYTES: usize = 76;
 /// Header of a plan.
@@ -131,7 +129,7 @@ impl SaveOrder {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + self.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&self.content_id.to_le_bytes());
-        bytes.extend_from_slice(&plan_digest(&self.plan_spec).to_le_bytes());
+        bytes.extend_from_slice(&self.plan_spec.digest().to_le_bytes());
         bytes.extend_from_slice(&self.importance.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(self.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(self.has_reports).to_le_bytes());
@@ -167,7 +165,7 @@ impl LoadOrder {
         let mut fields = Fields::new("saved state", &self.bytes)?;
         let magic: [u8; 8] = fields.array()?;
         fields.expect(
-        "SHADEST7, a state that this version has saved: finish the training with the version that began it",
+        "SHADEST8, a state that this version has saved: finish the training with the version that began it",
         magic == *MAGIC,
     )?;
         let found = u128::from_le_bytes(fields.array()?);
@@ -180,7 +178,7 @@ impl LoadOrder {
         fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
         fields.expect(
             "the state of a loader with the same plan arguments, weights and indices",
-            digest == plan_digest(&spec.plan),
+            digest == spec.plan.digest(),
         )?;
         let strata = self.read_strata(&mut fields)?;
         let next = Next::read(&mut fields)?;
@@ -246,7 +244,9 @@ impl LoadOrder {
             format!("a plan of {wanted} strata, and not of {count}: give Plan(strata={count}), or none");
         fields.expect(&expected, wanted == 0 || wanted == count)?;
         let plan = PlanSpec { strata: count, ..self.spec.plan };
-        let spec = JobSpec { plan, ranks_here: 0, ..self.spec }.validate().map_err(|error| error.to_string());
+        let spec = JobSpec { plan, ranks_here: 0, ..self.spec.clone() }
+            .validate()
+            .map_err(|error| error.to_string());
         let strata = match self.own_strata.subset() {
             // It has one stratum, or `spec` is refused.
             Some(_) => Ok(self.own_strata.clone()),
@@ -284,7 +284,7 @@ fn read_seats(fields: &mut Fields<'_>, strata: u32, samples: u32) -> Result<Seat
     fields.expect("a seat for each stratum, or none", count == 0 || count == strata)?;
     match Seats::new(fields.u32s(count)?, samples) {
         Ok(seats) => Ok(seats),
-        Err(error) => fields.expect(&error.expected, false).map(|()| Seats::IN_ORDER),
+        Err(error) => fields.expect(&error.to_string(), false).map(|()| Seats::IN_ORDER),
     }
 }
 

@@ -77,7 +77,7 @@ impl<M: Memory> Core<M> {
             }
             _ => {}
         }
-        let (spec, samples, content_id) = (job.spec, self.index.len(), self.index.content_id().0);
+        let (spec, samples, content_id) = (job.spec.clone(), self.index.len(), self.index.content_id().0);
         let (weights, own_strata) = (job.weights.clone(), job.own_strata.clone());
         let id = self.next_order(id);
         let order = LoadOrder {

@@ -1,7 +1,7 @@
 //! Where a training was stopped, as a saved state says it.
 
 use shade_formats::FormatError;
-use shade_formats::control::PlanSpec;
+use shade_job::PlanSpec;
 
 use crate::fields::Fields;
 use crate::lists::Lists;

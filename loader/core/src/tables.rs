@@ -2,7 +2,7 @@
 //! the dataset that it delivers.
 
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, Sampler, Subset, Tables, WeightTable};
+use shade_job::{JobSpec, Sampler, Subset, Tables, WeightTable};
 
 use crate::samples::Samples;
 

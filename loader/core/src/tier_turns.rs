@@ -2,7 +2,7 @@
 //! takes its answers.
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use crate::action::Action;
 use crate::batch::RowId;

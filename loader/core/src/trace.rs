@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
             let after = self.observers.iter().find(|(_, name)| *name == job.name);
             job.observer = after.map(|&(session, _)| session);
             if let Some(observer) = job.observer.filter(|_| job.observer != before) {
-                actions.push(trace(observer, Line::Job(JobLine::new(now_ns, true, &job.spec))));
+                actions.push(trace(observer, job_line(now_ns, true, job)));
             }
         }
     }
@@ -43,7 +43,7 @@ impl<M: Memory> Core<M> {
         if let Some(job) = self.job_of(session)
             && let Some(observer) = job.observer
         {
-            actions.push(trace(observer, Line::Job(JobLine::new(now_ns, false, &job.spec))));
+            actions.push(trace(observer, job_line(now_ns, false, job)));
         }
     }
 
@@ -129,6 +129,10 @@ fn rank_look(rank: &RankStatus) -> RankLook {
 }
 
 /// The action that hands a line to an observer.
+fn job_line(now_ns: u64, under_way: bool, job: &Job) -> Line {
+    Line::Job(JobLine { at_us: now_ns / NS_PER_US, under_way, document: job.spec.to_value() })
+}
+
 pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {
     Action::Trace(observer, Box::new(line))
 }

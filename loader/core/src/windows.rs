@@ -7,8 +7,8 @@
 //! window that is wanted brings the others along.
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
 use shade_formats::index::Index;
+use shade_job::Policy;
 
 use crate::block_size::charged_bytes;
 use crate::cache::Properties;

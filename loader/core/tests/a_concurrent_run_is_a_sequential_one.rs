@@ -22,12 +22,12 @@ use shade_core::importance::{Importance, rank};
 use shade_core::plan::{Known, Lookahead, Plan, Slices, draw_next_plan, draw_plan, in_sight, spec_now};
 use shade_core::{block_bytes_for, charged_bytes};
 use shade_formats::SampleId;
-use shade_formats::control::{ImageSpec, JobSpec, Order, Output, PlanSpec, Policy, Sampler, Tail};
+use shade_job::{Decode, JobSpec, Order, PlanSpec, Policy, Sampler, Tail};
 
 const EPOCHS: u32 = 3;
 
 /// What is replayed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Setup {
     samples: u32,
     job: JobSpec,
@@ -64,7 +64,7 @@ struct Sequence {
 
 impl Sequence {
     fn new(setup: Setup) -> Self {
-        let Setup { samples, job, policy, cache_bytes } = setup;
+        let Setup { samples, job, policy, cache_bytes } = setup.clone();
         Self {
             setup,
             block_bytes: block_bytes_for((0..samples).map(stored_len)),
@@ -217,7 +217,7 @@ fn policies() -> impl Iterator<Item = Policy> {
 /// Trains with trainers that hold batches back now and then, and whose reports are late and not in
 /// order.
 fn run(setup: Setup, depth: u32, seed: u64) -> Journal {
-    let Setup { samples, job, policy, cache_bytes } = setup;
+    let Setup { samples, job, policy, cache_bytes } = setup.clone();
     let mut replay = Replay::on_demand(index(samples, 3, stored_len), policy, cache_bytes, depth, seed);
     replay.journal = Some(Journal::default());
     replay.attach_all(&job, 0);
@@ -251,7 +251,7 @@ fn run(setup: Setup, depth: u32, seed: u64) -> Journal {
 }
 
 fn compare(setup: Setup, depth: u32, seed: u64) -> Counts {
-    let journal = run(setup, depth, seed);
+    let journal = run(setup.clone(), depth, seed);
     let mut sequence = Sequence::new(setup);
     journal.steps.iter().for_each(|step| sequence.follow(step));
     sequence.counts
@@ -259,8 +259,8 @@ fn compare(setup: Setup, depth: u32, seed: u64) -> Counts {
 
 fn job(batch_size: u32, world_size: u32, plan: PlanSpec) -> JobSpec {
     // Decoded rows are of one size, so that all batches take as much of a ring.
-    let output = Output::from(ImageSpec::cover(8, 8));
-    JobSpec { plan, output, tail: Tail::Drop, ..spec(batch_size, world_size) }
+    let decode = Decode::cover(8, 8);
+    JobSpec { plan, decode, tail: Tail::Drop, ..spec(batch_size, world_size) }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use replay::{Replay, index, spec};
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 thread_local! {
     /// Bytes that this thread has allocated.

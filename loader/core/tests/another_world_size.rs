@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use shade_core::Event;
 use shade_core::plan::{Part, Plan, PlanSummary, Slices, Slot};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_PADDING;
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler, Tail};
 
 const SAMPLES: u32 = 240;
 const TAILS: [Tail; 3] = [Tail::Even, Tail::Pad, Tail::Drop];

@@ -5,7 +5,7 @@
 
 use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
-use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, Order, PlanSpec, Policy, Sampler};
 
 const WORLD_SIZES: [u32; 4] = [1, 2, 3, 8];
 

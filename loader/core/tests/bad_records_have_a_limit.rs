@@ -3,8 +3,8 @@
 
 use crate::replay::{self, Replay, index, spec};
 use shade_core::{Counts, Event};
-use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_SUBSTITUTED;
+use shade_job::{JobSpec, OnError, PlanSpec, Policy, Sampler, Tail};
 
 fn job(on_error: OnError, batch_size: u32, world_size: u32) -> JobSpec {
     // In order, so that a test knows which batch a sample is in.

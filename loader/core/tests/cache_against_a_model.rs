@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 use shade_core::cache::{Admission, Cache};
 use shade_core::importance::Importance;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 const SAMPLES: u32 = 24;
 const CAPACITY_BYTES: u64 = 100;

@@ -7,7 +7,7 @@ use proptest::test_runner::Config;
 use shade_core::cache::Cache;
 use shade_core::importance::Importance;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 /// Megiddo and Modha, FAST 2003, figure 4, line by line. Lists are from LRU to MRU.
 struct Published {

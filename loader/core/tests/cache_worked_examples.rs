@@ -3,7 +3,7 @@
 use shade_core::cache::{Admission, Cache};
 use shade_core::importance::{Importance, SCORE_MAX};
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 const A: SampleId = SampleId(0);
 const B: SampleId = SampleId(1);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::replay::{Replay, index, spec};
 use shade_core::NEIGHBOURS_MAX;
 use shade_core::{WINDOW_BYTES, window_bytes};
-use shade_formats::control::{OnError, Policy};
+use shade_job::{OnError, Policy};
 
 const SAMPLES: u32 = 4_000;
 const LEN: u32 = 1_500;

@@ -3,20 +3,20 @@
 use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
 use shade_core::DECODED_BYTES;
-use shade_formats::control::{ImageSpec, JobSpec, OnError, Output, PlanSpec, Sampler, group_digest};
+use shade_job::{Decode, JobSpec, OnError, Pair, PlanSpec, Sampler, Transform, group_digest};
 
 const SAMPLES: u32 = 240;
 const JOBS: u32 = 4;
 const ROW_BYTES: u64 = 3 * 8 * 8;
 
-fn job(group: &str, sampler: Sampler, output: Output) -> JobSpec {
+fn job(group: &str, sampler: Sampler, decode: Decode) -> JobSpec {
     let group = if group.is_empty() { 0 } else { group_digest(group) };
     let plan = PlanSpec { sampler, group, ..PlanSpec::default() };
-    JobSpec { plan, output, on_error: OnError::Substitute, bad_max: 1.0, ..spec(20, 1) }
+    JobSpec { plan, decode, on_error: OnError::Substitute, bad_max: 1.0, ..spec(20, 1) }
 }
 
-fn decoded() -> Output {
-    Output::from(ImageSpec::cover(8, 8))
+fn decoded() -> Decode {
+    Decode::cover(8, 8)
 }
 
 fn replay(decoded_bytes: u64) -> Replay {
@@ -42,8 +42,8 @@ fn epoch(decoded_bytes: u64, jobs: &[JobSpec]) -> [u64; 2] {
 #[test]
 fn equal_rows_of_a_group_are_made_once() {
     let all = u64::from(SAMPLES);
-    for output in [decoded(), Output::Ragged { channels_last: true }] {
-        let jobs = [job("sweep", Sampler::Uniform, output); JOBS as usize];
+    for decode in [decoded(), Decode::Whole] {
+        let jobs = vec![job("sweep", Sampler::Uniform, decode); JOBS as usize];
         assert_eq!(epoch(DECODED_BYTES, &jobs), [all, 3 * all]);
         assert_eq!(epoch(0, &jobs), [4 * all, 0], "no window");
     }
@@ -52,13 +52,13 @@ fn equal_rows_of_a_group_are_made_once() {
 #[test]
 fn rows_that_may_differ_are_made_for_each() {
     let all = u64::from(SAMPLES);
-    let uniform = |group, output| job(group, Sampler::Uniform, output);
-    let other = Output::from(ImageSpec::cover(8, 9));
+    let uniform = |group, decode| job(group, Sampler::Uniform, decode);
+    let other = Decode::cover(8, 9);
     for (what, jobs) in [
-        ("no group", [uniform("", decoded()); 2]),
+        ("no group", [uniform("", decoded()), uniform("", decoded())]),
         ("two groups", [uniform("a", decoded()), uniform("b", decoded())]),
-        ("two sizes", [uniform("a", decoded()), uniform("a", other)]),
-        ("records", [uniform("a", Output::Raw); 2]),
+        ("two sizes", [uniform("a", decoded()), uniform("a", other.clone())]),
+        ("records", [uniform("a", Decode::Raw), uniform("a", Decode::Raw)]),
     ] {
         assert_eq!(epoch(DECODED_BYTES, &jobs), [2 * all, 0], "{what}");
     }
@@ -157,8 +157,8 @@ fn copies_are_counted_though_the_job_that_had_them_decoded_has_left() {
 fn a_late_copy_of_one_output_is_no_row_of_another() {
     let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 1 << 20, DECODED_BYTES, 5);
     let first = job("sweep", Sampler::Uniform, decoded());
-    let second =
-        job("sweep", Sampler::Uniform, Output::from(ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) }));
+    let flipped = vec![Transform::Cover { size: Pair([8, 8]) }, Transform::RandomHorizontalFlip { p: 0.5 }];
+    let second = job("sweep", Sampler::Uniform, flipped.into());
     replay.attach_job(0, "0", &first);
     replay.attach_job(1, "1", &first);
     replay.start(0, 0, 0);
@@ -184,7 +184,7 @@ fn a_late_copy_of_one_output_is_no_row_of_another() {
 
 #[test]
 fn a_use_of_a_sample_is_the_same_row_wherever_the_plans_have_it() {
-    let jobs = [job("sweep", Sampler::Pads, decoded()); 2];
+    let jobs = vec![job("sweep", Sampler::Pads, decoded()); 2];
     let mut replay = replay(DECODED_BYTES);
     for (session, job) in (0..).zip(&jobs) {
         replay.attach_job(session, &session.to_string(), job);

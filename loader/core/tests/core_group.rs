@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::replay::{Replay, index, spec};
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, group_digest};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler, group_digest};
 
 const SAMPLES: u32 = 600;
 /// A twentieth of an epoch at the pace that a job begins with, 0.1 ms a sample.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 use shade_formats::limits::JOBS_MAX;
 use shade_formats::trace::Line;
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 600;
 /// Digests of what one job was served, by policy.

@@ -3,7 +3,7 @@
 
 use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
-use shade_formats::control::{Policy, Sampler};
+use shade_job::{Policy, Sampler};
 
 const SAMPLES: u32 = 6_000;
 /// A tenth of the dataset: records of 400 bytes take a block of 512.

@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::replay::{Replay, Taken, index, index_of_images, spec};
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::limits::IMAGE_PIXELS_MAX;
 use shade_formats::ring::{BatchLayout, FLAG_SUBSTITUTED, Layout};
+use shade_job::{Decode, JobSpec, OnError, PlanSpec, Policy, Sampler, Tail};
 
 const SAMPLES: u32 = 60;
 
@@ -19,7 +19,7 @@ fn size(id: u32) -> (u16, u16) {
 fn job(on_error: OnError) -> JobSpec {
     // In the order of the samples, so that it is known which are together.
     let plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
-    JobSpec { plan, on_error, output: Output::Ragged { channels_last: false }, ..spec(10, 1) }
+    JobSpec { plan, on_error, decode: Decode::Whole, ..spec(10, 1) }
 }
 
 fn replay(size: impl Fn(u32) -> (u16, u16), job: &JobSpec) -> Replay {
@@ -152,9 +152,9 @@ fn a_ring_has_room_for_three_of_the_largest_batches_or_is_refused() {
 /// In any layout a padded batch may be longer than the dataset.
 #[test]
 fn a_few_samples_fill_a_large_batch_up() {
-    for output in [Output::Raw, Output::Ragged { channels_last: true }] {
+    for decode in [Decode::Raw, Decode::Whole] {
         let mut replay = Replay::new(index(5, 5, |_| 30_000), Policy::App, 20_000, 4, 6);
-        replay.attach_all(&JobSpec { output, tail: Tail::Pad, ..spec(1000, 1) }, 0);
+        replay.attach_all(&JobSpec { decode, tail: Tail::Pad, ..spec(1000, 1) }, 0);
         let taken = replay.epoch(0);
         assert_eq!(
             taken.iter().map(|batch| batch.ids.len()).collect::<Vec<_>>(),

@@ -4,8 +4,8 @@
 use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::{Counts, Event};
-use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Preset, Sampler};
 use shade_formats::trace::Line;
+use shade_job::{JobSpec, OnError, PlanSpec, Policy, Preset, Sampler};
 
 const SAMPLES: u32 = 3_000;
 const LEN: u32 = 1_500;

@@ -2,7 +2,7 @@
 //! hit in sight.
 
 use crate::replay::{Replay, index, spec};
-use shade_formats::control::{Policy, Sampler};
+use shade_job::{Policy, Sampler};
 
 const SAMPLES: u32 = 4_000;
 /// A tenth of the dataset: records of 400 bytes take a block of 512.

@@ -2,7 +2,7 @@
 //! batches.
 
 use crate::replay::{Replay, Taken, index, spec};
-use shade_formats::control::{JobSpec, Order, Policy, Preset};
+use shade_job::{JobSpec, Order, Policy, Preset};
 
 const SAMPLES: u32 = 2_000;
 /// A fifth of the dataset: records of 400 bytes take a block of 512.

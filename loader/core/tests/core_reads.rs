@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::replay::{self, Replay, index, spec};
 use shade_core::Event;
-use shade_formats::control::{JobSpec, OnError, Policy, Sampler};
+use shade_job::{JobSpec, OnError, Policy, Sampler};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ fn a_bad_neighbour_is_one_fault() {
     let mut replay = Replay::reading(index(500, 5, |_| 300), Policy::App, 10_000, 8, 2, 32 * 1024, false);
     replay.bad.insert(77);
     let mut job = spec(20, 1);
-    job.on_error = shade_formats::control::OnError::Skip;
+    job.on_error = shade_job::OnError::Skip;
     replay.attach_all(&job, 0);
     let taken = replay.epoch(0);
     assert_eq!(sorted(&taken), (0..500).filter(|&id| id != 77).collect::<Vec<_>>());

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
-use shade_formats::control::{JobSpec, OnError, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_PADDING;
+use shade_job::{JobSpec, OnError, Policy, Sampler, Tail};
 
 fn sorted(mut ids: Vec<u32>) -> Vec<u32> {
     ids.sort_unstable();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 300;
 /// Bytes that a record of 400 bytes takes.

@@ -8,7 +8,7 @@ use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::{Counts, TIER_OVERHEAD_BYTES, TierEvent, TierStats};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 300;
 const LEN: u32 = 1000;

@@ -3,8 +3,8 @@
 
 use crate::replay::{Replay, index, spec};
 use shade_core::Event;
-use shade_formats::control::{OnError, Policy, Sampler, Tail};
 use shade_formats::trace::Line;
+use shade_job::{JobSpec, OnError, Policy, Sampler, Tail};
 
 const SAMPLES: u32 = 1_003;
 
@@ -54,7 +54,8 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
                     losses += report.losses.len();
                 }
                 Line::Job(job) => {
-                    assert!(!job.under_way && job.world_size == 2 && job.plan.sampler == Sampler::Pads);
+                    let spec = JobSpec::from_value(job.document.clone()).unwrap();
+                    assert!(!job.under_way && spec.world_size == 2 && spec.plan.sampler == Sampler::Pads);
                 }
                 // Counters only rise.
                 Line::Look(look) => {

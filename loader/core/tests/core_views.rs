@@ -1,23 +1,24 @@
 //! Rows with several views: where each is, what it shows, and how large the ring is.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use crate::replay::{Replay, Taken, index, shown_of, spec};
 use shade_formats::ViewShape;
-use shade_formats::control::{
-    ImageSpec, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, Views, group_digest,
-};
 use shade_formats::ring::{BatchLayout, Layout};
+use shade_job::{
+    Decode, InTurn, JobSpec, OnError, Pair, PlanSpec, Policy, Sampler, Tail, Transform, group_digest,
+};
 
 const SAMPLES: u32 = 60;
 
-fn views() -> Output {
-    let grey = ImageSpec { grey: true, ..ImageSpec::cover(3, 5) };
-    Output::Decoded(Views::new(&[ImageSpec::cover(8, 8), grey, ImageSpec::cover(2, 2)]).unwrap())
+fn views() -> Decode {
+    let cover = |size| Transform::Cover { size: Pair(size) };
+    let grey = vec![cover([3, 5]), Transform::Grayscale { num_output_channels: 1 }];
+    Decode::Views([vec![cover([8, 8])], grey, vec![cover([2, 2])]].map(InTurn).into())
 }
 
 fn job(on_error: OnError) -> JobSpec {
     let plan = PlanSpec { sampler: Sampler::Uniform, ..PlanSpec::default() };
-    JobSpec { plan, on_error, bad_max: 1.0, tail: Tail::Even, output: views(), ..spec(10, 1) }
+    JobSpec { plan, on_error, bad_max: 1.0, tail: Tail::Even, decode: views(), ..spec(10, 1) }
 }
 
 fn replay() -> Replay {
@@ -68,7 +69,7 @@ fn a_block_has_room_for_all_views_and_no_more() {
 #[test]
 fn records_have_no_views() {
     let mut replay = replay();
-    replay.attach_all(&JobSpec { output: Output::Raw, ..job(OnError::Raise) }, 0);
+    replay.attach_all(&JobSpec { decode: Decode::Raw, ..job(OnError::Raise) }, 0);
     replay.start(0, 0, 0);
     replay.run();
     replay.taken.iter().for_each(|taken| check(taken, 0));

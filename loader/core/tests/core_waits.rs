@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::replay::{Replay, index, spec};
 use shade_core::{Cause, Completion, Event, RankStatus, Waits};
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 const MS: Duration = Duration::from_millis(1);
 const SAMPLES: u32 = 400;

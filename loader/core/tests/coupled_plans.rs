@@ -6,7 +6,7 @@
 use shade_core::importance::Importance;
 use shade_core::plan::draw_plan;
 use shade_formats::SampleId;
-use shade_formats::control::{Order, PlanSpec, Sampler, group_digest};
+use shade_job::{Order, PlanSpec, Sampler, group_digest};
 
 const SAMPLES: u32 = 400;
 const BATCH: u32 = 16;

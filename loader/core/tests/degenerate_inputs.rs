@@ -6,8 +6,8 @@ use shade_core::cache::{Admission, Cache};
 use shade_core::importance::{Importance, SCORE_MAX, SCORE_MIN, rank};
 use shade_core::plan::{Known, Lookahead, Plan, SampleFacts, draw_plan, may_leave_out};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_PADDING;
+use shade_job::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail};
 
 const EPOCHS: u32 = 4;
 const BATCH_SIZE: u32 = 8;

@@ -3,7 +3,7 @@
 
 use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 600;
 const BY_LOSS: [Sampler; 3] = [Sampler::Pads, Sampler::Iis, Sampler::Cis];

@@ -11,10 +11,8 @@ use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Part, SampleFacts, Strata, draw_plan, may_exchange};
 use shade_formats::SampleId;
-use shade_formats::control::{
-    JobSpec, Order, PlanSpec, Policy, Sampler, Seats, Subset, Tables, Tail, WeightTable,
-};
 use shade_formats::ring::FLAG_PADDING;
+use shade_job::{JobSpec, Order, PlanSpec, Policy, Sampler, Seats, Subset, Tables, Tail, WeightTable};
 
 const SAMPLES: u32 = 240;
 const CLASSES: u32 = 5;

@@ -28,7 +28,7 @@ use shade_core::cache::Cache;
 use shade_core::importance::{Importance, rank};
 use shade_core::plan::{Known, Lookahead, draw_plan};
 use shade_formats::SampleId;
-use shade_formats::control::{Order, PlanSpec, Policy, Sampler};
+use shade_job::{Order, PlanSpec, Policy, Sampler};
 
 const BATCH_SIZE: u32 = 64;
 

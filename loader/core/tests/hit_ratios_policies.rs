@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use shade_core::cache::Cache;
 use shade_core::importance::Importance;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 const ALL: [Policy; 7] =
     [Policy::App, Policy::TopC, Policy::Lfu, Policy::Lru, Policy::Fifo, Policy::Arc, Policy::Static];

@@ -12,7 +12,7 @@ use shade_core::cache::Cache;
 use shade_core::importance::Importance;
 use shade_core::plan::{Known, Lookahead};
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 const SAMPLES: u32 = 20;
 

@@ -9,7 +9,7 @@ use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_core::plan::{Strata, mixed};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Seats};
+use shade_job::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Seats};
 
 const SAMPLES: u32 = 700;
 const WORLD_SIZE: u32 = 4;
@@ -186,7 +186,7 @@ fn an_epoch_waits_for_the_ranks_of_its_daemon_alone() {
     assert_eq!((stats.jobs[0].ranks, stats.jobs[0].ranks_here, stats.jobs[0].world_size), (2, 2, 4));
     node.attach(2, 0, &job);
     assert!(node.refused[0].contains("rank 0 is one too many"), "{:?}", node.refused);
-    node.attach(3, 0, &JobSpec { ranks_here: 3, ..job });
+    node.attach(3, 0, &JobSpec { ranks_here: 3, ..job.clone() });
     assert!(node.refused[1].contains("other arguments"), "{:?}", node.refused);
     node.start(1, 0, 0);
     node.run();
@@ -220,8 +220,8 @@ fn nodes_validate_each_its_share_of_one_order() {
 fn what_cannot_be_drawn_by_strata_is_refused() {
     let refused = |plan: PlanSpec, table: Option<Vec<f64>>| {
         let mut node = Replay::new(index(SAMPLES, 5, |_| 400), Policy::Lru, 0, 6, 1);
-        let table = table.map(|values| shade_formats::control::WeightTable::new(values.into_iter()).unwrap());
-        let weights_digest = table.as_ref().map_or(0, shade_formats::control::WeightTable::digest);
+        let table = table.map(|values| shade_job::WeightTable::new(values.into_iter()).unwrap());
+        let weights_digest = table.as_ref().map_or(0, shade_job::WeightTable::digest);
         let plan = PlanSpec { weights_digest, ..plan };
         node.attach_with(0, 0, &JobSpec { plan, on_error: OnError::Skip, ..spec(BATCH_SIZE, 1) }, table);
         node.refused.concat()

@@ -9,7 +9,8 @@ use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Scores};
+use shade_formats::control::Scores;
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 240;
 

@@ -7,7 +7,7 @@ use shade_core::importance::{Importance, SCORE_MAX, rank};
 use shade_core::plan::{Plan, draw_plan};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{Order, PlanSpec, Sampler};
+use shade_job::{Order, PlanSpec, Sampler};
 
 const BATCH_SIZE: u32 = 8;
 

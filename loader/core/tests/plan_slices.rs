@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use shade_core::plan::{Part, Plan, PlanSummary, Slices, SlicesError, Slot};
 use shade_formats::SampleId;
-use shade_formats::control::Tail;
+use shade_job::Tail;
 
 const TAILS: [Tail; 3] = [Tail::Drop, Tail::Pad, Tail::Even];
 

@@ -7,7 +7,7 @@ use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Plan, SampleFacts, draw_plan};
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, WeightTable};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler, WeightTable};
 
 const BATCH_SIZE: u32 = 8;
 /// The guard must not bring back samples of weight 0: it is on, and nothing was ever delivered.

@@ -3,7 +3,7 @@
 
 use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
-use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, Order, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 300;
 const WORLD_SIZE: u32 = 2;

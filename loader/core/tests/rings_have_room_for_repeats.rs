@@ -5,7 +5,7 @@
 
 use crate::replay::{Replay, index, spec};
 use shade_core::Event;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable};
 
 const SAMPLES: u32 = 201;
 const LONG: u32 = 100;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use shade_core::importance::{Importance, rank_portably};
 use shade_core::plan::{Part, Plan, SampleFacts, Slices, Slot, Strata, draw_next_plan, draw_plan};
 use shade_formats::SampleId;
-use shade_formats::control::{Order, PlanSpec, Sampler, Seats, Tail, WeightTable};
+use shade_job::{Order, PlanSpec, Sampler, Seats, Tail, WeightTable};
 
 const KEY: u128 = 0x0123_4567_89ab_cdef_1032_5476_98ba_dcfe;
 const TAILS: [Tail; 3] = [Tail::Drop, Tail::Pad, Tail::Even];

@@ -7,7 +7,7 @@ use crate::replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_core::plan::Strata;
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Seats, held_from_bytes, seats_for};
+use shade_job::{JobSpec, PlanSpec, Policy, Sampler, Seats, held_from_bytes, seats_for};
 
 const SAMPLES: u32 = 700;
 const STRATA: u32 = 24;

@@ -9,9 +9,7 @@ use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Plan, SampleFacts, Strata, draw_plan};
 use shade_formats::SampleId;
-use shade_formats::control::{
-    JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Subset, Tables, WeightTable,
-};
+use shade_job::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Subset, Tables, WeightTable};
 
 const SAMPLES: u32 = 120;
 const RECORD_BYTES: u32 = 300;
@@ -242,14 +240,14 @@ fn a_job_without_its_list_or_with_another_one_is_refused() {
     replay.attach_with(0, 0, &spec, Tables::default());
     replay.attach_with(1, 0, &spec, other.clone());
     let beyond = tables(Sampler::Uniform, &[3, SAMPLES]);
-    replay.attach_with(2, 0, &job(spec, &beyond), beyond);
-    let strata = JobSpec { plan: PlanSpec { strata: 2, ..spec.plan }, ..spec };
+    replay.attach_with(2, 0, &job(spec.clone(), &beyond), beyond);
+    let strata = JobSpec { plan: PlanSpec { strata: 2, ..spec.plan }, ..spec.clone() };
     replay.attach_with(3, 0, &strata, right.clone());
     let light = Tables {
         weights: Some(WeightTable::new((0..SAMPLES).map(|id| f64::from(id % 3))).unwrap()),
         ..right.clone()
     };
-    let weighted = JobSpec { plan: PlanSpec { sampler: Sampler::Weighted, ..spec.plan }, ..spec };
+    let weighted = JobSpec { plan: PlanSpec { sampler: Sampler::Weighted, ..spec.plan }, ..spec.clone() };
     replay.attach_with(4, 0, &job(weighted, &light), light);
     replay.attach_with(5, 0, &spec, right);
     replay.attach_with(6, 1, &job(spec, &other), other);

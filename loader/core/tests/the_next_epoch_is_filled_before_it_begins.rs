@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::{Event, SessionId};
-use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, OnError, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 240;
 const BATCH: u32 = 10;
@@ -270,7 +270,7 @@ proptest! {
         let mut replay = replay(policy, cached, &job, opens_ahead);
         replay.aside_at_once = aside_at_once;
         let ranks = (0..world_size).map(|rank| (rank, 0)).collect();
-        let mut world = World { replay, job, ranks, sessions: 100 };
+        let mut world = World { replay, job: job.clone(), ranks, sessions: 100 };
         world.go_on(&Op::AskAll);
         ops.iter().for_each(|op| world.go_on(op));
         world.hold(false);

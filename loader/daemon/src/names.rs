@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
+use shade_job::Policy;
 use shade_reads::{EngineChoice, IoMode};
 
 /// Default of `--cache`.

@@ -8,11 +8,11 @@ use crossbeam_channel::{Receiver, unbounded};
 use shade_core::{Columns, FinalizeOrder, Move, Pixels, SizeFault, Ticket};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{Framing, ImageSpec, Output, Views};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, ViewShape};
 use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
+use shade_job::{Framing, ImageSpec, Output};
 use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
 use shade_shm::Region;
@@ -334,12 +334,12 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
     for (sample, output, len) in [
         (0, Output::Raw, 50_000),
         (1, Output::Raw, 5200),
-        (2, decoded, 3 * 28 * 28),
+        (2, decoded.clone(), 3 * 28 * 28),
         (3, decoded, 3 * 28 * 28),
     ] {
         let good = rig.row(sample, 0, len);
         assert!(!good.record.as_ref().unwrap().is_checked());
-        let filled = rig.fill(output, vec![good], &payload);
+        let filled = rig.fill(output.clone(), vec![good], &payload);
         assert_eq!(filled.faults, []);
         assert!(filled.rows[0].record.as_ref().unwrap().is_checked());
 
@@ -348,14 +348,14 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         *rig.records[sample].stored.last_mut().unwrap() ^= 1;
         let mismatch = Mismatch { got: crc32c(&rig.records[sample].stored), expected: crc32c(&stored) };
         let bad = rig.row(sample, 0, len);
-        let Filled { mut rows, faults, .. } = rig.fill(output, vec![bad], &payload);
+        let Filled { mut rows, faults, .. } = rig.fill(output.clone(), vec![bad], &payload);
         assert_eq!(faults, [(0, FillFault::Checksum(mismatch))]);
         let row = rows.remove(0);
         assert!(!row.record.as_ref().unwrap().is_checked());
 
         // A checked record is not checked again.
         row.record.as_ref().unwrap().record().set_checked();
-        let faults = rig.fill(output, vec![row], &payload).faults;
+        let faults = rig.fill(output.clone(), vec![row], &payload).faults;
         assert!(!matches!(faults[..], [(_, FillFault::Checksum(_))]), "{faults:?}");
         rig.records[sample].stored = stored;
     }
@@ -394,10 +394,10 @@ fn decoded_rows_hold_planes_of_the_image() {
 }
 
 /// Two views: the whole image, and a random part of it in grey.
-fn two_views() -> Views {
+fn two_views() -> Vec<ImageSpec> {
     let framing = Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] };
     let part = ImageSpec { framing, flip: 0.5, grey: true, ..ImageSpec::cover(5, 7) };
-    Views::new(&[ImageSpec::cover(28, 28), part]).unwrap()
+    vec![ImageSpec::cover(28, 28), part]
 }
 
 /// The bytes of both views of a PNG, and what they show.
@@ -411,7 +411,7 @@ fn decoded_views(png: &[u8], row: DrawnRow) -> ([Vec<u8>; 2], [Geometry; 2]) {
         images[view][at..at + piece.len()].copy_from_slice(piece);
         Ok::<(), ImageFault>(())
     };
-    RowDecoder::default().decode_views(Media::Png, png, views.specs(), draw, &mut geometry, write).unwrap();
+    RowDecoder::default().decode_views(Media::Png, png, &views, draw, &mut geometry, write).unwrap();
     (images, geometry)
 }
 
@@ -432,7 +432,7 @@ fn each_view_of_a_row_goes_to_its_own_place() {
             Row { position, drawn: DrawnRow::at(position), pixels: pixels.clone(), ..row }
         });
         payload.write(0, &[0xA5; 16 << 10]).unwrap();
-        let filled = rig.fill_views(output, &[3 * first], rows.into(), &payload);
+        let filled = rig.fill_views(output.clone(), &[3 * first], rows.into(), &payload);
         assert!(matches!(outcomes(&filled)[..], [Err(FillFault::Decode(_)), Ok(_), Ok(_)]));
         for (sample, image) in images.iter().enumerate() {
             let (expected, geometry) = decoded_views(image, DrawnRow::at(u32::try_from(sample).unwrap()));
@@ -446,7 +446,7 @@ fn each_view_of_a_row_goes_to_its_own_place() {
                 let elsewhere = Region::heap(16 << 10);
                 let pixels = row.pixels.clone();
                 let copy = Row { position: 1, pixels, record: None, ..rig.row(0, first, len) };
-                let copied = rig.fill_views(output, &[8000], vec![copy], &elsewhere);
+                let copied = rig.fill_views(output.clone(), &[8000], vec![copy], &elsewhere);
                 assert_eq!((outcomes(&copied), &copied.geometry[..]), (vec![Ok(len)], &geometry[..]));
                 assert!(read(&elsewhere, first, 3 * 28 * 28) == expected[0]);
                 assert_eq!(read(&elsewhere, 8035, 35), expected[1]);
@@ -454,7 +454,7 @@ fn each_view_of_a_row_goes_to_its_own_place() {
         }
     }
     let row = rig.row(0, 0, len);
-    let found = outcomes(&rig.fill(output, vec![row], &payload));
+    let found = outcomes(&rig.fill(output.clone(), vec![row], &payload));
     assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Payload(_)))]), "no place: {found:?}");
 }
 
@@ -470,7 +470,7 @@ fn a_row_that_others_want_is_kept_and_copied() {
     };
 
     let rows = wanted(&mut rig, 0);
-    let filled = rig.fill(output, rows, &payload);
+    let filled = rig.fill(output.clone(), rows, &payload);
     assert_eq!(outcomes(&filled), [Ok(len)]);
     assert_eq!(read(&payload, 0, 3 * 28 * 28), decoded(&image));
     let Pixels::Decoded { output: 7, row: kept } = &filled.rows[0].pixels else {
@@ -484,11 +484,11 @@ fn a_row_that_others_want_is_kept_and_copied() {
         vec![Row { pixels: Pixels::Decoded { output: 7, row: Arc::clone(kept) }, record: None, ..row }]
     };
     let rows = copy(&mut rig, len);
-    assert_eq!(outcomes(&rig.fill(output, rows, &payload)), [Ok(len)]);
+    assert_eq!(outcomes(&rig.fill(output.clone(), rows, &payload)), [Ok(len)]);
     assert_eq!(read(&payload, len, 3 * 28 * 28), decoded(&image));
 
     let rows = wanted(&mut rig, 1);
-    let filled = rig.fill(output, rows, &payload);
+    let filled = rig.fill(output.clone(), rows, &payload);
     assert!(matches!(outcomes(&filled)[..], [Err(FillFault::Decode(_))]), "{filled:?}");
     assert!(matches!(filled.rows[0].pixels, Pixels::Wanted { .. }), "nothing is kept");
 
@@ -498,7 +498,10 @@ fn a_row_that_others_want_is_kept_and_copied() {
     assert_eq!(found, [Err(FillFault::Layout(room))], "pixels of another size");
 
     let rows = vec![Row { record: None, ..rig.row(0, 0, len) }];
-    assert_eq!(outcomes(&rig.fill(output, rows, &payload)), [Err(FillFault::Layout(LayoutFault::NoRecord))]);
+    assert_eq!(
+        outcomes(&rig.fill(output.clone(), rows, &payload)),
+        [Err(FillFault::Layout(LayoutFault::NoRecord))]
+    );
 }
 
 /// A TIFF of 3 x 2 grey pixels, 0, 1, ... 5, with this orientation.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use shade_core::PackageBytes;
-use shade_formats::control::{PlanSpec, Preset};
 use shade_formats::limits::JOBS_MAX;
+use shade_job::{PlanSpec, Preset};
 use shade_reads::{StoreModel, parse_time};
 
 use crate::capacity::CacheSize;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use shade_dataset::DatasetError;
-use shade_formats::control::SpecError;
+use shade_job::SpecError;
 
 /// Why a simulation has no result.
 #[derive(Debug, thiserror::Error)]

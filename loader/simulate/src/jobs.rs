@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use shade_core::driver::Driver;
 use shade_core::{Counts, RING_BATCHES, SessionId};
-use shade_formats::control::{PlanSpec, group_digest};
+use shade_job::{PlanSpec, group_digest};
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_core::cache::Cache;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 /// Decides which samples stay: a policy of the daemon, or Belady's MIN, which knows the whole
 /// training and so cannot run in a daemon.

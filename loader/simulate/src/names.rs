@@ -1,7 +1,7 @@
 //! Reads `--preset` and `--lookahead`, which `serve` has, too; `--help` lists their values.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use shade_formats::control::Preset;
+use shade_job::Preset;
 
 /// Reads a preset's name.
 pub fn preset() -> impl TypedValueParser<Value = Preset> {

@@ -4,7 +4,7 @@
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use shade_formats::control::{Parameter, PlanSpec, Preset};
+use shade_job::{Parameter, PlanSpec, Preset};
 
 /// The parameters of a plan, some of them given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl PlanArgs {
 
 impl Args for PlanArgs {
     fn augment_args(command: Command) -> Command {
-        PlanSpec::PARAMETERS.iter().fold(command, |command, parameter| command.arg(option(parameter)))
+        parameters().fold(command, |command, parameter| command.arg(option(parameter)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -45,7 +45,7 @@ impl FromArgMatches for PlanArgs {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for &Parameter { name, .. } in PlanSpec::PARAMETERS {
+        for &Parameter { name, .. } in parameters() {
             if matches.value_source(name) != Some(ValueSource::CommandLine) {
                 continue;
             }
@@ -58,6 +58,11 @@ impl FromArgMatches for PlanArgs {
         }
         Ok(())
     }
+}
+
+/// The parameters that a command line has.
+fn parameters() -> impl Iterator<Item = &'static Parameter> {
+    PlanSpec::PARAMETERS.iter().filter(|parameter| !parameter.usage.is_empty())
 }
 
 /// One parameter's option. A trace has none of its group.
@@ -79,7 +84,7 @@ fn option(parameter: &'static Parameter) -> Arg {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::control::{Order, Sampler};
+    use shade_job::{Order, Sampler};
 
     use super::*;
     use crate::Simulate;

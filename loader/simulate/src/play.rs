@@ -17,11 +17,9 @@ use shade_core::{
     SessionId,
 };
 use shade_formats::SampleId;
-use shade_formats::control::{
-    ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable,
-};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_formats::ring::{BatchLayout, Layout};
+use shade_job::{Decode, ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable};
 
 use crate::error::SimulateError;
 use crate::keeper::Keeper;
@@ -191,14 +189,12 @@ impl Setup<'_> {
         let job = JobSpec {
             plan: self.plan,
             batch_size: self.batch_size,
-            world_size: 1,
-            ranks_here: 0,
             tail: Tail::Even,
-            output: row().into(),
+            decode: Decode::cover(1, 1),
             on_error: OnError::Raise,
-            admit: true,
             bad_max: 0.0,
             ring_bytes: self.blocks() * block.next_multiple_of(PAYLOAD_ALIGN_BYTES),
+            ..JobSpec::default()
         };
         // As the daemon does when a rank attaches.
         job.validate()?;
@@ -209,7 +205,6 @@ impl Setup<'_> {
         self.ring.max(self.ahead).max(RING_BLOCKS_MIN)
     }
 }
-
 /// Rows in the window of those that a group shares, as if they had 224 x 224 pixels.
 const DECODED_ROWS: u64 = DECODED_BYTES / (3 * 224 * 224);
 /// What a row is: as small as can be.

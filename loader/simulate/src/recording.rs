@@ -12,8 +12,9 @@ use std::time::Duration;
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{
-    Done, FIRST_KEY, Header, Job, Line, Open, RankLook, Report, Served, Sizes as SizesLine,
+    Done, FIRST_KEY, Header, Line, Open, RankLook, Report, Served, Sizes as SizesLine,
 };
+use shade_job::JobSpec;
 
 use crate::compute::ComputeTimes;
 use crate::error::SimulateError;
@@ -31,7 +32,7 @@ pub(super) struct Recording {
     /// The daemon that was recorded.
     pub(super) header: Header,
     /// The job recorded; the last, if there were several.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<JobSpec>,
     /// Compute time of a sample, if it can be told.
     pub(super) compute: Option<Duration>,
     /// Samples in a batch.
@@ -79,7 +80,7 @@ impl Recording {
             let lost = reading.lost;
             tracing::warn!("{}: {lost} lines are missing, as the recorder was too slow", path.display());
         }
-        if reading.job.as_ref().is_some_and(|job| job.under_way) {
+        if reading.under_way {
             tracing::warn!(
                 "{}: the training was under way when the recording began: here it begins with an empty cache and equal \
                  scores",
@@ -118,7 +119,9 @@ struct Reading {
     stored: Vec<u32>,
     script: Script,
     hits: Vec<u64>,
-    job: Option<Job>,
+    job: Option<JobSpec>,
+    /// The job began before the recording.
+    under_way: bool,
     begins_job: bool,
     /// The epoch under way.
     epoch: Option<u32>,
@@ -148,7 +151,8 @@ impl Reading {
                 self.batches.clear();
                 self.begins_job = true;
                 self.compute.begin();
-                self.job = Some(job);
+                self.under_way = job.under_way;
+                self.job = Some(JobSpec::from_value(job.document).map_err(|error| error.to_string())?);
                 Ok(())
             }
             Line::Open(open) => self.open(open, samples),
@@ -277,7 +281,7 @@ impl Reading {
 
     fn into_recording(mut self, header: Header) -> Recording {
         let job = self.job.as_ref();
-        let world_size = job.map_or(1, |job| job.world_size);
+        let world_size = job.as_ref().map_or(1, |job| job.world_size);
         let first = u32::try_from(self.batch_len).unwrap_or(u32::MAX);
         let middle = self.behind.len() / 2;
         let ring = self.behind.iter().copied().max().unwrap_or(1).clamp(1, AHEAD_MAX);
@@ -312,7 +316,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    const HEADER: &str = r#"{"shade_trace":1,"shade_load":"0","dataset":"/d","content_id":"0","samples":4,"job":"j","policy":"lru","lookahead":1.0,"cache_bytes":8,"block_bytes":8,"engine":"e","began_unix_s":0}"#;
+    const HEADER: &str = r#"{"shade_trace":3,"shade_load":"0","dataset":"/d","content_id":"0","samples":4,"job":"j","policy":"lru","lookahead":1.0,"cache_bytes":8,"block_bytes":8,"engine":"e","workers":1,"began_unix_s":0}"#;
     const SIZES: &str = r#"{"sizes":{"from":0,"stored":[5,6,7,9]}}"#;
     const OPEN: &str =
         r#"{"open":{"at_us":0,"epoch":0,"batch":0,"rank":0,"seq":0,"ids":[3,1,3],"served":"mmj"}}"#;
@@ -398,7 +402,7 @@ mod tests {
             (vec![HEADER, SIZES, &OPEN.replace("[3,", "[4,")], "t line 3: sample 4, but there are 4"),
             (vec![HEADER, SIZES, job, OPEN], "t line 3: invalid type"),
             (vec![HEADER, SIZES, "", OPEN], "t line 3: EOF"),
-            (vec![&HEADER.replace(":1,\"shade_load", ":9,\"shade_load")], "t line 1: a trace of version 9"),
+            (vec![&HEADER.replace(":3,\"shade_load", ":9,\"shade_load")], "t line 1: a trace of version 9"),
             (vec![&HEADER.replace("\"block_bytes\":8", "\"block_bytes\":0")], "t line 1: no number"),
         ] {
             let error = read(&lines).unwrap_err();

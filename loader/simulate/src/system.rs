@@ -1,6 +1,6 @@
 //! The systems to compare: a cache policy with its sampler and order.
 
-use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
+use shade_job::{Order, PlanSpec, Preset, Sampler};
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use shade_formats::SampleId;
-use shade_formats::control::{Sampler, WeightTable};
 use shade_formats::index::Index;
+use shade_job::{Sampler, WeightTable};
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;

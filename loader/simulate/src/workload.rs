@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shade_core::PackageBytes;
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, WeightTable};
+use shade_job::{PlanSpec, WeightTable};
 use shade_reads::{LatencyModel, StoreModel};
 
 use crate::access_list;

@@ -13,7 +13,7 @@ fn main() {
     let name = arguments.next().unwrap().into_string().unwrap();
     let pace = Duration::from_micros(arguments.next().unwrap().to_str().unwrap().parse().unwrap());
     let spec = job_named(&name);
-    let session = attach_when_free(&dataset, &name, 0, spec);
+    let session = attach_when_free(&dataset, &name, 0, spec.clone());
     for epoch in 0.. {
         println!("{}", checksums(epoch, &train(&session, &spec, (epoch, 0), pace).unwrap()));
     }

@@ -11,4 +11,3 @@ mod fault;
 mod memory;
 mod options;
 mod position;
-mod transforms;

@@ -8,50 +8,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
-use shade_client::{JobSpec, Launch, Options, PlanSpec, Sampler, Subset, Tables, Tail};
-use shade_formats::control::{Preset, group_digest};
+use shade_client::{JobSpec, Launch, Options, Sampler, Subset, Tables, WeightTable, content};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
+use shade_job::{Preset, strata_for};
 
 use crate::fault::Fault;
-use crate::transforms::{Size, output};
 
 /// The program, unless the environment names another.
 const PROGRAM: &str = "shade-load";
 const PROGRAM_VARIABLE: &str = "SHADE_LOAD_BIN";
 /// Suffix of the job that validates beside a job that trains.
 const VALIDATION_SUFFIX: &str = ".eval";
-/// Fields of `Plan` that the job has, and not its plan.
-const OF_THE_JOB: [&str; 3] = ["tail", "on_error", "bad_max"];
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    batch_size: Value,
-    image_size: Option<Size>,
-    decode: Option<Value>,
-    #[serde(default)]
-    channels_last: bool,
-    #[serde(default)]
-    exact: bool,
-    #[serde(default = "yes")]
-    train: bool,
-    cache: Option<Value>,
-    #[serde(default)]
-    seed: u64,
-    rank: Option<u32>,
-    world_size: Option<u32>,
-    preset: Option<String>,
-    #[serde(default)]
-    plan: Map<String, Value>,
-    #[serde(default)]
-    daemon: Map<String, Value>,
-}
-
-fn yes() -> bool {
-    true
-}
 
 /// All that a rank attaches with.
 #[derive(Debug)]
@@ -67,110 +35,93 @@ pub(crate) struct Wanted {
 
 /// Reads the options for a dataset in this folder, which is canonical.
 pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
-    let given: Given =
+    let mut given: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| Fault::usage(format!("options: {error}")))?;
-    let preset = given.preset.as_deref().unwrap_or_default();
-    let preset: Preset = if preset.is_empty() { Ok(Preset::default()) } else { preset.parse() }
-        .map_err(|error| Fault::usage(format!("preset: {error}")))?;
-    let (rank, world_size) = ranks(given.rank, given.world_size)?;
-    let mut daemon = Daemon::read(given.daemon)?;
-    daemon.settings.extend(given.cache.map(|cache| ("cache", plain(&cache))));
-    if !daemon.settings.iter().any(|(name, _)| *name == "policy") {
-        daemon.settings.push(("policy", preset.policy().as_str().to_owned()));
+    if !given.contains_key("batch_size") {
+        return Err(Fault::usage("options: batch_size is missing"));
     }
-    let mut fields = given.plan;
-    let tables = tables(fields.remove("indices"))?;
-    let mut spec = plan(fields, preset, given.train)?;
-    set(&mut spec, "batch_size", given.batch_size)?;
-    spec.plan.seed = given.seed;
-    spec.world_size = world_size;
-    spec.admit = given.train;
-    spec.ring_bytes = daemon.ring_bytes;
-    spec.output = output(given.image_size, given.decode, given.channels_last, given.exact)?;
-    let suffix = if given.train { "" } else { VALIDATION_SUFFIX };
+    let place = place(&mut given)?;
+    let mut daemon = Daemon::read(taken(&mut given, "daemon")?.unwrap_or_default())?;
+    daemon.settings.extend(given.remove("cache").map(|cache| ("cache", plain(&cache))));
+    if !daemon.settings.iter().any(|(name, _)| *name == "policy") {
+        let preset: Option<Preset> = taken(&mut given.clone(), "preset")?;
+        daemon.settings.push(("policy", preset.unwrap_or_default().policy().as_str().to_owned()));
+    }
+    let tables = given.get_mut("plan").and_then(Value::as_object_mut).map(tables).transpose()?;
+    let tables = tables.unwrap_or_default();
+    let has_strata =
+        given.get("plan").and_then(|plan| plan.get("strata")).is_some_and(|strata| !strata.is_null());
+    given.insert("world_size".to_owned(), place.world_size.into());
+    given.insert("ring_bytes".to_owned(), daemon.ring_bytes.into());
+    let mut spec = JobSpec::from_arguments(given).map_err(|error| Fault::usage(error.to_string()))?;
+    tables.name_in(&mut spec.plan);
+    if place.ranks_here != place.world_size {
+        spec.ranks_here = place.ranks_here;
+        if !has_strata && spec.plan.drawn_whole().is_none() {
+            // Made from what every rank knows alike.
+            spec.plan.strata = strata_for(1, place.world_size, content(dataset)?.samples);
+        }
+    }
+    if (spec.plan.sampler == Sampler::Weighted) != tables.weights.is_some() {
+        return Err(Fault::usage("plan: weights: give them with the sampler \"weighted\", and only then"));
+    }
+    let suffix = if spec.admit { "" } else { VALIDATION_SUFFIX };
     let job = format!("{}{suffix}", daemon.job.as_deref().unwrap_or("default"));
     let buffered = daemon.settings.iter().any(|(name, value)| *name == "io" && value == "buffered");
-    Ok(Wanted { job, rank, spec, tables, buffered, options: daemon.into_options(dataset, world_size) })
+    let options = daemon.into_options(dataset, place.world_size);
+    Ok(Wanted { job, rank: place.rank, spec, tables, buffered, options })
 }
 
-/// Rank and world size: given, or the environment's, else 0 of 1.
-fn ranks(rank: Option<u32>, world_size: Option<u32>) -> Result<(u32, u32), Fault> {
-    match (rank, world_size) {
-        (Some(rank), Some(world_size)) => return Ok((rank, world_size)),
-        (None, None) => {}
-        _ => return Err(Fault::usage("rank, world_size: give both or neither")),
-    }
+/// Takes an option.
+fn taken<T: serde::de::DeserializeOwned>(
+    given: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<T>, Fault> {
+    let value = given.remove(name).filter(|value| !value.is_null());
+    let value = value.map(serde_json::from_value).transpose();
+    value.map_err(|error| Fault::usage(format!("{name}: {error}")))
+}
+
+/// Where a rank is.
+struct Place {
+    rank: u32,
+    /// Ranks of the training.
+    world_size: u32,
+    /// Ranks of the training on this node.
+    ranks_here: u32,
+}
+
+/// A rank's place: given, or the environment's, else rank 0 of 1.
+fn place(given: &mut Map<String, Value>) -> Result<Place, Fault> {
     let number = |name: &str| -> Result<Option<u32>, Fault> {
         let text = std::env::var(name).ok();
         let number = text.as_deref().map(str::parse).transpose();
         number.map_err(|error| Fault::usage(format!("{name} in the environment: {error}")))
     };
-    let (Some(rank), Some(world_size)) = (number("RANK")?, number("WORLD_SIZE")?) else { return Ok((0, 1)) };
-    if number("LOCAL_WORLD_SIZE")?.is_some_and(|here| here != world_size) {
-        let text = format!(
-            "WORLD_SIZE={world_size}: this interface is for the ranks of one node; use Python for several"
-        );
-        return Err(Fault::usage(text));
-    }
-    Ok((rank, world_size))
+    let here: Option<u32> = taken(given, "ranks_here")?;
+    let (rank, world_size, here) = match (taken(given, "rank")?, taken(given, "world_size")?) {
+        (Some(rank), Some(world_size)) => (rank, world_size, here),
+        (None, None) => match (number("RANK")?, number("WORLD_SIZE")?) {
+            (Some(rank), Some(world_size)) => (rank, world_size, here.or(number("LOCAL_WORLD_SIZE")?)),
+            _ => (0, 1, here),
+        },
+        _ => return Err(Fault::usage("rank, world_size: give both or neither")),
+    };
+    Ok(Place { rank, world_size, ranks_here: here.unwrap_or(world_size) })
 }
 
-/// The job's samples: a list of ids, or all of the dataset.
-fn tables(indices: Option<Value>) -> Result<Tables, Fault> {
-    let Some(indices) = indices.filter(|indices| !indices.is_null()) else { return Ok(Tables::default()) };
-    let ids: Vec<u32> = serde_json::from_value(indices)
-        .map_err(|error| Fault::usage(format!("plan: indices: {error}, expected a list of sample ids")))?;
-    let subset = Subset::new(ids).map_err(|error| Fault::usage(format!("plan: {error}")))?;
-    Ok(subset.into())
-}
-
-/// The job of these fields of `Plan`.
-fn plan(fields: Map<String, Value>, preset: Preset, trains: bool) -> Result<JobSpec, Fault> {
-    // As in `Plan`. The other defaults are the job's own.
-    let mut spec = JobSpec { tail: Tail::Even, ..JobSpec::default() };
-    spec.plan.sampler = preset.sampler();
-    spec.plan.order = preset.order();
-    let mut group = preset.is_group().then(|| preset.as_str().to_owned());
-    let mut has_sampler = false;
-    for (name, value) in fields {
-        let is_parameter = name != "seed" && PlanSpec::PARAMETERS.iter().any(|known| known.name == name);
-        match (name.as_str(), value) {
-            (_, Value::Null) => {}
-            ("group", Value::String(name)) => group = Some(name),
-            (name, value) if is_parameter || OF_THE_JOB.contains(&name) => {
-                has_sampler |= name == "sampler";
-                set(&mut spec, name, value)?;
-            }
-            (name, _) => return Err(Fault::usage(format!("plan: there is no {name:?} here"))),
-        }
-    }
-    if spec.plan.sampler == Sampler::Weighted {
-        return Err(Fault::usage("plan: sampler: \"weighted\" needs weights, which this interface has not"));
-    }
-    if trains {
-        spec.plan.group = group.map_or(0, |name| group_digest(&name));
-    } else {
-        if has_sampler && spec.plan.sampler != Sampler::Sequential {
-            return Err(Fault::usage(
-                "plan: sampler: with \"train\": false each sample comes once, in order",
-            ));
-        }
-        // The other fields say how a training draws.
-        spec.plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
-    }
-    Ok(spec)
-}
-
-/// Gives one field of a job another value.
-fn set(spec: &mut JobSpec, name: &str, value: Value) -> Result<(), Fault> {
-    JobSpec::check_field(name, value.clone()).map_err(|error| Fault::usage(error.to_string()))?;
-    let wrong = |error: serde_json::Error| Fault::usage(format!("{name}: {error}"));
-    let mut fields = serde_json::to_value(*spec).map_err(wrong)?;
-    if let Some(fields) = fields.as_object_mut() {
-        fields.insert(name.to_owned(), value);
-    }
-    *spec = serde_json::from_value(fields).map_err(wrong)?;
-    Ok(())
+/// The tables that a plan has: the job's samples, a list of ids, and their weights.
+fn tables(plan: &mut Map<String, Value>) -> Result<Tables, Fault> {
+    let wrong = |error: &dyn std::fmt::Display| Fault::usage(format!("plan: {error}"));
+    let ids: Option<Vec<u32>> = taken(plan, "indices")?;
+    let weights: Option<Vec<f64>> = taken(plan, "weights")?;
+    Ok(Tables {
+        subset: ids.map(Subset::new).transpose().map_err(|error| wrong(&error))?,
+        weights: weights
+            .map(|weights| WeightTable::new(weights.into_iter()))
+            .transpose()
+            .map_err(|error| wrong(&error))?,
+    })
 }
 
 /// The fields of `Daemon`.
@@ -282,7 +233,7 @@ fn bytes(name: &str, value: &Value) -> Result<u64, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shade_client::{Framing, ImageSpec};
+    use shade_job::Framing;
 
     fn wanted(text: &str) -> Result<Wanted, String> {
         read(text, Path::new("/d")).map_err(|fault| fault.text)
@@ -298,7 +249,8 @@ mod tests {
         let Wanted { job, rank, spec, options, .. } = wanted(text).unwrap();
         assert_eq!((job.as_str(), rank, spec.world_size, spec.batch_size), ("a", 1, 2, 8));
         assert_eq!((spec.plan.sampler, spec.plan.seed, spec.ring_bytes), (Sampler::Pads, 7, 8192));
-        let [images] = spec.output.views() else { panic!("{:?}", spec.output) };
+        let output = spec.output().unwrap();
+        let [images] = output.views() else { panic!("{output:?}") };
         assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
         assert_eq!(images.framing, Framing::Random { short: 40, padding: 4 });
         let args = options.launch.unwrap().args;
@@ -317,36 +269,23 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_lists_makes_views() {
-        let text = r#"{"batch_size": 8, "exact": true,
-            "decode": [[{"CenterCrop": {"size": 8}}, {"RandomHorizontalFlip": {"p": 1}}],
-                       [{"Resize": {"size": [4, 5]}}, {"Grayscale": {}}]]}"#;
-        let spec = wanted(text).unwrap().spec;
-        let first = ImageSpec {
-            framing: Framing::Center { short: 0 },
-            flip: 1.0,
-            exact: true,
-            ..ImageSpec::cover(8, 8)
-        };
-        let second =
-            ImageSpec { framing: Framing::Stretch, exact: true, grey: true, ..ImageSpec::cover(4, 5) };
-        assert_eq!(spec.output.views(), [first, second]);
+    fn weights_come_with_the_sampler_weighted() {
+        let wanted = wanted(
+            r#"{"batch_size": 1, "plan": {"sampler": "weighted", "weights": [1, 0, 2.5], "indices": [2, 0]}}"#,
+        );
+        let Wanted { spec, tables, .. } = wanted.unwrap();
+        let weights = tables.weights.unwrap();
+        assert_eq!((weights.weights().len(), spec.plan.weights_digest), (3, weights.digest()));
+        assert_eq!(spec.plan.subset_digest, tables.subset.unwrap().digest());
     }
 
     #[test]
     fn a_validation_is_a_job_of_its_own() {
         let Wanted { job, spec, .. } = wanted(r#"{"batch_size": 1, "train": false}"#).unwrap();
-        assert_eq!((job.as_str(), spec.admit), ("default.eval", false));
-        let plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
-        assert_eq!(spec.plan, plan);
-        // What says how a training draws does nothing.
-        for text in [
-            r#"{"order": "hits_first", "rep": 3.0, "pace": true, "mix": 0.5, "draw_ahead": true}"#,
-            r#"{"strata": 8, "group": "sweep", "cover": 1, "explore": 0.5, "echo": 3.0}"#,
-        ] {
-            let text = format!(r#"{{"batch_size": 1, "train": false, "preset": "deepio", "plan": {text}}}"#);
-            assert_eq!(wanted(&text).unwrap().spec.plan, plan, "{text}");
-        }
+        assert_eq!(
+            (job.as_str(), spec.admit, spec.plan.sampler),
+            ("default.eval", false, Sampler::Sequential)
+        );
     }
 
     #[test]
@@ -355,12 +294,11 @@ mod tests {
             ("{}", "batch_size"),
             (r#"{"batch_size": 0}"#, "batch_size"),
             (r#"{"batch_size": 1, "sampler": "pads"}"#, "sampler"),
-            (r#"{"batch_size": 1, "plan": {"seed": 1}}"#, "seed"),
             (r#"{"batch_size": 1, "plan": {"rep": 0.5}}"#, "rep"),
-            (r#"{"batch_size": 1, "plan": {"indices": [1, -1]}}"#, "plan: indices: invalid value"),
+            (r#"{"batch_size": 1, "plan": {"indices": [1, -1]}}"#, "indices: invalid value"),
             (r#"{"batch_size": 1, "plan": {"indices": [2, 2]}}"#, "plan: indices is 2, twice"),
             (r#"{"batch_size": 1, "plan": {"sampler": "weighted"}}"#, "weights"),
-            (r#"{"batch_size": 1, "train": false, "plan": {"sampler": "pads"}}"#, "train"),
+            (r#"{"batch_size": 1, "train": false, "plan": {"sampler": "pads"}}"#, "sampler: got pads"),
             (r#"{"batch_size": 1, "daemon": {"depht": 1}}"#, "depht"),
             (r#"{"batch_size": 1, "daemon": {"ring": "much"}}"#, "ring"),
             (r#"{"batch_size": 1, "preset": "best"}"#, "preset"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use shade_dataset::DatasetError;
 use shade_formats::FormatError;
-use shade_formats::control::SpecError;
+use shade_job::SpecError;
 use shade_shm::SegmentError;
 
 /// Why a session, or a reader of the dataset, could not be opened or cannot go on.

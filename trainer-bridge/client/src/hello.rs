@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, Tables};
+use shade_formats::control::{PROTOCOL, Request, Settings};
+use shade_job::{JobSpec, Tables};
 use shade_shm::memfd;
 
 use crate::ClientError;
@@ -77,7 +78,7 @@ impl Hello {
             or_free_name: self.or_free_name,
             rank: self.rank,
             settings: self.settings.clone(),
-            spec: self.spec,
+            document: self.spec.to_text(),
         })
     }
 }

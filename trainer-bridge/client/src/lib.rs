@@ -23,7 +23,6 @@ mod life;
 mod lock;
 mod open;
 mod part;
-mod pixel_steps;
 mod records;
 mod seats;
 mod session;
@@ -39,16 +38,15 @@ pub use held::InRing;
 pub use launch::Launch;
 pub use open::content;
 pub use part::{BatchPart, DataType, Located, PartError};
-pub use pixel_steps::pixel_steps;
 pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_dataset::Content;
-pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PixelSteps, PlanSpec, Sampler, Settings, SpecError,
-    Subset, Tables, Tail, Views, WeightTable,
-};
+pub use shade_formats::control::Settings;
 pub use shade_formats::limits::{BATCH_SAMPLES_MAX, VIEWS_MAX};
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use shade_formats::{MIRRORED, UPSIDE_DOWN, ViewShape};
+pub use shade_job::{
+    Decode, JobSpec, OnError, Order, PlanSpec, Sampler, SpecError, Subset, Tables, Tail, WeightTable,
+};
 pub use state::Resumed;

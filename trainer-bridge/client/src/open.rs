@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{JobSpec, Tables};
+use shade_job::{JobSpec, Tables};
 
 use crate::attach::attach;
 use crate::connect::{Options, open};

@@ -15,7 +15,7 @@ use crate::{ClientError, state};
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How much of each of `strata` strata the dataset's daemon has cached, and their number, as
-/// [`held_from_bytes`](shade_formats::control::held_from_bytes) reads it. With 0 strata: as many as
+/// [`held_from_bytes`](shade_job::held_from_bytes) reads it. With 0 strata: as many as
 /// the last job had that trained there. `None` if no daemon answers.
 ///
 /// # Errors

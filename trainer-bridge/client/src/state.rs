@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// Tells which stratum each seat of the job's plans has: the bytes of
-    /// [`Seats`](shade_formats::control::Seats). All ranks tell the same, before the first epoch.
+    /// [`Seats`](shade_job::Seats). All ranks tell the same, before the first epoch.
     ///
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use shade_client::{ClientError, ImageSpec, Launch, Options, Output, Session};
+use shade_client::{ClientError, Decode, Launch, Options, Session};
 use support::{Listener, connect, dataset, options, spec, unique};
 
 fn scratch(name: &str) -> PathBuf {
@@ -137,8 +137,8 @@ fn impossible_wishes_are_refused_before_anyone_is_asked() {
         |spec| Session::connect(&dataset(&unique("wishes")), "j", 0, spec, &options()).unwrap_err();
     let error = bad_spec(shade_client::JobSpec { batch_size: 0, ..spec() });
     assert!(error.to_string().starts_with("batch_size is 0"), "{error}");
-    let error = bad_spec(shade_client::JobSpec { output: Output::from(ImageSpec::cover(0, 8)), ..spec() });
-    assert!(error.to_string().starts_with("height is 0"), "{error}");
+    let error = bad_spec(shade_client::JobSpec { decode: Decode::cover(0, 8), ..spec() });
+    assert!(error.to_string().starts_with("decode: Cover: size is 0"), "{error}");
     let error = Session::connect(&dataset(&unique("wishes")), "j", 2, spec(), &options()).unwrap_err();
     assert!(error.to_string().contains("world_size, 2"), "{error}");
     let error = Session::connect(Path::new("/nonexistent/set"), "j", 0, spec(), &options()).unwrap_err();

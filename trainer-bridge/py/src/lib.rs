@@ -10,8 +10,9 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyTuple};
-use shade_formats::control::{LINGERS_FOR_EVER, Order, PROTOCOL, PlanSpec, Policy, Preset, Sampler};
+use pyo3::types::{IntoPyDict, PyTuple};
+use shade_formats::control::{LINGERS_FOR_EVER, PROTOCOL};
+use shade_job::{JobSpec, Order, Policy, Preset, Sampler, Tail};
 
 mod batch;
 mod buffer;
@@ -39,15 +40,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ORDERS", names(python, Order::ALL, Order::as_str)?)?;
     module.add("POLICIES", names(python, Policy::ALL, Policy::as_str)?)?;
     module.add("LINGERS_FOR_EVER", LINGERS_FOR_EVER)?;
-    let systems = PyDict::new(python);
-    for preset in Preset::ALL {
-        let (sampler, policy, order) = (preset.sampler(), preset.policy(), preset.order());
-        let system = (sampler.as_str(), policy.as_str(), order.as_str(), preset.is_group());
-        systems.set_item(preset.as_str(), system)?;
-    }
-    module.add("PRESETS", systems)?;
-    let defaults = PlanSpec::PARAMETERS.iter().map(|parameter| (parameter.name, parameter.default));
-    module.add("PARAMETERS", defaults.collect::<Vec<_>>().into_py_dict(python)?)?;
+    let policies = Preset::ALL.iter().map(|preset| (preset.as_str(), preset.policy().as_str()));
+    module.add("PRESETS", policies.collect::<Vec<_>>().into_py_dict(python)?)?;
+    module.add("DEFAULTS", JobSpec { tail: Tail::Even, ..JobSpec::default() }.to_text())?;
     module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::View>()?;
@@ -57,9 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
     module.add_function(wrap_pyfunction!(seats::held, module)?)?;
     module.add_function(wrap_pyfunction!(seats::seats_for, module)?)?;
-    module.add_function(wrap_pyfunction!(spec::check_pixels, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
-    module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
     module.add_function(wrap_pyfunction!(subset::subset, module)?)?;
     module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;

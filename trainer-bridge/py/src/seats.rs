@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shade_formats::control::held_from_bytes;
+use shade_job::held_from_bytes;
 
 use crate::error::from_client;
 use crate::wait::on_thread;
@@ -35,6 +35,6 @@ pub(crate) fn seats_for(
     held: Vec<Vec<u8>>,
 ) -> Bound<'_, PyBytes> {
     let held: Vec<_> = held.iter().map(|bytes| held_from_bytes(bytes, strata)).collect();
-    let seats = py.detach(|| shade_formats::control::seats_for(samples, strata, &node_of, &held));
+    let seats = py.detach(|| shade_job::seats_for(samples, strata, &node_of, &held));
     PyBytes::new(py, &seats.to_bytes())
 }

@@ -18,7 +18,7 @@ use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
 use crate::records::{ContentTuple, content_tuple};
-use crate::spec::{DaemonDict, Job, seconds};
+use crate::spec::{DaemonDict, job as job_of, seconds};
 use crate::subset::subset_of;
 use crate::wait::{SLICE, on_thread};
 use crate::weights::table;
@@ -57,17 +57,17 @@ impl Session {
     /// `tables`: the bytes of the table that the sampler `weighted` draws by, and of the samples
     /// that the job delivers.
     #[staticmethod]
-    #[pyo3(signature = (dataset, job, rank, spec, daemon, tables = (None, None)))]
+    #[pyo3(signature = (dataset, job, rank, document, daemon, tables = (None, None)))]
     fn connect(
         py: Python<'_>,
         dataset: PathBuf,
         job: String,
         rank: u32,
-        spec: Job,
+        document: &str,
         daemon: DaemonDict,
         tables: (Option<PyBackedBytes>, Option<PyBackedBytes>),
     ) -> PyResult<Self> {
-        let Job(spec) = spec;
+        let spec = job_of(document)?;
         let options = daemon.into_options()?;
         // After an interrupt a late session is dropped, which ends it.
         let weights = tables.0.as_deref().map(table).transpose()?;

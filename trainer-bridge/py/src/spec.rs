@@ -1,5 +1,4 @@
-//! Arguments of [`Session::connect`](crate::session::Session): dictionaries, checked field by
-//! field.
+//! Arguments of [`Session::connect`](crate::session::Session), and the job's document.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,31 +6,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList};
-use serde_json::{Map, Number, Value};
-use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, PixelSteps, Views, pixel_steps};
-use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
-
-/// How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
-/// that the framing does not use are ignored.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct ImageDict {
-    height: u32,
-    width: u32,
-    framing: String,
-    short: u32,
-    padding: u32,
-    scale: [f64; 2],
-    ratio: [f64; 2],
-    flip: f64,
-    flip_down: f64,
-    channels_last: bool,
-    exact: bool,
-    grey: bool,
-    /// The operations on pixels, as a JSON list.
-    pixels: String,
-}
+use pyo3::types::PyInt;
+use serde_json::{Number, Value};
+use shade_client::{JobSpec, Launch, Options, SpecError};
 
 /// The daemon's address, and how to start one if none listens.
 #[derive(FromPyObject)]
@@ -48,55 +25,28 @@ pub(crate) struct DaemonDict {
     or_free_name: bool,
 }
 
-/// A job, equal in all its ranks: a dictionary of the fields of [`JobSpec`] and its plan, by name.
-/// Its output is under "images": see [`output`].
-pub(crate) struct Job(pub(crate) JobSpec);
-
-impl FromPyObject<'_, '_> for Job {
-    type Error = PyErr;
-
-    fn extract(job: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let mut fields = Map::new();
-        let mut spec_output = Output::Raw;
-        for (name, value) in job.cast::<PyDict>()?.iter() {
-            let name: String = name.extract()?;
-            if name != "images" {
-                fields.insert(name, scalar(&value)?);
-            } else {
-                spec_output = output(&value)?;
-            }
-        }
-        let mut spec: JobSpec = serde_json::from_value(Value::Object(fields))
-            .map_err(|error| PyValueError::new_err(format!("job: {error}")))?;
-        let ring_bytes = spec.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-        spec.ring_bytes = ring_bytes.ok_or_else(|| PyValueError::new_err("Daemon(ring=...): too large"))?;
-        spec.output = spec_output;
-        Ok(Self(spec))
-    }
+/// The document of a job with these arguments, a JSON object of them: see
+/// [`JobSpec::from_arguments`].
+#[pyfunction]
+pub(crate) fn job_document(arguments: &str) -> PyResult<String> {
+    let arguments =
+        serde_json::from_str(arguments).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    JobSpec::from_arguments(arguments).map(|spec| spec.to_text()).map_err(|error| refused(&error))
 }
 
-/// The digest of a group's name, as a job has it.
-#[pyfunction]
-pub(crate) fn group_digest(name: &str) -> u64 {
-    shade_formats::control::group_digest(name)
+/// The job of a document.
+pub(crate) fn job(document: &str) -> PyResult<JobSpec> {
+    JobSpec::from_text(document).map_err(|error| refused(&error))
+}
+
+pub(crate) fn refused(error: &SpecError) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }
 
 /// The number of strata of a plan for this number of nodes.
 #[pyfunction]
 pub(crate) fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {
-    shade_formats::control::strata_for(ranks_per_node, nodes, samples)
-}
-
-/// Refuses a JSON list of operations on pixels that no daemon can do on rows of this size.
-#[pyfunction]
-pub(crate) fn check_pixels(list: &str, height: u32, width: u32) -> PyResult<()> {
-    let checked = parsed_steps(list)?.validate(height, width);
-    checked.map_err(|error| PyValueError::new_err(format!("decode: {error}")))
-}
-
-fn parsed_steps(list: &str) -> PyResult<PixelSteps> {
-    let list = serde_json::from_str(list).map_err(|error| error.to_string());
-    list.and_then(pixel_steps).map_err(|text| PyValueError::new_err(format!("decode: {text}")))
+    shade_job::strata_for(ranks_per_node, nodes, samples)
 }
 
 /// Refuses an impossible value of the field `name` of a job or its plan.
@@ -107,7 +57,7 @@ pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> 
         let text = format!("{name}: got {got}, expected a finite number, True, False or a text");
         return Err(PyTypeError::new_err(text));
     };
-    JobSpec::check_field(name, scalar).map_err(|error| PyValueError::new_err(error.to_string()))
+    JobSpec::check_field(name, scalar).map_err(|error| refused(&error))
 }
 
 /// A bool, number or text of Python as a JSON value.
@@ -124,41 +74,6 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     let number = Number::from_f64(value.extract()?);
     number.map(Value::Number).ok_or_else(|| PyValueError::new_err("not a finite number"))
-}
-
-/// What a batch holds: None for raw records, one [`ImageDict`] or a list of views.
-fn output(images: &Bound<'_, PyAny>) -> PyResult<Output> {
-    if images.is_none() {
-        return Ok(Output::Raw);
-    }
-    if let Ok(views) = images.cast::<PyList>() {
-        let specs = views.iter().map(|view| view.extract::<ImageDict>()?.into_spec());
-        let views = Views::new(&specs.collect::<PyResult<Vec<_>>>()?);
-        let views = views.map_err(|error| PyValueError::new_err(format!("decode: {error}")))?;
-        return Ok(Output::Decoded(views));
-    }
-    let images: ImageDict = images.extract()?;
-    if images.framing == "none" {
-        return Ok(Output::Ragged { channels_last: images.channels_last });
-    }
-    images.into_spec().map(Output::from)
-}
-
-impl ImageDict {
-    fn into_spec(self) -> PyResult<ImageSpec> {
-        let Self { height, width, short, padding, scale, ratio, .. } = self;
-        let Self { flip, flip_down, channels_last, exact, grey, pixels, .. } = self;
-        let framing = match self.framing.as_str() {
-            "cover" => Framing::Cover,
-            "stretch" => Framing::Stretch,
-            "center" => Framing::Center { short },
-            "random" => Framing::Random { short, padding },
-            "random_resized" => Framing::RandomResized { scale, ratio },
-            other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
-        };
-        let pixels = parsed_steps(&pixels)?;
-        Ok(ImageSpec { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels })
-    }
 }
 
 impl DaemonDict {

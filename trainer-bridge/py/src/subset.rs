@@ -1,9 +1,10 @@
 //! The samples that a job delivers, from sample ids of Python.
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shade_client::{SpecError, Subset};
+use shade_client::Subset;
+
+use crate::spec::refused;
 
 /// The bytes of the subset with these samples, and its digest.
 #[pyfunction]
@@ -15,8 +16,4 @@ pub(crate) fn subset<'py>(py: Python<'py>, ids: Vec<u32>) -> PyResult<(Bound<'py
 /// The subset that `bytes` of [`subset`] are, of a dataset that is not known yet.
 pub(crate) fn subset_of(bytes: &[u8]) -> PyResult<Subset> {
     Subset::from_bytes(bytes, u32::MAX).map_err(|error| refused(&error))
-}
-
-fn refused(error: &SpecError) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

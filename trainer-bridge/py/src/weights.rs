@@ -3,7 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use shade_client::{SpecError, WeightTable};
+use shade_client::WeightTable;
+
+use crate::spec::refused;
 
 /// The bytes of the table with these values, one for each sample, and their digest.
 #[pyfunction]
@@ -17,8 +19,4 @@ pub(crate) fn table(bytes: &[u8]) -> PyResult<WeightTable> {
     let samples = u32::try_from(bytes.len() / size_of::<u32>());
     let samples = samples.map_err(|_| PyValueError::new_err("weights: more than 2^32 of them"))?;
     WeightTable::from_bytes(bytes, samples).map_err(|error| refused(&error))
-}
-
-fn refused(error: &SpecError) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

@@ -4,7 +4,7 @@ use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 14;
+pub const PROTOCOL: u32 = 15;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -67,13 +67,6 @@ impl Writer {
         let mut writer = Self { bytes: Vec::with_capacity(64) };
         writer.put(&tag);
         writer.put(&MESSAGE_VERSION);
-        write(&mut writer);
-        writer.bytes
-    }
-
-    /// The bytes of fields that are no message.
-    pub(super) fn fields(write: impl FnOnce(&mut Self)) -> Vec<u8> {
-        let mut writer = Self { bytes: Vec::new() };
         write(&mut writer);
         writer.bytes
     }
@@ -223,18 +216,4 @@ impl<'a> Reader<'a> {
 /// Yes or no on the wire.
 pub(super) fn flag(code: u8) -> Option<bool> {
     (code < 2).then_some(code == 1)
-}
-
-/// Parts of 1 in which a share of 16 bits counts.
-const Q16: f64 = 65_536.0;
-
-/// A share in these parts. 1 is one part less.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-pub(super) fn to_q16(share: f64) -> u16 {
-    (share * Q16).round() as u16
-}
-
-/// The share that these parts are.
-pub(super) fn from_q16(parts: u16) -> f64 {
-    f64::from(parts) / Q16
 }

@@ -3,17 +3,17 @@
 use super::codec;
 use super::field::coded;
 use super::settings::Settings;
-use super::spec::JobSpec;
 use crate::FormatError;
-use crate::limits::{BATCH_SAMPLES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX, SETTING_BYTES_MAX};
+use crate::limits::{
+    BATCH_SAMPLES_MAX, JOB_BYTES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX, SETTING_BYTES_MAX,
+};
 
 coded! {
     /// A message from client to daemon.
     #[derive(Clone, Debug, PartialEq)]
-    #[expect(clippy::large_enum_variant, reason = "a session says hello once")]
     pub enum Request: u16 {
-        /// Opens the session; the first message, once. With the sampler `weighted` one memfd with
-        /// the [table of weights](super::WeightTable) comes with it. Answered by `Welcome` or
+        /// Opens the session; the first message, once. One memfd with the tables of
+        /// single samples comes with it, if the job has any. Answered by `Welcome` or
         /// `Refuse`.
         1 => Hello {
             /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
@@ -28,12 +28,12 @@ coded! {
             job: String [JOB_NAME_BYTES_MAX],
             /// For a job of one rank: take the next free name if this one is taken.
             or_free_name: bool,
-            /// This client's rank, below `spec.world_size`.
+            /// This client's rank, below the document's `world_size`.
             rank: u32,
             /// How the client would start the daemon; a setting that is not there may be anything.
             settings: Settings,
-            /// What the job asks for.
-            spec: JobSpec,
+            /// What the job asks for: the document of `shade-job`.
+            document: String [JOB_BYTES_MAX],
         },
         /// Starts delivery of an epoch from a batch on, and ends what was delivered before. Not
         /// answered.
@@ -78,7 +78,7 @@ coded! {
             strata: u32,
         },
         /// Tells which stratum each seat of the job's plans has, before its first epoch; one memfd
-        /// with the bytes of [`Seats`](super::Seats) comes with it, or none: then they are in
+        /// with the bytes of `Seats` of `shade-job` comes with it, or none: then they are in
         /// order. Answered by `Taken` or `Failed`.
         15 => Seat,
         /// Asks for what other nodes need to know of the scores here once this epoch is drawn.
@@ -166,7 +166,7 @@ impl Request {
         codec::other_protocol(bytes, OPENING)
     }
 
-    /// Reads a message. [`JobSpec::validate`] and the session judge its values.
+    /// Reads a message. The session judges its values.
     ///
     /// # Errors
     /// On an unknown tag, version or code, a length over its limit, missing or trailing bytes.
@@ -181,113 +181,7 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::control::{
-        Framing, ImageSpec, Moved, OnError, Order, Output, PixelStep, PixelSteps, PlanSpec, Sampler, Tail,
-        Views,
-    };
-    use crate::limits::{PIXEL_STEPS_MAX, SETTINGS_MAX, VIEWS_MAX};
-
-    fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
-        prop::sample::select(all)
-    }
-
-    fn framing() -> impl Strategy<Value = Framing> {
-        prop_oneof![
-            Just(Framing::Cover),
-            Just(Framing::Stretch),
-            any::<u32>().prop_map(|short| Framing::Center { short }),
-            any::<(u32, u32)>().prop_map(|(short, padding)| Framing::Random { short, padding }),
-            any::<([f64; 2], [f64; 2])>().prop_map(|(scale, ratio)| Framing::RandomResized { scale, ratio }),
-        ]
-    }
-
-    fn pixel_steps() -> impl Strategy<Value = PixelSteps> {
-        let moved = any::<(bool, [u8; 3])>().prop_map(|(bilinear, fill)| Moved { bilinear, fill }).boxed();
-        let trivial = (any::<u8>(), moved.clone());
-        let step = prop_oneof![
-            any::<(f32, u8)>().prop_map(|(p, count)| PixelStep::Apply { p, count }),
-            any::<u8>().prop_map(|count| PixelStep::Choice { count }),
-            any::<u8>().prop_map(|count| PixelStep::Order { count }),
-            any::<[[f32; 2]; 4]>().prop_map(|[brightness, contrast, saturation, hue]| {
-                PixelStep::ColorJitter { brightness, contrast, saturation, hue }
-            }),
-            any::<([u8; 2], [f32; 2])>()
-                .prop_map(|(kernel, sigma)| PixelStep::GaussianBlur { kernel, sigma }),
-            any::<(f32, [f32; 2], [f32; 2], [u8; 3])>()
-                .prop_map(|(p, scale, ratio, value)| PixelStep::Erasing { p, scale, ratio, value }),
-            trivial.prop_map(|(bins, moved)| PixelStep::TrivialAugmentWide { bins, moved }),
-            (any::<[u8; 3]>(), moved).prop_map(|([operations, magnitude, bins], moved)| {
-                PixelStep::RandAugment { operations, magnitude, bins, moved }
-            }),
-        ];
-        prop::collection::vec(step, 0..=PIXEL_STEPS_MAX).prop_map(|mut steps| {
-            while PixelSteps::new(&steps).is_err() {
-                steps.pop();
-            }
-            PixelSteps::new(&steps).unwrap()
-        })
-    }
-
-    prop_compose! {
-        fn images()(
-            height: u32, width: u32, framing in framing(), flip: f64, flip_down: f64,
-            flags: [bool; 3], pixels in pixel_steps(),
-        ) -> ImageSpec {
-            let [channels_last, exact, grey] = flags;
-            ImageSpec { height, width, framing, flip, flip_down, channels_last, exact, grey, pixels }
-        }
-    }
-
-    fn output() -> impl Strategy<Value = Output> {
-        prop_oneof![
-            Just(Output::Raw),
-            prop::collection::vec(images(), 1..=VIEWS_MAX)
-                .prop_map(|views| Output::Decoded(Views::new(&views).unwrap())),
-            any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
-        ]
-    }
-
-    prop_compose! {
-        fn any_spec()(
-            sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
-            on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool, u64),
-            pace: bool, draw_ahead: bool, bad_max: f64,
-            numbers: (u32, u32, u64), nodes: (u32, u32, u16), output in output(),
-        ) -> JobSpec {
-            JobSpec {
-                plan: PlanSpec {
-                    sampler,
-                    order,
-                    seed,
-                    rep,
-                    hit_cap,
-                    cover,
-                    explore,
-                    echo,
-                    prune: prune_and_whole.0,
-                    whole_from: prune_and_whole.1,
-                    replacement: weights.0,
-                    pace,
-                    draw_ahead,
-                    strata: nodes.0,
-                    mix: f64::from(nodes.2) / 65_536.0,
-                    weights_digest: weights.1,
-                    subset_digest: weights.1.rotate_left(7),
-                    group: weights.3,
-                },
-                batch_size: numbers.0,
-                world_size: numbers.1,
-                ranks_here: nodes.1,
-                tail,
-                output,
-                admit: weights.2,
-                on_error,
-                bad_max,
-                ring_bytes: numbers.2,
-            }
-        }
-    }
+    use crate::limits::SETTINGS_MAX;
 
     fn settings() -> impl Strategy<Value = Settings> {
         prop::collection::vec((".{0,10}", ".{0,20}"), 0..4).prop_map(|pairs| pairs.into_iter().collect())
@@ -295,8 +189,8 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), any_spec()).prop_map(
-                |(numbers, dataset, job, settings, spec)| {
+            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), ".{0,300}").prop_map(
+                |(numbers, dataset, job, settings, document)| {
                     let (protocol, samples, content_id, rank, or_free_name) = numbers;
                     Request::Hello {
                         protocol,
@@ -307,7 +201,7 @@ mod tests {
                         or_free_name,
                         rank,
                         settings,
-                        spec,
+                        document,
                     }
                 }
             ),
@@ -405,8 +299,7 @@ mod tests {
         let hello = |count: u32| {
             let pair = |at| (format!("name-{at}"), String::new());
             let settings = (0..count).map(pair).collect();
-            let (dataset, job) = (String::new(), String::new());
-            let spec = JobSpec::default();
+            let (dataset, job, document) = (String::new(), String::new(), String::new());
             let hello = Request::Hello {
                 protocol: PROTOCOL,
                 samples: 0,
@@ -416,7 +309,7 @@ mod tests {
                 or_free_name: false,
                 rank: 0,
                 settings,
-                spec,
+                document,
             };
             Request::decode(&hello.encode())
         };

@@ -1,16 +1,12 @@
 //! The lines, and their JSON form.
 
-use serde::ser::{Error, SerializeMap};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Map;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::look::Look;
-use crate::control::{JobSpec, PlanSpec, Tail};
 
-/// Version of the file that is written. A new kind of line gets a higher one.
-pub const VERSION: u32 = 2;
-/// The oldest version that is read. It has no [`Look`], and no [`Header::workers`].
-const VERSION_OLDEST: u32 = 1;
+/// Version of the file. A new kind of line gets a higher one.
+pub const VERSION: u32 = 3;
 
 /// The first bytes of a trace, and of no other file.
 pub const FIRST_KEY: &[u8] = b"{\"shade_trace\":";
@@ -61,7 +57,7 @@ impl Served {
 /// The first line: the recorded daemon. Times of all lines are microseconds of its clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`], or an older one.
+    /// [`VERSION`].
     pub shade_trace: u32,
     /// The daemon's version.
     pub shade_load: String,
@@ -83,8 +79,7 @@ pub struct Header {
     pub block_bytes: u32,
     /// How records were read.
     pub engine: String,
-    /// Threads that copied or decoded records; 0: not told.
-    #[serde(default)]
+    /// Threads that copied or decoded records.
     pub workers: u32,
     /// When the recording began, seconds since 1970.
     pub began_unix_s: u64,
@@ -100,91 +95,14 @@ pub struct Sizes {
 }
 
 /// A training began, or was under way when the recording began.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// When.
     pub at_us: u64,
     /// It began before the recording, so its knowledge of samples at that time is missing.
     pub under_way: bool,
-    /// Rows in each rank's batch.
-    pub batch_size: u32,
-    /// Its ranks, on all nodes together.
-    pub world_size: u32,
-    /// Ranks that attach to this daemon; 0 means all of them.
-    #[serde(default)]
-    pub ranks_here: u32,
-    /// What happens to the last samples.
-    pub tail: Tail,
-    /// How its plans are drawn: a field of the line for each parameter.
-    #[serde(flatten, deserialize_with = "plan_of_any_version")]
-    pub plan: PlanSpec,
-}
-
-/// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 9] = [
-    "echo",
-    "prune",
-    "whole_from",
-    "replacement",
-    "strata",
-    "mix",
-    "weights_digest",
-    "subset_digest",
-    "group",
-];
-
-fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
-    let mut fields = Map::deserialize(fields)?;
-    let defaults = serde_json::to_value(PlanSpec::default()).map_err(serde::de::Error::custom)?;
-    for name in LATER_PARAMETERS {
-        if let Some(default) = defaults.get(name) {
-            fields.entry(name).or_insert_with(|| default.clone());
-        }
-    }
-    serde_json::from_value(fields.into()).map_err(serde::de::Error::custom)
-}
-
-impl Job {
-    /// The line of a job that asks for `spec`.
-    #[must_use]
-    pub fn new(at_ns: u64, under_way: bool, spec: &JobSpec) -> Self {
-        let &JobSpec { batch_size, world_size, ranks_here, tail, plan, .. } = spec;
-        Self { at_us: at_ns / 1000, under_way, batch_size, world_size, ranks_here, tail, plan }
-    }
-}
-
-impl Serialize for Job {
-    /// Version 1 has `tail` among the plan's fields, behind `order`.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plan = serde_json::to_value(self.plan).map_err(S::Error::custom)?;
-        let mut line = serializer.serialize_map(None)?;
-        line.serialize_entry("at_us", &self.at_us)?;
-        line.serialize_entry("under_way", &self.under_way)?;
-        line.serialize_entry("batch_size", &self.batch_size)?;
-        line.serialize_entry("world_size", &self.world_size)?;
-        if self.ranks_here != 0 {
-            line.serialize_entry("ranks_here", &self.ranks_here)?;
-        }
-        let is_told = |name| match name {
-            "strata" => self.plan.strata != 1,
-            "mix" => self.plan.mix > 0.0,
-            _ => true,
-        };
-        for parameter in PlanSpec::PARAMETERS.iter().filter(|parameter| is_told(parameter.name)) {
-            line.serialize_entry(parameter.name, &plan.get(parameter.name))?;
-            if parameter.name == "order" {
-                line.serialize_entry("tail", &self.tail)?;
-            }
-        }
-        line.serialize_entry("weights_digest", &self.plan.weights_digest)?;
-        if self.plan.subset_digest != 0 {
-            line.serialize_entry("subset_digest", &self.plan.subset_digest)?;
-        }
-        if self.plan.group != 0 {
-            line.serialize_entry("group", &self.plan.group)?;
-        }
-        line.end()
-    }
+    /// What it asks for: the document of `shade-job`.
+    pub document: Value,
 }
 
 /// A batch was opened: its samples were asked for.
@@ -305,10 +223,9 @@ impl Header {
             shade_trace: u32,
         }
         let Version { shade_trace: got } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if !(VERSION_OLDEST..=VERSION).contains(&got) {
+        if got != VERSION {
             return Err(format!(
-                "a trace of version {got}, but this program reads versions {VERSION_OLDEST} to {VERSION}: use the \
-                 program that wrote it, or a newer one"
+                "a trace of version {got}, but this program reads version {VERSION}: use the program that wrote it"
             ));
         }
         serde_json::from_slice(line).map_err(|error| error.to_string())
@@ -370,19 +287,11 @@ mod tests {
         assert!(bytes.starts_with(FIRST_KEY) && bytes.ends_with(b"\n"));
         assert_eq!(Header::decode(&bytes), Ok(header()));
         // A later version may have other fields.
-        for other in [0, 3] {
+        for other in [0, VERSION - 1, VERSION + 1] {
             let error = Header::decode(format!("{{\"shade_trace\":{other}}}").as_bytes()).unwrap_err();
             assert!(error.contains(&format!("version {other}")), "{error}");
         }
-        assert!(Header::decode(b"{\"shade_trace\":1}").is_err());
-    }
-
-    #[test]
-    fn the_first_line_of_version_1_is_read() {
-        let now = String::from_utf8(header().encode()).unwrap();
-        let then = now.replace("\"shade_trace\":2", "\"shade_trace\":1").replace("\"workers\":8,", "");
-        let expected = Header { shade_trace: 1, workers: 0, ..header() };
-        assert_eq!(Header::decode(then.as_bytes()), Ok(expected));
+        assert!(Header::decode(b"{\"shade_trace\":3}").is_err());
     }
 
     #[test]

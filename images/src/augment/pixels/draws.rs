@@ -1,8 +1,8 @@
-//! From a specification's steps to operations: the draws of one row.
+//! From a view's transforms to operations: the draws of one row.
 
-use shade_formats::control::{PixelStep, PixelSteps, Range};
+use shade_job::{Colour, Factor, Hue, InTurn, Interpolation, Pair, Range, Transform};
 
-use super::operation::Operation;
+use super::operation::{Moved, Operation};
 use super::policies::{rand_augment, trivial_augment_wide};
 use crate::augment::randomness::Randomness;
 use crate::{Area, Size};
@@ -10,101 +10,105 @@ use crate::{Area, Size};
 /// Rectangles that `RandomErasing` tries before it leaves the row as it is.
 const TRIES: u32 = 10;
 
-/// Passes the operations on a row of size `row` to `each`, in their order.
-pub(super) fn draw(steps: &PixelSteps, row: Size, random: &mut Randomness, mut each: impl FnMut(Operation)) {
-    let steps: Vec<PixelStep> = steps.iter().collect();
-    all(&steps, row, random, &mut each);
-}
-
-/// The operations of `steps` in turn.
-fn all(mut steps: &[PixelStep], row: Size, random: &mut Randomness, each: &mut impl FnMut(Operation)) {
-    while let Some((step, held, rest)) = PixelStep::split_first(steps) {
-        one(step, held, row, random, each);
-        steps = rest;
-    }
-}
-
-/// The operations of `step`, which holds the steps `held`.
-fn one(
-    step: PixelStep,
-    held: &[PixelStep],
+/// Passes the operations of `transforms` on a row of size `row` to `each`, in their order.
+pub(super) fn draw(
+    transforms: &[Transform],
     row: Size,
     random: &mut Randomness,
     each: &mut impl FnMut(Operation),
 ) {
-    match step {
-        PixelStep::Apply { p, .. } => {
+    for transform in transforms {
+        one(transform, row, random, each);
+    }
+}
+
+/// The operations of one transform.
+fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut impl FnMut(Operation)) {
+    match *transform {
+        Transform::RandomApply { ref transforms, p } => {
             if happens(p, random) {
-                all(held, row, random, each);
+                draw(&transforms.0, row, random, each);
             }
         }
-        PixelStep::Choice { .. } => all(chosen(held, random), row, random, each),
-        PixelStep::Order { .. } => {
-            for part in shuffled(held, random) {
-                all(part, row, random, each);
+        Transform::RandomChoice { ref transforms, ref p } => {
+            let part = chosen(transforms, p.as_deref(), random);
+            draw(part, row, random, each);
+        }
+        Transform::RandomOrder { ref transforms } => {
+            let mut parts: Vec<&InTurn> = transforms.iter().collect();
+            shuffle(&mut parts, random);
+            for part in parts {
+                draw(&part.0, row, random, each);
             }
         }
-        PixelStep::ColorJitter { brightness, contrast, saturation, hue } => {
+        Transform::ColorJitter { brightness, contrast, saturation, hue } => {
+            let (Factor(brightness), Factor(contrast)) = (brightness, contrast);
+            let (Factor(saturation), Hue(hue)) = (saturation, hue);
             jitter([brightness, contrast, saturation, hue], random, each);
         }
-        PixelStep::GaussianBlur { kernel, sigma } => {
+        Transform::GaussianBlur { kernel_size: Pair(kernel), sigma: Pair(sigma) } => {
             each(Operation::Blur { kernel, sigma: between(sigma, random) });
         }
-        PixelStep::RandAugment { operations, magnitude, bins, moved } => {
-            for _ in 0..operations {
-                rand_augment(magnitude, bins, moved, row, random).into_iter().for_each(&mut *each);
+        Transform::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
+            let moved = moved(interpolation, fill);
+            for _ in 0..num_ops {
+                rand_augment(magnitude, num_magnitude_bins, moved, row, random)
+                    .into_iter()
+                    .for_each(&mut *each);
             }
         }
-        PixelStep::TrivialAugmentWide { bins, moved } => {
-            trivial_augment_wide(bins, moved, random).into_iter().for_each(each);
+        Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill } => {
+            let moved = moved(interpolation, fill);
+            trivial_augment_wide(num_magnitude_bins, moved, random).into_iter().for_each(each);
         }
-        PixelStep::Erasing { p, scale, ratio, value } => {
+        Transform::RandomErasing { p, scale, ratio, value } => {
             if happens(p, random)
                 && let Some(area) = erased(row, scale, ratio, random)
             {
-                each(Operation::Erase(area, value));
+                each(Operation::Erase(area, value.0));
             }
         }
-        PixelStep::Grayscale { p } => perhaps(p, Operation::Grey, random, each),
-        PixelStep::Solarize { threshold, p } => perhaps(p, Operation::Solarize(threshold), random, each),
-        PixelStep::Posterize { bits, p } => perhaps(p, Operation::Posterize(bits), random, each),
-        PixelStep::Invert { p } => perhaps(p, Operation::Invert, random, each),
-        PixelStep::Autocontrast { p } => perhaps(p, Operation::Autocontrast, random, each),
-        PixelStep::Equalize { p } => perhaps(p, Operation::Equalize, random, each),
-        PixelStep::Sharpness { factor, p } => perhaps(p, Operation::Sharpness(factor), random, each),
+        // With one channel it comes last, and the finished row is made grey.
+        Transform::Grayscale { num_output_channels: _ } => perhaps(1.0, Operation::Grey, random, each),
+        Transform::RandomGrayscale { p } => perhaps(p, Operation::Grey, random, each),
+        Transform::RandomSolarize { threshold, p } => {
+            perhaps(p, Operation::Solarize(threshold), random, each);
+        }
+        Transform::RandomPosterize { bits, p } => perhaps(p, Operation::Posterize(bits), random, each),
+        Transform::RandomInvert { p } => perhaps(p, Operation::Invert, random, each),
+        Transform::RandomAutocontrast { p } => perhaps(p, Operation::Autocontrast, random, each),
+        Transform::RandomEqualize { p } => perhaps(p, Operation::Equalize, random, each),
+        Transform::RandomAdjustSharpness { sharpness_factor, p } => {
+            perhaps(p, Operation::Sharpness(sharpness_factor), random, each);
+        }
+        Transform::Cover { .. }
+        | Transform::Resize { .. }
+        | Transform::CenterCrop { .. }
+        | Transform::RandomCrop { .. }
+        | Transform::RandomResizedCrop { .. }
+        | Transform::RandomHorizontalFlip { .. }
+        | Transform::RandomVerticalFlip { .. } => {
+            unreachable!("a view has its geometry apart from its pixels: {transform:?}")
+        }
     }
 }
 
-/// What the part of a `RandomChoice` holds that is drawn by the parts' weights.
-fn chosen<'a>(parts: &'a [PixelStep], random: &mut Randomness) -> &'a [PixelStep] {
+fn moved(interpolation: Interpolation, Colour(fill): Colour) -> Moved {
+    Moved { bilinear: interpolation == Interpolation::Bilinear, fill }
+}
+
+/// The part of a `RandomChoice` that is drawn by the parts' weights; all weigh alike without these.
+fn chosen<'a>(parts: &'a [InTurn], p: Option<&[f64]>, random: &mut Randomness) -> &'a [Transform] {
+    let weights = || p.into_iter().flatten().copied().chain(std::iter::repeat(1.0)).take(parts.len());
+    let place = random.share() * weights().sum::<f64>();
+    let mut sum = 0.0;
     // Sums in one order are equal, so that the last one is the total.
-    let weighed = || {
-        let mut rest = parts;
-        let mut sum = 0.0;
-        std::iter::from_fn(move || {
-            let (step, held, behind) = PixelStep::split_first(rest)?;
-            rest = behind;
-            if let PixelStep::Apply { p, .. } = step {
-                sum += f64::from(p);
-            }
-            Some((sum, held))
-        })
-    };
-    let total = weighed().last().map_or(0.0, |(sum, _)| sum);
-    let place = random.share() * total;
-    weighed().find(|&(sum, _)| place < sum).map_or(&[], |(_, held)| held)
-}
-
-/// The parts of a `RandomOrder`, each a step with what it holds.
-fn shuffled<'a>(mut steps: &'a [PixelStep], random: &mut Randomness) -> Vec<&'a [PixelStep]> {
-    let mut parts = Vec::with_capacity(steps.len());
-    while let Some((_, held, rest)) = PixelStep::split_first(steps) {
-        let (part, _) = steps.split_at(1 + held.len());
-        parts.push(part);
-        steps = rest;
-    }
-    shuffle(&mut parts, random);
-    parts
+    let part = weights().position(|weight| {
+        sum += weight;
+        place < sum
+    });
+    let part = part.and_then(|part| parts.get(part));
+    part.map_or(&[], |part| &part.0)
 }
 
 /// Brings `values` into a random order, each equally likely.
@@ -178,7 +182,7 @@ mod tests {
     use std::collections::HashMap;
 
     use shade_formats::Draw;
-    use shade_formats::control::Moved;
+    use shade_job::ImageSpec;
 
     use super::super::operation::Motion;
     use super::*;
@@ -186,17 +190,30 @@ mod tests {
     const ROW: Size = Size { width: 64, height: 32 };
 
     /// The operations of `count` rows.
-    fn drawn(steps: &[PixelStep], count: u32) -> Vec<Vec<Operation>> {
-        let steps = PixelSteps::new(steps).unwrap();
-        steps.validate(ROW.height, ROW.width).unwrap();
+    fn drawn(steps: &[Transform], count: u32) -> Vec<Vec<Operation>> {
+        let size = Pair([ROW.height, ROW.width]);
+        let spec = ImageSpec::new(&[&[Transform::CenterCrop { size }], steps].concat()).unwrap();
         let operations = |position| {
             let mut found = Vec::new();
-            draw(&steps, ROW, &mut Randomness::of_pixels(Draw::at(1, 2, position), 0), |operation| {
-                found.push(operation);
-            });
+            let mut random = Randomness::of_pixels(Draw::at(1, 2, position), 0);
+            draw(&spec.pixels, ROW, &mut random, &mut |operation| found.push(operation));
             found
         };
         (0..count).map(operations).collect()
+    }
+
+    fn applied(p: f32, transforms: Vec<Transform>) -> Transform {
+        Transform::RandomApply { transforms: InTurn(transforms), p }
+    }
+
+    fn rand_augment(num_ops: u8, magnitude: u8) -> Transform {
+        let (interpolation, fill) = (Interpolation::Nearest, Colour::default());
+        Transform::RandAugment { num_ops, magnitude, num_magnitude_bins: 31, interpolation, fill }
+    }
+
+    fn trivial() -> Transform {
+        let (interpolation, fill) = (Interpolation::Nearest, Colour::default());
+        Transform::TrivialAugmentWide { num_magnitude_bins: 31, interpolation, fill }
     }
 
     /// The name of an operation without its numbers.
@@ -216,16 +233,16 @@ mod tests {
     fn each_operation_comes_with_its_chance() {
         let p = 0.3;
         for step in [
-            PixelStep::Grayscale { p },
-            PixelStep::Solarize { threshold: 128.0, p },
-            PixelStep::Posterize { bits: 4, p },
-            PixelStep::Invert { p },
-            PixelStep::Autocontrast { p },
-            PixelStep::Equalize { p },
-            PixelStep::Sharpness { factor: 2.0, p },
-            PixelStep::Erasing { p, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: [0; 3] },
+            Transform::RandomGrayscale { p },
+            Transform::RandomSolarize { threshold: 128.0, p },
+            Transform::RandomPosterize { bits: 4, p },
+            Transform::RandomInvert { p },
+            Transform::RandomAutocontrast { p },
+            Transform::RandomEqualize { p },
+            Transform::RandomAdjustSharpness { sharpness_factor: 2.0, p },
+            Transform::RandomErasing { p, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: Colour([0; 3]) },
         ] {
-            let rows = drawn(&[step], 4000);
+            let rows = drawn(std::slice::from_ref(&step), 4000);
             let count = rows.iter().filter(|operations| !operations.is_empty()).count();
             assert!(is_about(count, rows.len(), 0.3), "{step:?}: {count}");
         }
@@ -233,9 +250,8 @@ mod tests {
 
     #[test]
     fn what_random_apply_holds_comes_as_a_whole_or_not_at_all() {
-        let apply = PixelStep::Apply { p: 0.8, count: 2 };
-        let always = |threshold| PixelStep::Solarize { threshold, p: 1.0 };
-        let rows = drawn(&[apply, always(1.0), always(2.0), PixelStep::Invert { p: 1.0 }], 4000);
+        let apply = applied(0.8, vec![always(1.0), always(2.0)]);
+        let rows = drawn(&[apply, Transform::RandomInvert { p: 1.0 }], 4000);
         let whole = rows.iter().filter(|operations| operations.len() == 3).count();
         assert!(is_about(whole, rows.len(), 0.8), "{whole}");
         assert!(rows.iter().all(|operations| operations.last() == Some(&Operation::Invert)));
@@ -254,30 +270,30 @@ mod tests {
         (statistic.sum(), freedom + 5.0 * (2.0 * freedom).sqrt())
     }
 
-    fn always(threshold: f32) -> PixelStep {
-        PixelStep::Solarize { threshold, p: 1.0 }
+    fn always(threshold: f32) -> Transform {
+        Transform::RandomSolarize { threshold, p: 1.0 }
     }
 
     #[test]
     fn random_choice_draws_one_part_by_weight() {
         for weights in [&[1.0, 1.0, 1.0][..], &[0.5, 0.25, 0.25], &[0.1, 0.0, 0.7], &[1.0], &[0.0, 1e-30]] {
-            let mut steps = vec![PixelStep::Choice { count: 2 * u8::try_from(weights.len()).unwrap() }];
-            for (&p, threshold) in weights.iter().zip([0.0, 1.0, 2.0]) {
-                steps.extend([PixelStep::Apply { p, count: 1 }, always(threshold)]);
-            }
-            steps.push(PixelStep::Invert { p: 1.0 });
-            let rows = drawn(&steps, 6000);
+            let thresholds = [0.0, 1.0, 2.0].into_iter().take(weights.len());
+            let choice = Transform::RandomChoice {
+                transforms: thresholds.map(|threshold| InTurn(vec![always(threshold)])).collect(),
+                p: Some(weights.to_vec()),
+            };
+            let rows = drawn(&[choice, Transform::RandomInvert { p: 1.0 }], 6000);
             let counts = [0.0, 1.0, 2.0].map(|wanted| {
                 let is_it = |operations: &&Vec<Operation>| operations[0] == Operation::Solarize(wanted);
                 assert!(rows.iter().all(|operations| operations[1..] == [Operation::Invert]));
                 rows.iter().filter(is_it).count()
             });
-            let total: f32 = weights.iter().sum();
+            let total: f64 = weights.iter().sum();
             let mut possible = (Vec::new(), Vec::new());
             for (weight, count) in weights.iter().zip(counts) {
                 if *weight > 0.0 {
                     possible.0.push(count);
-                    possible.1.push(f64::from(weight / total));
+                    possible.1.push(weight / total);
                 }
             }
             assert_eq!(possible.0.iter().sum::<usize>(), rows.len(), "{weights:?}: {counts:?}");
@@ -288,15 +304,13 @@ mod tests {
 
     #[test]
     fn random_order_has_every_order_alike_and_keeps_what_belongs_together() {
-        let pair = [PixelStep::Apply { p: 1.0, count: 2 }, always(10.0), always(11.0)];
-        let choice = [
-            PixelStep::Choice { count: 3 },
-            PixelStep::Apply { p: 0.5, count: 1 },
-            always(2.0),
-            PixelStep::Apply { p: 0.5, count: 0 },
-        ];
-        let steps =
-            [&[PixelStep::Order { count: 9 }, always(0.0)][..], &pair, &choice, &[always(3.0)]].concat();
+        let pair = InTurn(vec![always(10.0), always(11.0)]);
+        let choice = Transform::RandomChoice {
+            transforms: vec![InTurn(vec![always(2.0)]), InTurn::default()],
+            p: None,
+        };
+        let [first, choice, last] = [always(0.0), choice, always(3.0)].map(|step| InTurn(vec![step]));
+        let steps = [Transform::RandomOrder { transforms: vec![first, pair, choice, last] }];
         let mut orders: HashMap<String, usize> = HashMap::new();
         let mut with_choice = 0;
         let rows = drawn(&steps, 12_000);
@@ -317,29 +331,22 @@ mod tests {
 
     #[test]
     fn steps_are_held_in_any_depth() {
-        let apply = |count| PixelStep::Apply { p: 1.0, count };
-        let steps = [
-            apply(5),
-            always(1.0),
-            PixelStep::Order { count: 3 },
-            apply(2),
-            apply(1),
-            always(2.0),
-            always(3.0),
-        ];
+        let inner = applied(1.0, vec![applied(1.0, vec![always(2.0)]), always(3.0)]);
+        let order = Transform::RandomOrder { transforms: vec![InTurn(vec![inner])] };
+        let steps = vec![always(1.0), order];
         let expected = [1.0, 2.0, 3.0].map(Operation::Solarize);
-        assert!(drawn(&steps, 20).iter().all(|operations| operations == &expected));
-        let never = [&[PixelStep::Apply { p: 0.0, count: 7 }][..], &steps, &[always(4.0)]].concat();
+        assert!(drawn(&[applied(1.0, steps.clone())], 20).iter().all(|operations| operations == &expected));
+        let never = [applied(0.0, steps), always(4.0)];
         assert!(drawn(&never, 20).iter().all(|operations| operations == &[Operation::Solarize(4.0)]));
     }
 
     #[test]
     fn colour_jitter_has_every_order_and_even_factors() {
-        let jitter = PixelStep::ColorJitter {
-            brightness: [0.6, 1.4],
-            contrast: [0.5, 1.5],
-            saturation: [0.0, 2.0],
-            hue: [-0.1, 0.1],
+        let jitter = Transform::ColorJitter {
+            brightness: Factor([0.6, 1.4]),
+            contrast: Factor([0.5, 1.5]),
+            saturation: Factor([0.0, 2.0]),
+            hue: Hue([-0.1, 0.1]),
         };
         let rows = drawn(&[jitter], 4800);
         let mut orders: HashMap<Vec<String>, usize> = HashMap::new();
@@ -366,11 +373,8 @@ mod tests {
 
     #[test]
     fn the_policies_choose_evenly_among_fourteen_operations() {
-        let moved = Moved { bilinear: false, fill: [0; 3] };
-        let trivial = PixelStep::TrivialAugmentWide { bins: 31, moved };
-        let rand = PixelStep::RandAugment { operations: 1, magnitude: 9, bins: 31, moved };
-        for step in [trivial, rand] {
-            let rows = drawn(&[step], 7000);
+        for step in [trivial(), rand_augment(1, 9)] {
+            let rows = drawn(std::slice::from_ref(&step), 7000);
             let mut names: HashMap<String, usize> = HashMap::new();
             for operations in &rows {
                 let name = operations.first().map_or_else(|| "Identity".to_owned(), name);
@@ -379,15 +383,13 @@ mod tests {
             assert_eq!(names.len(), 14, "{names:?}");
             assert!(names.values().all(|&count| is_about(count, rows.len(), 1.0 / 14.0)), "{names:?}");
         }
-        let two = PixelStep::RandAugment { operations: 2, magnitude: 9, bins: 31, moved };
-        assert!(drawn(&[two], 50).iter().any(|operations| operations.len() == 2));
+        assert!(drawn(&[rand_augment(2, 9)], 50).iter().any(|operations| operations.len() == 2));
     }
 
     #[test]
     fn magnitudes_are_those_of_torchvision() {
         let moved = Moved::default();
-        let steps = |operations, magnitude| PixelStep::RandAugment { operations, magnitude, bins: 31, moved };
-        let all = drawn(&[steps(16, 9)], 60).concat();
+        let all = drawn(&[rand_augment(16, 9)], 60).concat();
         let has = |wanted| all.contains(&wanted);
         let shear = 0.09 + f64::from(0.09_f32) - 0.09;
         assert!(has(Operation::Posterize(7)) && has(Operation::Solarize(178.5)));
@@ -398,9 +400,9 @@ mod tests {
             Operation::Move(Motion::ShearX(x), _) if (x - shear).abs() < 1e-7
         )));
         assert!(has(Operation::Move(Motion::Rotate(-9.0), moved)));
-        let most = drawn(&[steps(16, 30)], 60).concat();
+        let most = drawn(&[rand_augment(16, 30)], 60).concat();
         assert!(most.contains(&Operation::Posterize(4)) && most.contains(&Operation::Solarize(0.0)));
-        let wide = drawn(&[PixelStep::TrivialAugmentWide { bins: 31, moved }], 20_000).concat();
+        let wide = drawn(&[trivial()], 20_000).concat();
         for wanted in [
             Operation::Move(Motion::TranslateX(32), moved),
             Operation::Move(Motion::Rotate(-135.0), moved),
@@ -414,8 +416,13 @@ mod tests {
 
     #[test]
     fn erased_parts_are_inside_and_have_areas_and_ratios_of_their_ranges() {
-        let step = PixelStep::Erasing { p: 1.0, scale: [0.1, 0.2], ratio: [0.5, 2.0], value: [1, 2, 3] };
-        let all = drawn(&[step], 2000).concat();
+        let step = Transform::RandomErasing {
+            p: 1.0,
+            scale: [0.1, 0.2],
+            ratio: [0.5, 2.0],
+            value: Colour([1, 2, 3]),
+        };
+        let all = drawn(std::slice::from_ref(&step), 2000).concat();
         assert_eq!(all.len(), 2000);
         let mut corners = HashMap::new();
         for operation in all {

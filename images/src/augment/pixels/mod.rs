@@ -2,7 +2,7 @@
 //! a PIL image.
 //!
 //! ```text
-//!   PixelSteps, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
+//!   transforms, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
 //!                        └ policies                          neighbours, moved
 //! ```
 //!

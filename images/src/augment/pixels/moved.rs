@@ -1,12 +1,10 @@
 //! Operations that move pixels: shear, translate and rotate as Pillow's `transform` and `rotate` do
 //! them, and the erased part.
 
-use multiversion::multiversion;
-use shade_formats::control::Moved;
-
 use super::colours::planes;
-use super::operation::Motion;
+use super::operation::{Motion, Moved};
 use crate::{Area, Size, scratch};
+use multiversion::multiversion;
 
 /// From a pixel of the result to its place in the source:
 /// `x' = a x + b y + c`, `y' = d x + e y + f`.

@@ -1,8 +1,15 @@
 //! An operation with all its numbers: nothing is left to chance.
 
-use shade_formats::control::Moved;
-
 use crate::Area;
+
+/// How pixels that move are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Moved {
+    /// From the four nearest pixels instead of the nearest one.
+    pub(super) bilinear: bool,
+    /// Colour of what comes from outside the image.
+    pub(super) fill: [u8; 3],
+}
 
 /// One operation, under the name of torchvision's function.
 #[derive(Clone, Copy, Debug, PartialEq)]

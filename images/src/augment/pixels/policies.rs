@@ -1,8 +1,6 @@
 //! The operations among which `RandAugment` and `TrivialAugmentWide` choose, and their magnitudes.
 
-use shade_formats::control::Moved;
-
-use super::operation::{Motion, Operation};
+use super::operation::{Motion, Moved, Operation};
 use crate::Size;
 use crate::augment::randomness::Randomness;
 

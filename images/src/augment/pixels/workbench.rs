@@ -1,6 +1,6 @@
 //! A row between its geometry and its delivery: the buffers, and the operations in turn.
 
-use shade_formats::control::ImageSpec;
+use shade_job::ImageSpec;
 
 use super::colours::planes;
 use super::operation::Operation;
@@ -35,7 +35,7 @@ impl Workbench {
         random: Randomness,
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), RowFault<E>> {
-        let planar = ImageSpec { channels_last: false, grey: false, ..*spec };
+        let planar = ImageSpec { channels_last: false, grey: false, pixels: Vec::new(), ..*spec };
         let row = scratch(&mut self.row, planes_bytes(spec));
         let copy = |at, piece: &[u8]| {
             let at = usize::try_from(at).ok();
@@ -65,7 +65,7 @@ impl Workbench {
         if upside_down {
             turn_upside_down(row, size);
         }
-        draws::draw(&spec.pixels, size, &mut random, |operation| match operation {
+        draws::draw(&spec.pixels, size, &mut random, &mut |operation| match operation {
             Operation::Brightness(factor) => colours::brightness(row, factor),
             Operation::Contrast(factor) => colours::contrast(row, factor),
             Operation::Saturation(factor) => colours::saturation(row, factor),

@@ -21,7 +21,7 @@
 //!    the order of eviction, and what changes it. A heap (`heap`) and queues (`queues`) are there
 //!    to build on. Places are dense numbers, so an order is an array and needs no map.
 //! 2. Add a row to the table in `policies`: its type and how it begins.
-//! 3. Add a row to the table in `formats/layout/src/control/preset.rs`: its name and its line in
+//! 3. Add a row to the table in `formats/job/src/preset.rs`: its name and its line in
 //!    `--help`. It stands there because Python checks names, too. The compiler asks for step 2
 //!    after step 3.
 //! 4. Add its name to the type of `Daemon(policy=)` in `shade_load/daemon.py`; a test compares the

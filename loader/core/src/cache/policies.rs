@@ -1,8 +1,8 @@
 //! The table of policies: the type of each and how it begins. Names and help lines stand in
-//! `formats/control/preset`.
+//! `formats/job/src/preset.rs`.
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use super::eviction::{Eviction, Offer, Properties, Search};
 use super::lookahead::ByNextUse;

@@ -6,7 +6,7 @@
 //! the caller stores: blocks of the arena, or `()` in a simulation.
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 use super::eviction::{Need, Offer, Properties, Search};
 use super::next_uses::Clock;

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c_append;
-use shade_formats::control::{Order, PlanSpec, Sampler};
+use shade_job::{Order, PlanSpec, Sampler};
 
 use super::inputs::{EpochInputs, Inputs, SampleFacts};
 use super::orders::{as_drawn, in_order};

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use shade_formats::SampleId;
-use shade_formats::control::PlanSpec;
+use shade_job::PlanSpec;
 
 use super::epoch::Plan;
 use super::samplers::keeps_order;

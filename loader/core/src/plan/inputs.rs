@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Seats, WeightTable};
+use shade_job::{PlanSpec, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};

@@ -4,7 +4,7 @@
 //! circle. Seats of longer strata do so among themselves, as no other seats fit them. The circle
 //! follows from seed and epoch alone, so it is the same for any number of ranks, and can be undone.
 
-use shade_formats::control::{PlanSpec, Seats};
+use shade_job::{PlanSpec, Seats};
 
 use super::random::{Random, Stage};
 

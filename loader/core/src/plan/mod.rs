@@ -29,11 +29,10 @@
 //!    further purpose. Decide by whole numbers and never by a sum of floats: every machine must
 //!    draw the same plan.
 //! 3. Give `inputs` a new field for what the sampler needs beyond scores and parameters, such as
-//!    labels. A new parameter goes into `PlanSpec` (`formats/layout/src/control/spec.rs`) and into
-//!    the digest in `snapshot`.
+//!    labels. A new parameter goes into `PlanSpec` (`formats/job/src/spec.rs`).
 //! 4. Add a row to the table in `samplers/table`: the function, whether epochs can be shorter than
 //!    the dataset, and whether nothing may change the order.
-//! 5. Add a row to `Sampler` in `formats/layout/src/control/types.rs`: name, code and description,
+//! 5. Add a row to `Sampler` in `formats/job/src/choices.rs`: name, code and description,
 //!    and below it whether the sampler goes by reported losses. If epochs can be shorter than the
 //!    dataset, or strata would not draw a sample as often as the dataset would, `JobSpec::validate`
 //!    refuses strata (`nodes.rs` there). It stands there because the name travels from Python to

@@ -26,7 +26,7 @@
 use std::ops::Range;
 
 use shade_formats::SampleId;
-use shade_formats::control::Tail;
+use shade_job::Tail;
 
 use super::epoch::Plan;
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::Subset;
+use shade_job::Subset;
 
 use super::bijection::Bijection;
 

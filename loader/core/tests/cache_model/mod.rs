@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shade_core::importance::Importance;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_job::Policy;
 
 /// Value of a resident: the sample and which admission it came with.
 pub(crate) type Value = (u32, usize);

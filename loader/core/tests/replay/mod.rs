@@ -27,13 +27,11 @@ use shade_core::{
     Accepted, AsideOrder, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX,
     PREFETCHES_MAX, Pixels, Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
-use shade_formats::control::{
-    JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
-};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
+use shade_job::{Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable};
 use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
@@ -109,7 +107,9 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         world_size,
         ranks_here: 0,
         tail: Tail::Even,
-        output: Output::Raw,
+        decode: Decode::Raw,
+        channels_last: false,
+        exact: false,
         on_error: OnError::Raise,
         admit: true,
         bad_max: 0.01,
@@ -380,7 +380,7 @@ impl Replay {
 
     /// With the sampler `weighted`, the table is [`weights`].
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
-        let mut spec = *spec;
+        let mut spec = spec.clone();
         let table = (spec.plan.sampler == Sampler::Weighted).then(|| weights(self.index.len()));
         spec.plan.weights_digest = table.as_ref().map_or(0, WeightTable::digest);
         self.attach_with(session, rank, &spec, table);

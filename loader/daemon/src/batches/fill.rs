@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use shade_core::{Pixels, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
-use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};
 use shade_images::{Draw, JpegDecoder, RowDecoder, Size, caught, shrink};
+use shade_job::{ImageSpec, Output};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
@@ -160,7 +160,7 @@ impl Filler {
             Output::Raw => self.write_raw(row, entry, target.payload).map(|()| Size::default()),
             Output::Decoded(views) => self.with_record(row, entry, |decoder, record| {
                 let draw = Draw { draws: target.draws, row: row.drawn };
-                decoder.decode_views(entry.media, record, views.specs(), draw, geometry, write)?;
+                decoder.decode_views(entry.media, record, views, draw, geometry, write)?;
                 Ok(Size::default())
             }),
             Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {

@@ -12,11 +12,12 @@ use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
 use shade_formats::control::{
-    PROTOCOL, PlanSpec, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    REFUSE_SPEC, Reply, Request, Sampler, SpecError, Tables,
+    PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    REFUSE_SPEC, Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
 use shade_images::caught;
+use shade_job::{JobSpec, PlanSpec, Sampler, SpecError, Tables};
 use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
@@ -360,7 +361,10 @@ impl Connection<'_> {
             Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != served.folder => {
                 refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", served.folder))
             }
-            Request::Hello { samples, content_id, job, or_free_name, rank, settings, spec, .. } => {
+            Request::Hello { samples, content_id, job, or_free_name, rank, settings, document, .. } => {
+                // The core judges its values.
+                let spec = JobSpec::from_text(&document);
+                let spec = spec.or_else(|error| refuse(REFUSE_SPEC, error.to_string()))?;
                 // Tables for another content may have another length, and the daemon refuses them
                 // for that content.
                 let has_tables = spec.plan.sampler == Sampler::Weighted || spec.plan.subset_digest != 0;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shade_core::window_bytes;
-use shade_formats::control::Policy;
 use shade_formats::index::Index;
+use shade_job::Policy;
 use shade_reads::blocks::{Arena, Prefault};
 
 /// How far the memory of a smaller cache is on its way to the system.

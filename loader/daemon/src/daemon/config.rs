@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use shade_core::{Capacity, PackageBytes};
-use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
+use shade_job::Policy;
 use shade_reads::ReadsConfig;
 use shade_tier::Servers;
 

@@ -83,7 +83,7 @@ fn footer(recorded: &Recorded) -> String {
         escape(&header.shade_load),
         escape(&header.engine)
     )];
-    if recorded.job.as_ref().is_some_and(|job| job.under_way) {
+    if recorded.under_way {
         notes.push("The training was under way when the recording began.".to_owned());
     }
     if recorded.lost > 0 {

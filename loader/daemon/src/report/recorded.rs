@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use shade_formats::trace::{Header, Job, Line};
+use shade_formats::trace::{Header, Line};
+use shade_job::JobSpec;
 use shade_simulate::{RecordedLines, SimulateError};
 
 use super::epochs::{EpochFigures, Epochs};
@@ -13,7 +14,9 @@ pub(super) struct Recorded {
     pub(super) path: PathBuf,
     pub(super) header: Header,
     /// The last job, if there were several.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<JobSpec>,
+    /// It began before the recording.
+    pub(super) under_way: bool,
     pub(super) epochs: Vec<EpochFigures>,
     pub(super) points: Vec<Point>,
     /// Bytes of all samples, as the cache charges them.
@@ -30,7 +33,8 @@ impl Recorded {
     pub(super) fn read(mut lines: RecordedLines) -> Result<Self, SimulateError> {
         let header = lines.header().clone();
         let (mut epochs, mut looks) = (Epochs::new(header.samples), Looks::default());
-        let (mut job, mut charged_bytes, mut lost) = (None, 0_u64, 0_u64);
+        let (mut job, mut under_way) = (None, false);
+        let (mut charged_bytes, mut lost) = (0_u64, 0_u64);
         let block = u64::from(header.block_bytes);
         while let Some(line) = lines.next_line()? {
             match line {
@@ -40,7 +44,9 @@ impl Recorded {
                 }
                 Line::Job(begun) => {
                     epochs.begin_job();
-                    job = Some(begun);
+                    under_way = begun.under_way;
+                    let spec = JobSpec::from_value(begun.document);
+                    job = Some(spec.map_err(|error| lines.refused(error.to_string()))?);
                 }
                 Line::Open(open) => epochs.open(&open).map_err(|what| lines.refused(what))?,
                 Line::Report(report) => epochs.report(&report),
@@ -51,7 +57,7 @@ impl Recorded {
         }
         let points = looks.end(&header);
         let path = lines.path().to_owned();
-        Ok(Self { path, header, job, epochs: epochs.end(), points, charged_bytes, lost })
+        Ok(Self { path, header, job, under_way, epochs: epochs.end(), points, charged_bytes, lost })
     }
 
     /// Records that the cache has room for.

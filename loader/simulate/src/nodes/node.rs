@@ -15,8 +15,8 @@ use shade_core::{
     Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket, TierEvent, TierOrder,
 };
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, WeightTable};
 use shade_formats::ring::Kind;
+use shade_job::{JobSpec, WeightTable};
 
 use crate::error::SimulateError;
 use crate::losses::Losses;

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use shade_core::plan::mixed;
-use shade_formats::control::{self, Held, PlanSpec, seats_for};
+use shade_job::{Held, PlanSpec, seats_for};
 
 use crate::error::SimulateError;
 
@@ -21,7 +21,7 @@ pub(super) struct Seats {
     /// The nodes that are there, in the order of their ranks.
     nodes: Vec<u32>,
     /// The stratum of each seat.
-    order: control::Seats,
+    order: shade_job::Seats,
     /// By node; empty where a node is lost.
     held: Vec<Vec<u32>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Share {
     /// The strata that it has.
     pub(super) held: Vec<u32>,
     /// The stratum of each seat, of all nodes.
-    pub(super) order: control::Seats,
+    pub(super) order: shade_job::Seats,
     /// Its ranks.
     pub(super) ranks: Range<u32>,
     /// Number of ranks of all nodes.
@@ -51,7 +51,7 @@ impl Seats {
         samples: u32,
     ) -> Result<Self, SimulateError> {
         let held = vec![Vec::new(); nodes as usize];
-        let order = control::Seats::IN_ORDER;
+        let order = shade_job::Seats::IN_ORDER;
         let mut seats = Self { samples, strata, ranks_per_node, nodes: vec![0], order, held };
         if nodes == 1 {
             seats.held = vec![(0..strata).collect()];
@@ -142,7 +142,7 @@ impl Seats {
 /// The number of strata for these nodes, as a training chooses it; with nodes that are `lost` one
 /// that suits all numbers of nodes that are left, too.
 pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
-    let strata = control::strata_for(ranks_per_node, nodes, samples);
+    let strata = shade_job::strata_for(ranks_per_node, nodes, samples);
     let left = nodes.saturating_sub(lost).max(1)..nodes;
     left.map(|count| count.saturating_mul(ranks_per_node))
         .fold(strata, |strata, world| (strata / gcd(strata, world)).saturating_mul(world))

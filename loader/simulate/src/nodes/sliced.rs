@@ -6,7 +6,7 @@
 
 use shade_core::plan::Strata;
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Policy};
+use shade_job::{PlanSpec, Policy};
 
 use crate::error::SimulateError;
 use crate::keeper::Keeper;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shade_core::RING_BATCHES;
 use shade_core::plan::Strata;
-use shade_formats::control::{JobSpec, PlanSpec, WeightTable};
+use shade_job::{JobSpec, PlanSpec, WeightTable};
 use shade_reads::StoreModel;
 
 use crate::error::SimulateError;
@@ -239,7 +239,7 @@ mod tests {
     use std::sync::Arc;
 
     use shade_core::PackageBytes;
-    use shade_formats::control::{Policy, Sampler};
+    use shade_job::{Policy, Sampler};
 
     use super::*;
     use crate::keeper::Keeper;

@@ -21,7 +21,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
     recvmsg, sendmsg, socket_with,
 };
-use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
+use shade_client::{JobSpec, Next, Options, Session, Tail};
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::index::{INDEX_FILE, Index, IndexBuilder};
 use shade_formats::ring::{
@@ -37,18 +37,7 @@ const GAP_BYTES: u64 = 2 * 4096;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn spec() -> JobSpec {
-    JobSpec {
-        plan: PlanSpec::default(),
-        batch_size: 4,
-        world_size: 2,
-        ranks_here: 0,
-        tail: Tail::Drop,
-        output: Output::Raw,
-        admit: true,
-        on_error: OnError::Raise,
-        bad_max: 0.01,
-        ring_bytes: 0,
-    }
+    JobSpec { batch_size: 4, world_size: 2, tail: Tail::Drop, ..JobSpec::default() }
 }
 
 pub(crate) fn options() -> Options {

@@ -11,12 +11,12 @@ PROTOCOL: Final[int]
 SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
-# Sampler, policy and order of each preset, and whether its trainings are a group.
-PRESETS: Final[dict[str, tuple[str, str, str, bool]]]
+# The policy of each preset.
+PRESETS: Final[dict[str, str]]
 # The setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
-# Default of each parameter of a plan, as Rust source.
-PARAMETERS: Final[dict[str, str]]
+# The document of a job without arguments.
+DEFAULTS: Final[str]
 
 def strata_for(ranks_per_node: int, nodes: int, samples: int) -> int:
     """The number of strata of a plan for this number of nodes."""
@@ -30,11 +30,8 @@ def held(folder: str, socket: str | None, strata: int) -> tuple[int, bytes]:
 def seats_for(samples: int, strata: int, node_of: list[int], held: list[bytes]) -> bytes:
     """The stratum of each seat by which nodes keep what they hold; b"" if seat q has stratum q."""
 
-def group_digest(name: str) -> int:
-    """The digest of a group's name, as a job has it."""
-
-def check_pixels(list: str, height: int, width: int) -> None:
-    """Refuses a JSON list of operations on pixels that no daemon can do on rows of this size."""
+def job_document(arguments: str) -> str:
+    """The document of a job with these arguments, a JSON object of them, or why there is none."""
 
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
@@ -66,28 +63,6 @@ class RecordError(ShadeError):
 class LoaderTimeout(ShadeError):
     """Nothing came for `timeout` seconds; the text says what was awaited."""
 
-class Images(TypedDict):
-    """How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
-    that the framing does not use are ignored."""
-
-    height: int
-    width: int
-    # "cover", "stretch", "center", "random", "random_resized" or "none".
-    framing: str
-    # Length to which "center" and "random" first resize the shorter side; 0: no resizing.
-    short: int
-    padding: int
-    scale: tuple[float, float]
-    ratio: tuple[float, float]
-    flip: float
-    flip_down: float
-    channels_last: bool
-    exact: bool
-    # One channel of grey.
-    grey: bool
-    # The operations on pixels: a JSON list of torchvision's names and arguments.
-    pixels: str
-
 class Daemon(TypedDict):
     """The daemon's address, and how to start one if none listens."""
 
@@ -109,13 +84,11 @@ class Session:
         dataset: str,
         job: str,
         rank: int,
-        spec: Mapping[str, Any],
+        document: str,
         daemon: Daemon,
         tables: tuple[bytes | None, bytes | None] = (None, None),
     ) -> Session:
-        """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
-        formats/layout/src/control/spec.rs, and "images": an `Images`, a list of those of several
-        views, or None for raw records.
+        """Attaches to a daemon. `document` is the job's, as `job_document` makes it.
         `tables` are that of the sampler "weighted", as `weight_table` makes it, and the samples that the
         job delivers, as `subset` makes them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Attach:
             "or_free_name": or_free_name,
         }
         tables = (self.weights, None if self.indices is None else self.indices.data)
-        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, tables)
+        session = _native.Session.connect(str(self.dataset), job, self.rank, json.dumps(self.spec), daemon, tables)
         try:
             self._compare(session)
         except BaseException:

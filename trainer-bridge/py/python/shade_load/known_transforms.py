@@ -58,7 +58,7 @@ def class_name(transform: object) -> str | None:
 
 def in_turn(given: object) -> Sequence[object] | None:
     """The transforms that are applied one after the other; None if it is one transform, or not known."""
-    if _is_list(given) or _is_torch(given, "Sequential"):
+    if is_list(given) or _is_torch(given, "Sequential"):
         return held(given, "decode")
     match class_name(given):
         case "Compose":
@@ -74,7 +74,7 @@ def held(transforms: Any, place: str) -> Sequence[object]:
     Raises:
         TypeError: It is no list of any kind that is known.
     """
-    if _is_list(transforms):
+    if is_list(transforms):
         return transforms
     if _is_torch(transforms, "Sequential") or _is_torch(transforms, "ModuleList"):
         _refuse_additions(transforms)
@@ -130,7 +130,8 @@ def refusal(transform: object, place: str = "decode") -> TypeError:
     )
 
 
-def _is_list(given: object) -> bool:
+def is_list(given: object) -> bool:
+    """Whether it is a list or tuple that does nothing else."""
     return isinstance(given, list | tuple) and not callable(given)
 
 

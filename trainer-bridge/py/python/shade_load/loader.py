@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from .options import (
     UINT32_MAX,
     UINT64_MAX,
     capacity,
+    choice,
     dataset_path,
     flag,
     integer,
@@ -36,19 +38,19 @@ from .options import (
     shown,
     sides,
 )
-from .plan import BY_LOSS, Plan, Preset, of_validation, system
+from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .timeouts import Patience
-from .transforms import Decode, covering, views_spec
+from .transforms import Decode, document, has_views
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 # Suffix of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
 # Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
@@ -146,39 +148,39 @@ class Loader(AsDataLoader):
             if not isinstance(given, kind):
                 raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
-        self._trains = flag("train", train)
-        seed = integer("seed", seed, 0, UINT64_MAX)
-        batch_size = integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX)
-        self._job, policy = _plan_of_job(preset, plan, self._trains)
-        self._job |= {
-            "seed": seed,
-            "batch_size": batch_size,
-            "world_size": self.world_size,
-            "ranks_here": 0,
-            "images": _images(image_size, decode, channels_last, exact),
-            "ring_bytes": daemon.ring_bytes(),
-            "admit": self._trains,
-        }
+        self._trains, self._has_views = flag("train", train), has_views(decode)
+        self._job = _document(
+            preset=choice("preset", preset, _native.PRESETS),
+            train=self._trains,
+            seed=integer("seed", seed, 0, UINT64_MAX),
+            batch_size=integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX),
+            image_size=None if image_size is None else sides("image_size", image_size),
+            decode=None if decode is None else document(decode),
+            channels_last=flag("channels_last", channels_last),
+            exact=flag("exact", exact),
+            world_size=self.world_size,
+            ring_bytes=daemon.ring_bytes(),
+            plan=plan.arguments(),
+        )
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
             job_name(daemon.job + suffix)
         path, socket = dataset_path(dataset), daemon.socket_path()
-        settings = daemon.settings(cache, policy)
         exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (settings, find_daemon(), daemon.timeout)
+        daemon_of = (daemon.settings(cache, _native.PRESETS[preset]), find_daemon(), daemon.timeout)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
             cuda_device(self._torch, device)
-            if self._job["images"] is None:
+            if self._job["decode"] is None:
                 raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
         # Last of all that may fail in one rank only: the others wait for it.
         asked = plan.strata if self._trains else 1
         placement = place(path, socket, self.rank, self._job, asked, exchange)
-        self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
+        self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
         # Those that the user chose, which a state must have, or 0.
         self._strata = (plan.strata or 0) if self._trains else 0
         self._at, self._patience, self._reports = Position(), Patience(daemon.timeout), Reports(self.needs_losses)
@@ -193,7 +195,7 @@ class Loader(AsDataLoader):
     def _attach(self, attach: Attach, placement: Placement, daemon: Daemon, suffix: str) -> None:
         """Attaches to the daemon, as a rank of the job of that name or of a free one."""
         # Plans by losses or deliveries are each node's own, and a state needs all of them.
-        is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
+        is_own = self._job["plan"]["sampler"] in ("replacement", *BY_LOSS)
         if daemon.exchange == "torch" and is_own and len(placement.leaders) > 1:
             self._leaders = Leaders(placement.leaders, self.rank, daemon.timeout * EXCHANGE_SHARE)
         # Ranks of one training need the same name.
@@ -257,7 +259,7 @@ class Loader(AsDataLoader):
     @property
     def needs_losses(self) -> bool:
         """Whether its sampler draws by losses: `report` them."""
-        return self._job["sampler"] in BY_LOSS
+        return self._job["plan"]["sampler"] in BY_LOSS
 
     @property
     def daemon_pid(self) -> int:
@@ -344,7 +346,7 @@ class Loader(AsDataLoader):
         return {
             "version": STATE_VERSION,
             "content_id": session.content_id,
-            "job": dict(self._job),
+            "job": copy.deepcopy(self._job),
             "epoch": self._at.epoch,
             "batch": self._at.batch,
             "daemon": session.save_state(self._at.epoch, self._at.batch),
@@ -362,15 +364,14 @@ class Loader(AsDataLoader):
             raise ValueError(
                 f"state: saved on a dataset with content id {state['content_id']}, this one has {session.content_id}"
             )
-        for name in ("sampler", "order", "seed", "tail"):
-            if state["job"][name] != self._job[name]:
-                raise ValueError(
-                    f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
-                )
-        if state["job"]["weights_digest"] != self._job["weights_digest"]:
+        plan, other = self._job["plan"], state["job"]["plan"]
+        told = {name: (other[name], plan[name]) for name in ("sampler", "order", "seed")}
+        for name, (saved, own) in {**told, "tail": (state["job"]["tail"], self._job["tail"])}.items():
+            if saved != own:
+                raise ValueError(f"state: saved with {name}={saved!r}, this Loader has {own!r}")
+        if other["weights_digest"] != plan["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
-        # A state of version 0.1.0 has no such field.
-        if state["job"].get("subset_digest", 0) != self._job["subset_digest"]:
+        if other["subset_digest"] != plan["subset_digest"]:
             raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._at.load(epoch, batch, batches)
@@ -418,7 +419,7 @@ class Loader(AsDataLoader):
         session = self._open()
         if self._reports.are_awaited and not is_first:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
-            self._reports.check(self.stats()["epoch"]["reports_missing"], self._job["sampler"])
+            self._reports.check(self.stats()["epoch"]["reports_missing"], self._job["plan"]["sampler"])
         native = self._patience.next_batch(session)
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:
@@ -426,8 +427,7 @@ class Loader(AsDataLoader):
             return None
         if is_first and self._scores is not None:
             self._scores.begin(self._at.epoch)
-        views = isinstance(self._job["images"], list)
-        batch = Batch(native, self._torch, self._fields, self._transform, self._device, views)
+        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views)
         self._at.deliver(native.index)
         return batch
 
@@ -471,23 +471,9 @@ class _RestOfEpoch(Iterator[Batch]):
         return batch
 
 
-def _plan_of_job(preset: Preset, plan: Plan, trains: bool) -> tuple[dict[str, Any], str]:
-    """What a job asks of its plans, and the policy of its preset."""
-    sampler, policy, order, is_group = system(preset)
-    if not trains:
-        if plan.sampler not in (None, "sequential"):
-            raise ValueError(
-                f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
-            )
-        plan, sampler, order, is_group = of_validation(plan), "sequential", "shuffled", False
-    job: dict[str, Any] = {
-        **plan.parameters(),
-        "sampler": plan.sampler or sampler,
-        "order": plan.order or order,
-    }
-    if is_group and plan.group is None:
-        job["group"] = _native.group_digest(preset)
-    return job, policy
+def _document(**arguments: Any) -> dict[str, Any]:
+    """The job of these arguments, checked: every field has its value."""
+    return json.loads(_native.job_document(json.dumps(arguments)))
 
 
 def _exchange(daemon: Daemon, rank: int, world_size: int) -> Exchange | None:
@@ -495,23 +481,6 @@ def _exchange(daemon: Daemon, rank: int, world_size: int) -> Exchange | None:
     if daemon.exchange == "torch":
         return torch_exchange(rank, world_size, daemon.timeout * EXCHANGE_SHARE)
     return None if isinstance(daemon.exchange, str) else daemon.exchange
-
-
-def _images(
-    image_size: int | tuple[int, int] | None, decode: object, channels_last: bool, exact: bool
-) -> _native.Images | list[_native.Images] | None:
-    """What to decode to; None for raw records."""
-    channels_last, exact = flag("channels_last", channels_last), flag("exact", exact)
-    if decode is not None:
-        if image_size is not None:
-            raise ValueError("decode: image_size is given as well; give only one of the two")
-        return views_spec(decode, channels_last, exact)
-    if image_size is not None:
-        return covering(sides("image_size", image_size), channels_last, exact)
-    for name, given in (("channels_last", channels_last), ("exact", exact)):
-        if given:
-            raise ValueError(f"{name}: raw records are delivered; give image_size or decode as well")
-    return None
 
 
 def _check_state(state: Any) -> None:
@@ -528,7 +497,9 @@ def _check_state(state: Any) -> None:
         if not isinstance(state.get(name), kind):
             got = type(state[name]).__name__ if name in state else "nothing"
             raise ValueError(f"state: got {got} as {name!r}: it is no whole state of Loader.state_dict()")
-    if absent := {"sampler", "order", "seed", "tail", "weights_digest"} - state["job"].keys():
+    job = state["job"]
+    named = {"tail", *(job["plan"] if isinstance(job.get("plan"), Mapping) else ())} if "tail" in job else set()
+    if absent := {"sampler", "order", "seed", "tail", "weights_digest", "subset_digest"} - named:
         raise ValueError(f"state: its job has no {', '.join(sorted(absent))}: it is no whole state of Loader.state_dict()")
 
 

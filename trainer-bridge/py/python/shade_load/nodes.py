@@ -17,8 +17,8 @@ from ._native import ShadeError
 from .exchange import Exchange
 from .ranks import ranks_here
 
-# Fields of a job that each node has for itself.
-_OF_A_NODE = ("ranks_here", "ring_bytes")
+# Fields of a job that each node has for itself; a plan is compared field by field.
+_OF_A_NODE = ("ranks_here", "ring_bytes", "plan")
 # Samplers whose epochs are drawn from the whole dataset.
 _WHOLE = ("sequential", "infobatch", "iis", "weighted", "balanced")
 # This node's number of ranks by the last exchange, by world size and node: for a validation, which
@@ -82,9 +82,9 @@ def place(
     Every rank of the training must call it. With an exchange, ranks that differ are refused, on all
     ranks alike. `strata` are those that the user has asked for.
     """
-    world_size = job["world_size"]
+    world_size, plan = job["world_size"], job["plan"]
     here = ranks_here(world_size)
-    if strata is None and (job["sampler"] in _WHOLE or job["pace"] or job["subset_digest"]):
+    if strata is None and (plan["sampler"] in _WHOLE or plan["pace"] or plan["subset_digest"]):
         # Over several nodes the daemon refuses those that follow from losses, and says so.
         strata = 1
     node = node_of(socket)
@@ -195,7 +195,7 @@ def _meet(
         samples=samples,
         content_id=content_id,
         held_strata=held_strata if held else 0,
-        job={name: value for name, value in job.items() if name not in _OF_A_NODE},
+        job={name: value for name, value in {**job, **job["plan"]}.items() if name not in _OF_A_NODE},
         error=None if failure is None else str(failure),
     )
     answers = exchange(mine.to_bytes())

@@ -178,30 +178,17 @@ PixelTransform = (
 # A transform of pixels, or some that are applied in turn as one.
 Part = PixelTransform | tuple[PixelTransform, ...]
 
-# A mirrored image gets other pixels from these than the image mirrored afterwards.
-_PLACED = (RandomErasing, RandAugment, TrivialAugmentWide)
-
-
-def as_json(steps: Sequence[PixelTransform]) -> str:
-    """The transforms as the native module reads them.
+def as_json(steps: Sequence[Any]) -> list[Any]:
+    """The transforms, also those of geometry, as a job's document has them.
 
     Raises:
         ValueError: A number is infinite or none.
         TypeError: An argument is no number.
     """
     try:
-        return json.dumps([_named(step) for step in steps], allow_nan=False, default=_number)
+        return json.loads(json.dumps([_named(step) for step in steps], allow_nan=False, default=_number))
     except ValueError as error:
         raise ValueError(f"decode: got {list(steps)!r}: {error}") from None
-
-
-def knows_places(step: Part) -> bool:
-    """Whether a flip before this transform is another than one after it."""
-    if isinstance(step, tuple):
-        return any(map(knows_places, step))
-    if isinstance(step, Holder):
-        return any(map(knows_places, step.transforms))
-    return isinstance(step, _PLACED)
 
 
 def _options(transform: Any, kind: Any) -> dict[str, Any]:
@@ -239,7 +226,7 @@ def _number(value: Any) -> int | float:
     raise TypeError(f"decode: got {value!r}, expected a number")
 
 
-def _named(step: Part) -> dict[str, Any] | list[Any]:
+def _named(step: Any) -> dict[str, Any] | list[Any]:
     if isinstance(step, tuple):
         return [_named(inner) for inner in step]
     if isinstance(step, Holder):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from . import _native
 from .indices import sample_indices
-from .options import UINT32_MAX, Options, choice, flag, integer, job_name, real, shown
+from .options import UINT32_MAX, Options, flag, integer, job_name, real, shown
 from .weights import weight_table
 
 Sampler = Literal[
@@ -154,23 +154,20 @@ class Plan(Options):
         for field in fields(self):
             if field.name not in (*_TABLES, "group"):
                 object.__setattr__(self, field.name, _of_its_type(field.name, getattr(self, field.name), field.default))
-        for name, value in self.parameters().items():
-            if value is not None or name not in ("sampler", "order"):
-                _native.check_field(name, value)
+        for name, value in self.arguments().items():
+            _native.check_field(name, value)
         if (self.weights is not None) != (self.sampler == "weighted"):
             got = "none" if self.weights is None else f"{self.weights!r} with the sampler {self.sampler!r}"
             raise ValueError(f'weights: got {got}; give them with sampler="weighted", and only then')
 
-    def parameters(self) -> dict[str, Any]:
-        """The fields as the daemon gets them, with digests in place of weights and indices."""
-        parameters = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TABLES}
+    def arguments(self) -> dict[str, Any]:
+        """The fields that were given or have a default, with digests in place of weights and indices."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TABLES}
         digests = {
             "weights_digest": 0 if self.weights is None else self.weights.digest,
             "subset_digest": 0 if self.indices is None else self.indices.digest,
         }
-        group = 0 if self.group is None else _native.group_digest(self.group)
-        strata = 1 if self.strata is None else self.strata
-        return {**parameters, "strata": strata, **digests, "group": group}
+        return {name: value for name, value in {**given, **digests}.items() if value is not None}
 
 
 def _of_its_type(name: str, value: Any, default: Any) -> Any:
@@ -186,13 +183,3 @@ def _of_its_type(name: str, value: Any, default: Any) -> Any:
     if not isinstance(value, str):
         raise TypeError(f"{name}: got {shown(value)}, expected a text")
     return str(value)
-
-
-def system(preset: str) -> tuple[str, str, str, bool]:
-    """Sampler, policy and order of a preset, and whether its trainings are a group."""
-    return _native.PRESETS[choice("preset", preset, _native.PRESETS)]
-
-
-def of_validation(plan: Plan) -> Plan:
-    """What `train=False` uses of a plan: the other fields say how a training draws."""
-    return Plan(indices=plan.indices, tail=plan.tail, on_error=plan.on_error, bad_max=plan.bad_max)

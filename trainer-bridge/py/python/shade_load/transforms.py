@@ -15,14 +15,12 @@ such as ColorJitter, follow. The latter are in `shade_load.pixel_transforms`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from . import _native
-from .known_transforms import attributes, class_name, held, in_turn, refusal
-from .options import IMAGE_SIDE_MAX, VIEWS_MAX, flag, integer, number, sides
+from .known_transforms import attributes, class_name, held, in_turn, is_list, refusal
+from .options import VIEWS_MAX
 from .pixel_transforms import (
     ColorJitter,
     GaussianBlur,
@@ -43,7 +41,6 @@ from .pixel_transforms import (
     RandomSolarize,
     TrivialAugmentWide,
     as_json,
-    knows_places,
 )
 
 __all__ = [
@@ -131,135 +128,39 @@ OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any]
 # Those of one view; a list of those of several views; or "none".
 Decode = OneView | Sequence[Sequence[Transform | Callable[[Any], Any]]] | Literal["none"]
 
-_ORDER = (
-    "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before CenterCrop or RandomCrop, "
-    "and flips and transforms of pixels, such as ColorJitter, follow"
-)
+def document(decode: object) -> Any:
+    """`decode` as a job's document has it: "none", a list of transforms, or a list of such lists, one for each view.
 
-
-def views_spec(transforms: object, channels_last: bool, exact: bool) -> _native.Images | list[_native.Images]:
-    """The transforms in the form of the native module: one spec, or for a list of lists one for each view.
+    Their order and arguments are checked with the whole job.
 
     Raises:
-        ValueError, TypeError: As for `image_spec`, or views and single transforms are mixed.
+        TypeError: A transform is not known, or views and single transforms are mixed.
+        ValueError: One of torchvision's has an option that the daemon does not have.
     """
-    if not isinstance(transforms, list | tuple) or not any(isinstance(step, list | tuple) for step in transforms):
-        return image_spec(transforms, channels_last, exact)
-    for view in transforms:
+    if isinstance(decode, str) and decode == NONE:
+        return NONE
+    if not has_views(decode):
+        return as_json(_steps(decode))
+    assert isinstance(decode, list | tuple)
+    for view in decode:
         if in_turn(view) is None:
             raise TypeError(
                 f"decode: got {view!r} beside a list of transforms: give one list, or a list of lists for several views"
             )
-    if len(transforms) > VIEWS_MAX:
-        raise ValueError(f"decode: got {len(transforms)} views, expected at most {VIEWS_MAX}")
-    specs = []
-    for number, view in enumerate(transforms):
+    if len(decode) > VIEWS_MAX:
+        raise ValueError(f"decode: got {len(decode)} views, expected at most {VIEWS_MAX}")
+    views = []
+    for number, view in enumerate(decode):
         try:
-            specs.append(image_spec(view, channels_last, exact))
+            views.append(as_json(_steps(view)))
         except (TypeError, ValueError) as error:
             raise type(error)(f"view {number}: {error}") from None
-    return specs
+    return views
 
 
-def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.Images:
-    """The transforms in the form of the native module.
-
-    Raises:
-        ValueError: They do not give images of one size, or are in another order.
-        TypeError: A transform is unknown.
-    """
-    if isinstance(transforms, str) and transforms == NONE:
-        return _spec(NONE, channels_last, exact)
-    steps = _steps(transforms)
-    given = f"decode: got {steps!r}"
-    framing = list(itertools.takewhile(lambda step: not isinstance(step, Flip | PixelTransform), steps))
-    spec = _spec("stretch", channels_last, exact)
-    pixels = _after_framing(steps[len(framing) :], spec, given)
-    last = framing[-1] if framing else None
-    match framing:
-        case [Resize(size=size)] if not isinstance(size, int):
-            pass
-        case [Resize(size=side)]:
-            raise ValueError(
-                f"decode: Resize({side}) keeps each image's ratio, so images have different sizes: add CenterCrop or "
-                f"RandomCrop, or use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
-            )
-        case [Resize(size=side), CenterCrop() | RandomCrop()] if isinstance(side, int):
-            spec["short"] = integer("Resize: size", side, 1, IMAGE_SIDE_MAX)
-        case [CenterCrop() | RandomCrop() | RandomResizedCrop()]:
-            pass
-        case _:
-            raise ValueError(f"{given}, {_ORDER}")
-    assert isinstance(last, Resize | CenterCrop | RandomCrop | RandomResizedCrop)
-    spec["height"], spec["width"] = sides(f"{type(last).__name__}: size", last.size)
-    if isinstance(last, CenterCrop):
-        spec["framing"] = "center"
-    elif isinstance(last, RandomCrop):
-        spec["framing"] = "random"
-        spec["padding"] = integer("RandomCrop: padding", last.padding, 0, IMAGE_SIDE_MAX)
-    elif isinstance(last, RandomResizedCrop):
-        spec["framing"] = "random_resized"
-        spec["scale"] = _range("scale", last.scale)
-        spec["ratio"] = _range("ratio", last.ratio)
-    spec["pixels"] = as_json(pixels)
-    _native.check_pixels(spec["pixels"], spec["height"], spec["width"])
-    return spec
-
-
-def _after_framing(steps: list[Transform], spec: _native.Images, given: str) -> list[PixelTransform]:
-    """The transforms of pixels among `steps`; the flips go into `spec`, as the daemon does them first."""
-    pixels: list[PixelTransform] = []
-    flips: set[type[Flip]] = set()
-    for step in steps:
-        if isinstance(step, PixelTransform):
-            if spec["grey"]:
-                raise ValueError(f"{given}, expected Grayscale(1) last, as other transforms of pixels have three channels")
-            if isinstance(step, Grayscale) and step.num_output_channels == 1:
-                spec["grey"] = True
-            else:
-                pixels.append(step)
-            continue
-        name = type(step).__name__
-        if not isinstance(step, Flip):
-            raise ValueError(f"{given}, {_ORDER}")
-        if type(step) in flips:
-            raise ValueError(f"{given}, expected {name} only once")
-        placed = [type(pixel).__name__ for pixel in pixels if knows_places(pixel)]
-        if placed:
-            raise ValueError(f"{given}, expected {name} before {placed[0]}, as the daemon flips first")
-        flips.add(type(step))
-        p = number(f"{name}: p", step.p, 0.0, 1.0)
-        if isinstance(step, RandomHorizontalFlip):
-            spec["flip"] = p
-        else:
-            spec["flip_down"] = p
-    return pixels
-
-
-def covering(size: tuple[int, int], channels_last: bool, exact: bool) -> _native.Images:
-    """The middle of each image, resized to just cover (height, width), for `image_size`."""
-    spec = image_spec(Resize(size), channels_last, exact)
-    spec["framing"] = "cover"
-    return spec
-
-
-def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
-    """A spec of this framing, with defaults elsewhere."""
-    return {
-        "height": 0,
-        "width": 0,
-        "framing": framing,
-        "short": 0,
-        "padding": 0,
-        "scale": (1.0, 1.0),
-        "ratio": (1.0, 1.0),
-        "flip": 0.0,
-        "flip_down": 0.0,
-        "channels_last": flag("channels_last", channels_last),
-        "exact": flag("exact", exact),
-        "grey": False,
-        "pixels": "[]",
-    }
+def has_views(decode: object) -> bool:
+    """Whether it is a list of views, also of one: then `batch.images` is a list."""
+    return isinstance(decode, list | tuple) and any(map(is_list, decode))
 
 
 def _steps(given: object, place: str = "decode") -> list[Transform]:
@@ -317,13 +218,3 @@ def _as_it_is(value: Any) -> Any:
 
 # From torchvision's attributes to our arguments, where they differ.
 _PLAIN: dict[str, Callable[[Any], Any]] = {"size": _size, "padding": _padding, "scale": tuple, "ratio": tuple}
-
-
-def _range(name: str, pair: Sequence[float]) -> tuple[float, float]:
-    if len(pair) != 2:
-        raise ValueError(f"RandomResizedCrop: {name}: got {pair!r}, expected (least, most)")
-    most_of_all = 1.0 if name == "scale" else float(IMAGE_SIDE_MAX)
-    least, most = (number(f"RandomResizedCrop: {name}", side, 0.0, most_of_all) for side in pair)
-    if not 0.0 < least <= most:
-        raise ValueError(f"RandomResizedCrop: {name}: got {pair!r}, expected (least, most), above 0")
-    return least, most

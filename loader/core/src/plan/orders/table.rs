@@ -1,7 +1,7 @@
 //! The table of orders.
 
 use shade_formats::SampleId;
-use shade_formats::control::Order;
+use shade_job::Order;
 
 use super::apart::move_apart;
 use super::hits_first::hits_first;
@@ -54,7 +54,7 @@ fn apart(Ordered { mut ids, split }: Ordered, order: Order, inputs: &Inputs<'_>)
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::control::PlanSpec;
+    use shade_job::PlanSpec;
 
     use super::*;
     use crate::importance::Importance;

@@ -1,7 +1,7 @@
 //! What a sampler gives: how often each sample is delivered, and its loss weights.
 
 use shade_formats::SampleId;
-use shade_formats::control::Order;
+use shade_job::Order;
 
 /// What an epoch trains on.
 pub(in crate::plan) struct Draw<'a> {

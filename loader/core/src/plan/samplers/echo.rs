@@ -8,7 +8,7 @@
 //! at random. Repeats are 20 to 60 batches apart (the order `spaced`, whatever order the job asks
 //! for) and augmented anew, since every position has a crop of its own.
 
-use shade_formats::control::Order;
+use shade_job::Order;
 
 use super::draw::{Draw, Weights};
 use crate::plan::inputs::Inputs;

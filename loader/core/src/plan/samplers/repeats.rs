@@ -2,7 +2,7 @@
 //! needs.
 
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, Sampler, Subset, WeightTable};
+use shade_job::{JobSpec, Sampler, Subset, WeightTable};
 
 use super::chances::CHANCE_MAX_WIDE;
 

@@ -9,7 +9,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "residency and counts cover the same samples")]
 
-use shade_formats::control::PlanSpec;
+use shade_job::PlanSpec;
 
 use crate::plan::random::{Random, Select};
 

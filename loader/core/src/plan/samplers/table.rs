@@ -1,6 +1,6 @@
 //! The table of samplers.
 
-use shade_formats::control::Sampler;
+use shade_job::Sampler;
 
 use super::draw::Draw;
 use super::{echo, icache, infobatch, pads, replacement, uniform, weighted};

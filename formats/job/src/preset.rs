@@ -1,30 +1,12 @@
 //! The tables of policies and presets: names and help lines, and what a preset is made of.
 
-use super::types::{Order, Sampler, names};
+use crate::names::names;
+use crate::{Order, Sampler};
 
-/// Declares a choice whose values are described in `--help`.
-macro_rules! described {
-    ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
-     $($(#[$variant_meta:meta])* $variant:ident = $text:literal: $about:literal),+ $(,)?) => {
-        names! {
-            $(#[$meta])* $name, $what, $expected,
-            $($(#[$variant_meta])* #[doc = $about] $variant = $text),+
-        }
-
-        impl $name {
-            /// Its line in `--help`.
-            #[must_use]
-            pub fn about(self) -> &'static str {
-                match self { $(Self::$variant => $about),+ }
-            }
-        }
-    };
-}
-
-described! {
+names! {
     /// Which records the cache admits and evicts. The table of names; the policies are in
     /// `loader/core/src/cache`.
-    Policy, "policy", "lookahead, app, topc, lfu, lru, fifo, arc, static, icache or quiver",
+    Policy, "policy",
     #[default]
     Lookahead = "lookahead":
         "What the epoch's plan uses soonest, and behind that the samples of highest importance",
@@ -48,10 +30,10 @@ described! {
         "What the epoch has not used yet; batches take what is cached of the next ten batches (Quiver)",
 }
 
-described! {
+names! {
     /// A system as a whole, ours or a published one: a sampler, a policy and an order. What is
     /// known to be wrong in the code of a published system is left out on purpose.
-    Preset, "preset", "permutations, clairvoyant, shade, icache, coordl, quiver, deepio, coordl-prep, oneaccess, default, base or ilfu",
+    Preset, "preset",
     #[default]
     Permutations = "permutations":
         "uniform + lookahead: each sample once an epoch, and a cache that knows the plan (the default)",

@@ -1,10 +1,10 @@
 //! The file that comes with a Hello: what a job has to say of single samples.
 
-use super::spec::PlanSpec;
-use super::spec_error::SpecError;
-use super::subset::Subset;
-use super::types::Sampler;
-use super::weights::WeightTable;
+use crate::PlanSpec;
+use crate::Sampler;
+use crate::SpecError;
+use crate::Subset;
+use crate::WeightTable;
 
 /// The tables of a job. The file has those that there are, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

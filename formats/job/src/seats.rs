@@ -7,7 +7,7 @@
 //! and the last row of a plan ends after the seat S mod P - 1. So the seats below S mod P have
 //! these strata, whatever their order. No plan has a gap, and no rank a batch more than others.
 
-use super::spec_error::SpecError;
+use crate::SpecError;
 
 /// Bytes of a stratum's number.
 const STRATUM_BYTES: usize = 4;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::spec_error::SpecError;
+use crate::SpecError;
 
 /// Bytes of a sample id.
 const ID_BYTES: u64 = 4;

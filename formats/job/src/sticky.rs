@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use super::seats::{Seats, words};
-use crate::limits::STRATA_MAX;
+use shade_formats::limits::STRATA_MAX;
 
 const _: () = assert!(STRATA_MAX as u64 * 256 <= 1 << 32);
 

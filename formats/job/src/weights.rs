@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::spec_error::SpecError;
+use crate::SpecError;
 
 /// Bytes of a weight.
 const WEIGHT_BYTES: u64 = 4;

@@ -1,31 +1,19 @@
 //! Which jobs several nodes can serve: each draws its part of a plan from what it knows itself.
 
-use super::spec::{JobSpec, PlanSpec};
-use super::spec_error::SpecError;
-use super::types::Sampler;
+use crate::Sampler;
+use crate::SpecError;
+use crate::{JobSpec, PlanSpec};
 
 impl JobSpec {
     /// Refuses plans that nodes cannot draw each on its own.
-    pub(super) fn check_strata(&self) -> Result<(), SpecError> {
-        let Self { plan, world_size, ranks_here, .. } = *self;
+    pub(crate) fn check_strata(&self) -> Result<(), SpecError> {
+        let &Self { plan, world_size, ranks_here, .. } = self;
         if ranks_here > world_size {
             let expected = format_args!("at most world_size, {world_size}");
             return Err(SpecError::new("ranks_here", ranks_here, expected));
         }
         let strata = plan.strata;
-        let one_only = match plan.sampler {
-            Sampler::Sequential => Some("the sampler sequential, which keeps the dataset's order"),
-            Sampler::Iis | Sampler::Infobatch => {
-                Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
-            }
-            Sampler::Weighted | Sampler::Balanced => Some(
-                "the samplers weighted and balanced: strata weigh unequally, and have equally many draws",
-            ),
-            _ if plan.subset_digest != 0 => Some("indices: a subset is drawn as a whole"),
-            _ if plan.pace => Some("pace, which goes by whole batches"),
-            _ => None,
-        };
-        if let Some(why) = one_only.filter(|_| strata > 1) {
+        if let Some(why) = plan.drawn_whole().filter(|_| strata > 1) {
             return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
         }
         let is_on_several = self.local_ranks() < world_size;
@@ -47,6 +35,23 @@ impl JobSpec {
 }
 
 impl PlanSpec {
+    /// Why a plan has one stratum only; `None` if it may have several.
+    #[must_use]
+    pub fn drawn_whole(&self) -> Option<&'static str> {
+        match self.sampler {
+            Sampler::Sequential => Some("the sampler sequential, which keeps the dataset's order"),
+            Sampler::Iis | Sampler::Infobatch => {
+                Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
+            }
+            Sampler::Weighted | Sampler::Balanced => Some(
+                "the samplers weighted and balanced: strata weigh unequally, and have equally many draws",
+            ),
+            _ if self.subset_digest != 0 => Some("indices: a subset is drawn as a whole"),
+            _ if self.pace => Some("pace, which goes by whole batches"),
+            _ => None,
+        }
+    }
+
     /// Whether a plan depends on what the daemon that draws it has seen: losses, deliveries, cached
     /// samples.
     #[must_use]

@@ -1,0 +1,163 @@
+//! What a batch holds: as a document says it, and as the daemon makes it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use shade_formats::ViewShape;
+use shade_formats::limits::VIEWS_MAX;
+
+use crate::transforms::{InTurn, Pair, Transform};
+use crate::{ImageSpec, SpecError};
+
+/// The word for images of their own sizes.
+const WHOLE: &str = "none";
+
+/// What becomes of a record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum Decode {
+    /// Its bytes, as packed: `null`.
+    #[default]
+    Raw,
+    /// An image in its own size: `"none"`.
+    Whole,
+    /// An image for each list of transforms: a list of lists. One view may also be a list of
+    /// transforms, or one transform.
+    Views(Vec<InTurn>),
+}
+
+impl Decode {
+    /// One view: the middle of each image, resized so that it just covers `height` x `width`
+    /// pixels.
+    #[must_use]
+    pub fn cover(height: u32, width: u32) -> Self {
+        vec![Transform::Cover { size: Pair([height, width]) }].into()
+    }
+}
+
+impl From<Vec<Transform>> for Decode {
+    /// One view.
+    fn from(transforms: Vec<Transform>) -> Self {
+        Self::Views(vec![InTurn(transforms)])
+    }
+}
+
+impl TryFrom<Value> for Decode {
+    type Error = SpecError;
+
+    fn try_from(value: Value) -> Result<Self, SpecError> {
+        let in_turn =
+            |value: Value| InTurn::try_from(value).map_err(|error| wrong(format!("decode: {error}")));
+        match value {
+            Value::Null => Ok(Self::Raw),
+            Value::String(word) if word == WHOLE => Ok(Self::Whole),
+            Value::Array(views) if views.iter().any(Value::is_array) => {
+                if let Some(view) = views.iter().find(|view| !view.is_array()) {
+                    let text = format!(
+                        "decode: got {view} beside a list of transforms: give one list, or a list of lists for several views"
+                    );
+                    return Err(wrong(text));
+                }
+                views.into_iter().map(in_turn).collect::<Result<_, _>>().map(Self::Views)
+            }
+            Value::Array(_) | Value::Object(_) => Ok(Self::Views(vec![in_turn(value)?])),
+            other => {
+                let expected = format!("transforms, a list of views, \"{WHOLE}\" or null");
+                Err(wrong(format!("decode: got {other}, expected {expected}")))
+            }
+        }
+    }
+}
+
+impl From<Decode> for Value {
+    fn from(decode: Decode) -> Self {
+        match decode {
+            Decode::Raw => Self::Null,
+            Decode::Whole => WHOLE.into(),
+            Decode::Views(views) => serde_json::to_value(views).unwrap_or(Self::Null),
+        }
+    }
+}
+
+fn wrong(text: String) -> SpecError {
+    SpecError::told("decode", text)
+}
+
+/// What a batch holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Output {
+    /// The record's bytes, as packed.
+    #[default]
+    Raw,
+    /// Images of one size in each view, of which there is at least one. All have the same order of
+    /// bytes.
+    Decoded(Vec<ImageSpec>),
+    /// Images, each in its own size.
+    Ragged {
+        /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
+        channels_last: bool,
+    },
+}
+
+impl From<ImageSpec> for Output {
+    /// Decoded, one view.
+    fn from(view: ImageSpec) -> Self {
+        Self::Decoded(vec![view])
+    }
+}
+
+impl Output {
+    /// What `decode` makes.
+    ///
+    /// # Errors
+    /// There are too many views, or one of them makes no rows.
+    pub(crate) fn new(decode: &Decode, channels_last: bool, exact: bool) -> Result<Self, SpecError> {
+        let views = match decode {
+            Decode::Raw => return Ok(Self::Raw),
+            Decode::Whole => return Ok(Self::Ragged { channels_last }),
+            Decode::Views(views) => views,
+        };
+        if !(1..=VIEWS_MAX).contains(&views.len()) {
+            let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", views.len());
+            return Err(wrong(text));
+        }
+        let view = |(number, view): (usize, &InTurn)| {
+            let spec = ImageSpec::new(&view.0).map_err(|error| match views.len() {
+                1 => wrong(format!("decode: {error}")),
+                _ => wrong(format!("view {number}: decode: {error}")),
+            })?;
+            Ok(ImageSpec { channels_last, exact, ..spec })
+        };
+        views.iter().enumerate().map(view).collect::<Result<_, _>>().map(Self::Decoded)
+    }
+
+    /// The views of each image; none of records, and of images of their own sizes.
+    #[must_use]
+    pub fn views(&self) -> &[ImageSpec] {
+        match self {
+            Self::Decoded(views) => views,
+            Self::Raw | Self::Ragged { .. } => &[],
+        }
+    }
+
+    /// The views' shapes.
+    #[must_use]
+    pub fn shapes(&self) -> Vec<ViewShape> {
+        self.views().iter().map(ImageSpec::shape).collect()
+    }
+
+    /// Bytes of one row of views, below 2^34; 0 without views.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        self.views().iter().map(ImageSpec::bytes).sum()
+    }
+
+    /// Whether colours lie side by side.
+    #[must_use]
+    pub fn channels_last(&self) -> bool {
+        match self {
+            Self::Raw => false,
+            Self::Decoded(views) => views.iter().any(|view| view.channels_last),
+            Self::Ragged { channels_last } => *channels_last,
+        }
+    }
+}

@@ -1,0 +1,559 @@
+//! A job, and how its plans are drawn. Each parameter is declared here once: its name, type,
+//! default, range and help. JSON, command lines, Python's classes and digests follow from the
+//! declarations.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use shade_formats::limits::{
+    BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, STRATA_MAX,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Decode, OnError, Order, Output, Sampler, SpecError, Tail};
+
+pub use shade_formats::limits::JOB_BYTES_MAX;
+
+/// A parameter as a command line or a document shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name of the field.
+    pub name: &'static str,
+    /// Name of the option and, unless it is a flag, of its value: "hit-cap SHARE". Empty: no
+    /// command line has it.
+    pub usage: &'static str,
+    /// Default value, as Rust source.
+    pub default: &'static str,
+    /// Meaning of the parameter.
+    pub help: &'static str,
+}
+
+/// Declares the parameters of a document: `/// help`, then `name: type = default`, its `in` range,
+/// and its `as` option of a command line.
+macro_rules! declared {
+    ($(#[$meta:meta])* pub struct $spec:ident {$(
+        $(#[doc = $help:literal])+ $(#[serde($($serde:tt)+)])?
+        $name:ident: $type:ty = $default:expr
+            $(, in $least:literal to $most:tt $(in_words $range:literal)?)? $(, as $usage:literal)?;
+    )+}) => {
+        $(#[$meta])*
+        pub struct $spec {$(
+            $(#[doc = $help])+
+            $(#[serde($($serde)+)])?
+            pub $name: $type,
+        )+}
+
+        impl Default for $spec {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        impl $spec {
+            /// Every parameter, in the order of declaration.
+            pub const PARAMETERS: &'static [Parameter] = &[$(Parameter {
+                name: stringify!($name),
+                usage: concat!($($usage)?),
+                default: stringify!($default),
+                help: concat!($($help),+),
+            }),+];
+
+            /// Refuses what is outside its range.
+            fn check_ranges(&self) -> Result<(), SpecError> {
+                $($(SpecError::check_as(stringify!($name), self.$name, [$least, $most], concat!($($range)?))?;)?)+
+                Ok(())
+            }
+        }
+    };
+}
+
+declared! {
+    /// How the plan of each epoch is drawn.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct PlanSpec {
+        /// How samples are drawn. `pads` draws by importance from the second epoch on, `uniform`
+        /// takes each sample once an epoch, `iis` leaves out samples of low importance, `cis`
+        /// delivers them with weight 0, and `sequential` takes each sample once, in the dataset's
+        /// order. `replacement` draws uniformly with replacement, `echo` delivers each sample that
+        /// is read several times, and `infobatch` leaves out a share of the samples of low loss.
+        /// `weighted` draws by a table of weights, and `balanced` draws all classes equally often.
+        sampler: Sampler = Sampler::Uniform, as "sampler SAMPLER";
+
+        /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20
+        /// to 60 batches apart, `hits_first` has cached samples first (SHADE as published), and
+        /// `opportunistic` draws from what is in memory (DeepIO).
+        order: Order = Order::Shuffled, as "order ORDER";
+
+        /// Seed of every random choice.
+        seed: u64 = 0, as "seed N";
+
+        /// PADS: factor on the draws of resident samples, at least 1; 1 is off. The plan then
+        /// depends on the cache's content.
+        rep: f64 = 1.0, in 1.0 to (f64::MAX) in_words "a finite number of at least 1", as "rep FACTOR";
+
+        /// PADS: largest share of an epoch that such replicated draws may take, 0 to 1.
+        hit_cap: f64 = 0.6, in 0.0 to 1.0, as "hit-cap SHARE";
+
+        /// PADS, replacement, iis, infobatch: a sample that was not delivered for this many epochs
+        /// is put into the plan; 0 is off.
+        cover: u32 = 5, as "cover EPOCHS";
+
+        /// PADS: share of draws that ignore importance, 0 to 1.
+        explore: f64 = 0.0, in 0.0 to 1.0, as "explore SHARE";
+
+        /// Echo: how often a sample that is read comes in an epoch, at least 1; it need not be
+        /// whole.
+        echo: f64 = 2.0, in 1.0 to (f64::MAX) in_words "a finite number of at least 1", as "echo TIMES";
+
+        /// InfoBatch: share of the samples with a score below the mean that an epoch leaves out, 0
+        /// to 1.
+        prune: f64 = 0.5, in 0.0 to 1.0, as "prune SHARE";
+
+        /// InfoBatch: from this epoch on nothing is left out; 0 is never. The paper: the last
+        /// eighth of all epochs.
+        whole_from: u32 = 0, as "whole-from EPOCH";
+
+        /// Weighted, balanced: draw with replacement. Without it each sample comes as often as
+        /// expected, rounded up or down.
+        replacement: bool = true, as "replacement BOOL";
+
+        /// Move samples by a few batches, so that batches and ranks have equally many expected
+        /// misses.
+        pace: bool = false, as "pace";
+
+        /// Draw each plan an epoch early, from importance as it was then. The cache then sees a
+        /// whole epoch ahead at all times.
+        draw_ahead: bool = false, as "draw-ahead";
+
+        /// Equal parts of the dataset that are drawn each on its own, so that no node needs what
+        /// another knows. Every rank has its parts to itself if their number is a multiple of the
+        /// ranks'. 1 draws the dataset as a whole, which needs all ranks on one node.
+        strata: u32 = 1, in 1 to STRATA_MAX, as "strata N";
+
+        /// Share of the strata that change seats at each epoch, and so perhaps ranks and nodes,
+        /// which read them anew: 0 to 1. 0 leaves each sample at its rank for ever.
+        mix: f64 = 0.0, in 0.0 to 1.0, as "mix SHARE";
+
+        /// Digest of the sampler `weighted`'s table, [`WeightTable::digest`](crate::WeightTable); 0
+        /// without one.
+        weights_digest: u64 = 0;
+
+        /// Digest of the samples that the job delivers, [`Subset::digest`](crate::Subset); 0 for
+        /// all of the dataset.
+        subset_digest: u64 = 0;
+
+        /// The group: its name, or the digest of it ([`group_digest`]); 0 without one. The jobs of
+        /// a group draw coupled plans: each its own, and as alike as they can be.
+        #[serde(deserialize_with = "name_or_digest")]
+        group: u64 = 0;
+    }
+}
+
+impl PlanSpec {
+    /// Sets a parameter from its text, as a command line has it.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it cannot have this value.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SpecError> {
+        let spec: Self = with_field(self, name, value(text))?;
+        spec.validate()?;
+        *self = spec;
+        Ok(())
+    }
+
+    /// Refuses numbers that make no plan.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.check_ranges()?;
+        if self.group != 0 && self.depends_on_residents() {
+            let expected = "rep 1, no pace, and the order shuffled or spaced in a group: coupled plans do not \
+                            depend on what is cached";
+            return Err(SpecError::new("group", "rep, pace or an order that does", expected));
+        }
+        Ok(())
+    }
+
+    /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back.
+    /// No order, pacing or replication applies to `sequential`.
+    #[must_use]
+    pub fn depends_on_residents(&self) -> bool {
+        let asks = self.rep > 1.0 || self.pace || self.order.asks_for_residents();
+        asks && self.sampler != Sampler::Sequential
+    }
+
+    /// Digest of its canonical form without strata, of which a state has its own. Plans with equal
+    /// ones may go on from the same state.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        xxh3_64(canonical(&Self { strata: 1, ..*self }).as_bytes())
+    }
+}
+
+/// The digest of a group's name, never 0.
+#[must_use]
+pub fn group_digest(name: &str) -> u64 {
+    xxh3_64(name.as_bytes()).max(1)
+}
+
+fn name_or_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected the group's name, or its digest")]
+    enum Group {
+        Digest(u64),
+        Name(String),
+    }
+    Ok(match Group::deserialize(deserializer)? {
+        Group::Digest(digest) => digest,
+        Group::Name(name) => group_digest(&name),
+    })
+}
+
+declared! {
+    /// What one job asks of the daemon. Every rank of a job must send an equal one.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct JobSpec {
+        /// How epochs are drawn.
+        plan: PlanSpec = PlanSpec::default();
+
+        /// Rows in each rank's batch.
+        batch_size: u32 = 1, in 1 to BATCH_SAMPLES_MAX;
+
+        /// Ranks of the job, on all nodes together.
+        world_size: u32 = 1, in 1 to RANKS_MAX;
+
+        /// Ranks of the job that attach to this daemon; 0 means all of them. They say themselves
+        /// which ones they are. Every node has its own number.
+        ranks_here: u32 = 0;
+
+        /// What happens to an incomplete last batch.
+        tail: Tail = Tail::default();
+
+        /// What becomes of a record.
+        decode: Decode = Decode::Raw;
+
+        /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
+        channels_last: bool = false;
+
+        /// Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
+        /// are decoded, and damage outside a crop is found.
+        exact: bool = false;
+
+        /// Whether records that the job reads may stay in the cache, and its uses count there. A
+        /// job that validates leaves the cache to those that train.
+        admit: bool = true;
+
+        /// What happens to a bad record.
+        on_error: OnError = OnError::default();
+
+        /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end
+        /// the epoch. Each daemon counts those of its ranks.
+        bad_max: f64 = 0.01, in 0.0 to 1.0;
+
+        /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
+        ring_bytes: u64 = 0, in 0 to PAYLOAD_BYTES_MAX;
+    }
+}
+
+impl JobSpec {
+    /// Reads a document. What it does not have keeps its default.
+    ///
+    /// # Errors
+    /// It is longer than [`JOB_BYTES_MAX`], not JSON, or has a field that does not exist or a value
+    /// of another kind. Whether a daemon can serve it, [`validate`](Self::validate) says.
+    pub fn from_text(text: &str) -> Result<Self, SpecError> {
+        if text.len() > JOB_BYTES_MAX {
+            let expected = format_args!("at most {JOB_BYTES_MAX}");
+            return Err(SpecError::new("length of the job's document", text.len(), expected));
+        }
+        serde_json::from_str(text).map_err(|error| not_a_job(&error))
+    }
+
+    /// Its canonical document: every field, in the order of declaration.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        canonical(self)
+    }
+
+    /// Reads a document within other JSON.
+    ///
+    /// # Errors
+    /// As for [`from_text`](Self::from_text).
+    pub fn from_value(value: Value) -> Result<Self, SpecError> {
+        serde_json::from_value(value).map_err(|error| not_a_job(&error))
+    }
+
+    /// Its canonical document within other JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Checks a value for one field, of the job itself or of its plan.
+    ///
+    /// # Errors
+    /// There is no such field, or it cannot have this value.
+    pub fn check_field(name: &str, value: Value) -> Result<(), SpecError> {
+        match PlanSpec::PARAMETERS.iter().any(|parameter| parameter.name == name) {
+            true => with_field(&PlanSpec::default(), name, value)?.validate(),
+            false => with_field(&Self::default(), name, value)?.validate(),
+        }
+    }
+
+    /// What a batch holds.
+    ///
+    /// # Errors
+    /// The transforms make no rows.
+    pub fn output(&self) -> Result<Output, SpecError> {
+        Output::new(&self.decode, self.channels_last, self.exact)
+    }
+
+    /// Refuses what no daemon can serve.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.plan.validate()?;
+        self.check_ranges()?;
+        self.check_strata()?;
+        // Below 2^49: 2^15 rows of 16 views of 3 x 2^28 bytes.
+        let output = self.output()?;
+        let batch_bytes = u64::from(self.batch_size) * output.row_bytes();
+        if batch_bytes >= PAYLOAD_BYTES_MAX {
+            let sizes: Vec<String> =
+                output.shapes().iter().map(|shape| format!("{} x {}", shape.height, shape.width)).collect();
+            let sizes = sizes.join(" and ");
+            let got = format_args!("{} of {sizes} pixels, {batch_bytes} bytes", self.batch_size);
+            let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
+            return Err(SpecError::new("batch_size", got, expected));
+        }
+        if !self.ring_bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
+            let expected = format_args!("0 or a multiple of {PAYLOAD_ALIGN_BYTES} up to {PAYLOAD_BYTES_MAX}");
+            return Err(SpecError::new("ring_bytes", self.ring_bytes, expected));
+        }
+        Ok(())
+    }
+
+    /// Number of ranks that attach to this daemon.
+    #[must_use]
+    pub fn local_ranks(&self) -> u32 {
+        if self.ranks_here == 0 { self.world_size } else { self.ranks_here }
+    }
+}
+
+/// A document as text. Specifications have text keys and finite numbers only, so there always is
+/// one.
+fn canonical(spec: &impl Serialize) -> String {
+    serde_json::to_string(spec).unwrap_or_default()
+}
+
+fn not_a_job(error: &dyn Display) -> SpecError {
+    SpecError::told("job", format!("the job's document: {error}"))
+}
+
+/// `spec` with another value of the field `name`.
+pub(crate) fn with_field<T: Serialize + DeserializeOwned>(
+    spec: &T,
+    name: &str,
+    value: Value,
+) -> Result<T, SpecError> {
+    let wrong = |error: &dyn Display| SpecError::told("job", format!("{name}: {error}"));
+    let mut fields = serde_json::to_value(spec).map_err(|error| wrong(&error))?;
+    *fields.get_mut(name).ok_or_else(|| wrong(&"there is no such field"))? = value;
+    serde_json::from_value(fields).map_err(|error| wrong(&error))
+}
+
+/// A flag or a number, if the text is one, else the text.
+fn value(text: &str) -> Value {
+    let flag = text.parse::<bool>().map(Value::from).ok();
+    let whole = || text.parse::<u64>().map(Value::from).ok();
+    let number = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number);
+    flag.or_else(whole).or_else(number).unwrap_or_else(|| Value::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec { batch_size: 256, world_size: 8, decode: Decode::cover(224, 224), ..JobSpec::default() }
+    }
+
+    #[test]
+    fn every_bad_field_is_named() {
+        spec().validate().unwrap();
+        JobSpec::default().validate().unwrap();
+        let plan = spec().plan;
+        let bad = [
+            ("rep", JobSpec { plan: PlanSpec { rep: 0.9, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::NAN, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::INFINITY, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
+            ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
+            ("echo", JobSpec { plan: PlanSpec { echo: 0.5, ..plan }, ..spec() }),
+            ("echo", JobSpec { plan: PlanSpec { echo: f64::NAN, ..plan }, ..spec() }),
+            ("prune", JobSpec { plan: PlanSpec { prune: 1.5, ..plan }, ..spec() }),
+            ("group", JobSpec { plan: PlanSpec { group: 1, pace: true, ..plan }, ..spec() }),
+            ("group", JobSpec { plan: PlanSpec { group: 1, rep: 2.0, ..plan }, ..spec() }),
+            ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
+            ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
+            ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 0, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
+            ("world_size", JobSpec { world_size: 0, ..spec() }),
+            ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
+            ("ranks_here", JobSpec { ranks_here: 9, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: 0, ..plan }, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: STRATA_MAX + 1, ..plan }, ..spec() }),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Sequential, ..plan }, ..spec() },
+            ),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Infobatch, ..plan }, ..spec() },
+            ),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Iis, ..plan }, ..spec() }),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Weighted, ..plan }, ..spec() },
+            ),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Balanced, ..plan }, ..spec() },
+            ),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, subset_digest: 1, ..plan }, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, pace: true, ..plan }, ..spec() }),
+            ("decode", JobSpec { decode: Decode::cover(0, 1), ..spec() }),
+            ("decode", JobSpec { decode: Decode::cover(1, 20_000), ..spec() }),
+            ("batch_size", JobSpec { batch_size: 32_768, decode: Decode::cover(16_384, 16_384), ..spec() }),
+            ("ring_bytes", JobSpec { ring_bytes: 100, ..spec() }),
+            ("ring_bytes", JobSpec { ring_bytes: PAYLOAD_BYTES_MAX + 4096, ..spec() }),
+        ];
+        for (field, spec) in bad {
+            assert_eq!(spec.validate().unwrap_err().field, field, "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_draw_on_their_own_only_what_they_know() {
+        let on_two_nodes = |plan| JobSpec { ranks_here: 4, plan, ..spec() };
+        let plan = PlanSpec::default();
+        let knows_all = [
+            PlanSpec { sampler: Sampler::Uniform, ..plan },
+            PlanSpec { sampler: Sampler::Sequential, ..plan },
+            PlanSpec { sampler: Sampler::Balanced, ..plan },
+            PlanSpec { sampler: Sampler::Replacement, cover: 0, ..plan },
+            PlanSpec { sampler: Sampler::Sequential, rep: 2.0, order: Order::HitsFirst, pace: true, ..plan },
+        ];
+        for plan in knows_all {
+            on_two_nodes(plan).validate().unwrap();
+        }
+        let needs_strata = [
+            PlanSpec { sampler: Sampler::Pads, ..plan },
+            PlanSpec { sampler: Sampler::Cis, ..plan },
+            PlanSpec { sampler: Sampler::Replacement, ..plan },
+            PlanSpec { rep: 2.0, ..plan },
+            PlanSpec { order: Order::HitsFirst, ..plan },
+        ];
+        for plan in needs_strata {
+            assert_eq!(on_two_nodes(plan).validate().unwrap_err().field, "strata", "{plan:?}");
+            on_two_nodes(PlanSpec { strata: 4, ..plan }).validate().unwrap_err();
+            on_two_nodes(PlanSpec { strata: 24, ..plan }).validate().unwrap();
+            for ranks_here in [0, 8] {
+                JobSpec { ranks_here, ..on_two_nodes(plan) }.validate().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn every_parameter_is_set_by_its_name_and_text() {
+        let texts = [
+            "pads",
+            "spaced",
+            "18446744073709551615",
+            "2",
+            "0.25",
+            "3",
+            ".5",
+            "1.5",
+            "0.25",
+            "7",
+            "false",
+            "true",
+            "true",
+            "24",
+            ".05",
+        ];
+        let named = PlanSpec::PARAMETERS.iter().filter(|parameter| !parameter.usage.is_empty());
+        assert_eq!(texts.len(), named.clone().count());
+        let mut spec = PlanSpec::default();
+        for (parameter, text) in named.zip(texts) {
+            let before = spec;
+            spec.set(parameter.name, text).unwrap();
+            assert_ne!(spec, before, "{}", parameter.name);
+        }
+        let expected = PlanSpec {
+            sampler: Sampler::Pads,
+            order: Order::Spaced,
+            seed: u64::MAX,
+            rep: 2.0,
+            hit_cap: 0.25,
+            cover: 3,
+            explore: 0.5,
+            echo: 1.5,
+            prune: 0.25,
+            whole_from: 7,
+            replacement: false,
+            pace: true,
+            draw_ahead: true,
+            strata: 24,
+            mix: 0.05,
+            weights_digest: 0,
+            subset_digest: 0,
+            group: 0,
+        };
+        assert_eq!(spec, expected);
+    }
+
+    #[test]
+    fn a_bad_text_is_refused_by_name_and_changes_nothing() {
+        let bad = [
+            ("sampler", "random"),
+            ("seed", "-1"),
+            ("seed", "18446744073709551616"),
+            ("rep", "0.5"),
+            ("rep", "inf"),
+            ("hit_cap", "nan"),
+            ("hit_cap", "60%"),
+            ("cover", "4294967296"),
+            ("cover", "1.5"),
+            ("pace", "1"),
+            ("lookahead", "1"),
+        ];
+        for (name, text) in bad {
+            let mut spec = PlanSpec::default();
+            let error = spec.set(name, text).unwrap_err().to_string();
+            assert!(error.starts_with(name), "{name}={text}: {error}");
+            assert_eq!(spec, PlanSpec::default());
+        }
+    }
+
+    #[test]
+    fn fields_of_job_and_plan_are_checked_alike() {
+        JobSpec::check_field("batch_size", 256.into()).unwrap();
+        JobSpec::check_field("hit_cap", 1.into()).unwrap();
+        for (name, value) in
+            [("batch_size", Value::from(0)), ("tail", "keep".into()), ("hit_cap", "0.5".into())]
+        {
+            let error = JobSpec::check_field(name, value).unwrap_err().to_string();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+}

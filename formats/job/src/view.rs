@@ -1,0 +1,329 @@
+//! One view of each image: which part of it becomes a row, and what is done to the row's pixels.
+//! The rules of the order of transforms are here.
+
+use shade_formats::ViewShape;
+use shade_formats::limits::TRANSFORMS_MAX;
+
+use crate::SpecError;
+use crate::transforms::{Side, Transform};
+
+/// The order that transforms must have.
+const ORDER: &str = "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before \
+                     CenterCrop or RandomCrop, and flips and transforms of pixels, such as ColorJitter, follow";
+
+/// Which part of an image becomes the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Framing {
+    /// Resized so that it just covers the row, and the middle of that: `Cover(size)`.
+    #[default]
+    Cover,
+    /// All of it, stretched: `Resize((height, width))`.
+    Stretch,
+    /// `Resize(short)`, then `CenterCrop((height, width))`.
+    Center {
+        /// Length of the shorter side after resizing; 0 leaves the image as it is.
+        short: u32,
+    },
+    /// `Resize(short)`, then `RandomCrop((height, width), padding)`.
+    Random {
+        /// Length of the shorter side after resizing; 0 leaves the image as it is.
+        short: u32,
+        /// Black pixels added on each side before the crop.
+        padding: u32,
+    },
+    /// `RandomResizedCrop((height, width), scale, ratio)`.
+    RandomResized {
+        /// Smallest and largest share of the image's area.
+        scale: [f64; 2],
+        /// Smallest and largest width / height of the part.
+        ratio: [f64; 2],
+    },
+}
+
+/// How decoded images become rows of one size: `u8`, 3 x `height` x `width`, or 1 x `height` x
+/// `width` in grey.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImageSpec {
+    /// Rows of pixels.
+    pub height: u32,
+    /// Columns of pixels.
+    pub width: u32,
+    /// Which part of the image.
+    pub framing: Framing,
+    /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
+    pub flip: f64,
+    /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
+    pub flip_down: f64,
+    /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
+    pub channels_last: bool,
+    /// Exactly as torchvision does: every JPEG is decoded whole, and not reduced meanwhile.
+    pub exact: bool,
+    /// One channel of grey, Pillow's "L" of the row's colours: `Grayscale()`.
+    pub grey: bool,
+    /// Operations on the row's pixels, after its geometry.
+    pub pixels: Vec<Transform>,
+}
+
+impl ImageSpec {
+    /// The middle of each image, resized so that it just covers `height` x `width` pixels.
+    #[must_use]
+    pub fn cover(height: u32, width: u32) -> Self {
+        Self { height, width, ..Self::default() }
+    }
+
+    /// What these transforms make, in turn.
+    ///
+    /// # Errors
+    /// They give images of several sizes, stand in an order that the daemon does not have, or have
+    /// arguments that torchvision refuses, too.
+    pub fn new(transforms: &[Transform]) -> Result<Self, SpecError> {
+        let geometry = transforms.iter().take_while(|step| !step.is_of_pixels() && !step.is_flip()).count();
+        let (framing, after) = transforms.split_at(geometry);
+        let mut spec = Self::framed(framing).ok_or_else(|| out_of_order(transforms, framing))?;
+        spec.add(after, transforms)?;
+        let count: usize = transforms.iter().map(Transform::count).sum();
+        if count > TRANSFORMS_MAX {
+            let text = format!(
+                "got {count} transforms, those within others included, expected at most {TRANSFORMS_MAX}"
+            );
+            return Err(wrong(text));
+        }
+        let row = [spec.height, spec.width];
+        framing
+            .iter()
+            .chain(after.iter().filter(|step| !step.is_grey()))
+            .try_for_each(|step| check(step, row))?;
+        Ok(spec)
+    }
+
+    /// The framing of these transforms; `None` if they make none.
+    fn framed(transforms: &[Transform]) -> Option<Self> {
+        let (short, last) = match transforms {
+            [last] => (0, last),
+            [Transform::Resize { size: Side::Shorter(short) }, last] => (*short, last),
+            _ => return None,
+        };
+        let is_alone = transforms.len() == 1;
+        let ([height, width], framing) = match *last {
+            Transform::Cover { size } if is_alone => (size.0, Framing::Cover),
+            Transform::Resize { size: Side::Both(size) } if is_alone => (size, Framing::Stretch),
+            Transform::RandomResizedCrop { size, scale, ratio } if is_alone => {
+                (size.0, Framing::RandomResized { scale, ratio })
+            }
+            Transform::CenterCrop { size } => (size.0, Framing::Center { short }),
+            Transform::RandomCrop { size, padding } => (size.0, Framing::Random { short, padding }),
+            _ => return None,
+        };
+        Some(Self { height, width, framing, ..Self::default() })
+    }
+
+    /// Adds the transforms behind the framing.
+    fn add(&mut self, after: &[Transform], all: &[Transform]) -> Result<(), SpecError> {
+        let unfit = |expected: std::fmt::Arguments<'_>| wrong(format!("got {}, {expected}", named(all)));
+        let (mut flips, mut flips_down) = (false, false);
+        for step in after {
+            let (flips, flip, p) = match *step {
+                Transform::RandomHorizontalFlip { p } => (&mut flips, &mut self.flip, p),
+                Transform::RandomVerticalFlip { p } => (&mut flips_down, &mut self.flip_down, p),
+                _ if !step.is_of_pixels() => return Err(unfit(format_args!("{ORDER}"))),
+                _ if self.grey => {
+                    let why = "other transforms of pixels have three channels";
+                    return Err(unfit(format_args!("expected Grayscale(1) last, as {why}")));
+                }
+                _ if step.is_grey() => {
+                    self.grey = true;
+                    continue;
+                }
+                _ => {
+                    self.pixels.push(step.clone());
+                    continue;
+                }
+            };
+            let name = step.name();
+            if std::mem::replace(flips, true) {
+                return Err(unfit(format_args!("expected {name} only once")));
+            }
+            if let Some(placed) = self.pixels.iter().find(|pixels| pixels.knows_places()) {
+                let placed = placed.name();
+                return Err(unfit(format_args!(
+                    "expected {name} before {placed}, as the daemon flips first"
+                )));
+            }
+            *flip = p;
+        }
+        Ok(())
+    }
+
+    /// The shape of each image.
+    #[must_use]
+    pub fn shape(&self) -> ViewShape {
+        ViewShape { height: self.height, width: self.width, channels: if self.grey { 1 } else { 3 } }
+    }
+
+    /// Bytes of one image, below 2^30.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shape().bytes()
+    }
+}
+
+impl Transform {
+    fn is_flip(&self) -> bool {
+        matches!(self, Self::RandomHorizontalFlip { .. } | Self::RandomVerticalFlip { .. })
+    }
+
+    /// Whether it makes one channel.
+    fn is_grey(&self) -> bool {
+        matches!(self, Self::Grayscale { num_output_channels: 1 })
+    }
+}
+
+/// Refuses a transform, and any within it, that a row of this height and width cannot have.
+fn check(step: &Transform, row: [u32; 2]) -> Result<(), SpecError> {
+    step.validate(row).map_err(|error| wrong(format!("{}: {error}", step.name())))?;
+    for held in step.parts().iter().flat_map(|part| &part.0) {
+        if !held.is_of_pixels() {
+            return Err(wrong(format!(
+                "{}: got {}, expected transforms of pixels, such as ColorJitter: the daemon crops and flips each \
+                 image before all of these",
+                step.name(),
+                held.name()
+            )));
+        }
+        check(held, row)?;
+    }
+    Ok(())
+}
+
+fn wrong(text: String) -> SpecError {
+    SpecError::told("decode", text)
+}
+
+/// Why these transforms, of which `framing` come first, make no rows of one size.
+fn out_of_order(transforms: &[Transform], framing: &[Transform]) -> SpecError {
+    if let [Transform::Resize { size: Side::Shorter(side) }] = framing {
+        return wrong(format!(
+            "Resize({side}) keeps each image's ratio, so images have different sizes: add CenterCrop or RandomCrop, or \
+             use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
+        ));
+    }
+    wrong(format!("got {}, {ORDER}", named(transforms)))
+}
+
+/// The names of transforms, for messages.
+fn named(transforms: &[Transform]) -> String {
+    format!("[{}]", transforms.iter().map(Transform::name).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Result<ImageSpec, String> {
+        let transforms: crate::InTurn = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        ImageSpec::new(&transforms.0).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn transforms_before_the_pixels_make_the_framing() {
+        let (scale, ratio) = ([0.08, 1.0], [0.75, 4.0 / 3.0]);
+        for (text, framing) in [
+            (r#"{"Cover": {"size": [8, 9]}}"#, Framing::Cover),
+            (r#"{"Resize": {"size": [8, 9]}}"#, Framing::Stretch),
+            (r#"{"CenterCrop": {"size": [8, 9]}}"#, Framing::Center { short: 0 }),
+            (
+                r#"[{"Resize": {"size": 12}}, {"RandomCrop": {"size": [8, 9], "padding": 4}}]"#,
+                Framing::Random { short: 12, padding: 4 },
+            ),
+            (r#"{"RandomResizedCrop": {"size": [8, 9]}}"#, Framing::RandomResized { scale, ratio }),
+        ] {
+            assert_eq!(spec(text), Ok(ImageSpec { framing, ..ImageSpec::cover(8, 9) }), "{text}");
+        }
+        let text = r#"[{"CenterCrop": {"size": 8}}, {"RandomInvert": {}}, {"RandomVerticalFlip": {"p": 1}}, {"Grayscale": {}}]"#;
+        let spec = spec(text).unwrap();
+        assert_eq!((spec.flip, spec.flip_down, spec.grey, spec.bytes()), (0.0, 1.0, true, 64));
+        assert_eq!(spec.pixels, [Transform::RandomInvert { p: 0.5 }]);
+    }
+
+    #[test]
+    fn another_order_and_bad_arguments_are_refused_by_name() {
+        let crop = r#"{"CenterCrop": {"size": 9}}"#;
+        for (after, expected) in [
+            (r#"{"Resize": {"size": 8}}"#, "got [CenterCrop, Resize], expected Resize, CenterCrop"),
+            (
+                r#"{"RandomInvert": {}}, {"CenterCrop": {"size": 8}}"#,
+                "got [CenterCrop, RandomInvert, CenterCrop]",
+            ),
+            (
+                r#"{"RandomHorizontalFlip": {}}, {"RandomHorizontalFlip": {}}"#,
+                "RandomHorizontalFlip only once",
+            ),
+            (
+                r#"{"RandAugment": {}}, {"RandomVerticalFlip": {}}"#,
+                "before RandAugment, as the daemon flips first",
+            ),
+            (
+                r#"{"RandomApply": {"transforms": {"RandomErasing": {}}}}, {"RandomVerticalFlip": {}}"#,
+                "before RandomApply",
+            ),
+            (r#"{"Grayscale": {}}, {"RandomInvert": {}}"#, "expected Grayscale(1) last"),
+            (
+                r#"{"RandomOrder": {"transforms": [{"Grayscale": {}}]}}"#,
+                "Grayscale: num_output_channels is 1",
+            ),
+            (
+                r#"{"RandomApply": {"transforms": {"CenterCrop": {"size": 8}}}}"#,
+                "RandomApply: got CenterCrop",
+            ),
+            (r#"{"RandomHorizontalFlip": {"p": 1.5}}"#, "RandomHorizontalFlip: p is 1.5, but must be 0 to 1"),
+            (
+                r#"{"GaussianBlur": {"kernel_size": 19}}"#,
+                "kernel_size is (19, 19), but must be less than twice",
+            ),
+            (r#"{"GaussianBlur": {"kernel_size": 4}}"#, "odd numbers of pixels"),
+            (
+                r#"{"GaussianBlur": {"kernel_size": 3, "sigma": [0, 1]}}"#,
+                "sigma is (0, 1), but must be two numbers above 0",
+            ),
+            (r#"{"RandAugment": {"magnitude": 31}}"#, "magnitude is 31, but must be 0 to 30"),
+            (r#"{"RandomPosterize": {"bits": 0}}"#, "bits is 0, but must be 1 to 8"),
+            (r#"{"RandomSolarize": {"threshold": 257}}"#, "threshold is 257"),
+            (r#"{"RandomAdjustSharpness": {"sharpness_factor": -1}}"#, "sharpness_factor is -1"),
+            (r#"{"RandomErasing": {"scale": [0.3, 0.2]}}"#, "scale is (0.3, 0.2)"),
+            (
+                r#"{"ColorJitter": {"hue": 0.6}}"#,
+                "hue is (-0.6, 0.6), but must be two numbers from -0.5 to 0.5",
+            ),
+            (r#"{"RandomChoice": {"transforms": []}}"#, "transforms is empty"),
+            (r#"{"RandomChoice": {"transforms": [{"RandomInvert": {}}], "p": [1, 2]}}"#, "p is 2 numbers"),
+            (r#"{"RandomChoice": {"transforms": [{"RandomInvert": {}}], "p": [0]}}"#, "not all 0"),
+            (r#"{"RandomChoice": {"transforms": [{"RandomInvert": {}}, []], "p": [2, -1]}}"#, "at least 0"),
+        ] {
+            let error = spec(&format!("[{crop}, {after}]")).unwrap_err();
+            assert!(error.contains(expected), "{after}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_gives_no_rows_of_one_size_is_refused() {
+        for (text, expected) in [
+            ("[]", "got [], expected Resize"),
+            (r#"{"Resize": {"size": 8}}"#, "Resize(8) keeps each image's ratio"),
+            (r#"[{"Resize": {"size": [8, 8]}}, {"CenterCrop": {"size": 8}}]"#, "got [Resize, CenterCrop]"),
+            (
+                r#"[{"Resize": {"size": 8}}, {"RandomResizedCrop": {"size": 8}}]"#,
+                "got [Resize, RandomResizedCrop]",
+            ),
+            (r#"{"CenterCrop": {"size": 0}}"#, "CenterCrop: size is 0, but must be 1 to 16384"),
+            (r#"{"RandomCrop": {"size": 8, "padding": 20000}}"#, "padding is 20000"),
+            (r#"{"RandomResizedCrop": {"size": 8, "scale": [0, 1]}}"#, "scale is (0, 1)"),
+            (r#"{"RandomResizedCrop": {"size": 8, "ratio": [2, 1]}}"#, "ratio is (2, 1)"),
+        ] {
+            let error = spec(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let crop = r#"{"CenterCrop": {"size": 9}}"#;
+        let many = format!("[{crop}{}]", r#", {"RandomInvert": {}}"#.repeat(TRANSFORMS_MAX));
+        assert!(spec(&many).unwrap_err().contains("got 49 transforms"));
+    }
+}
