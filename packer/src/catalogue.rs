@@ -346,9 +346,10 @@ impl Catalogue {
         self.whole_ids.get(id.index()).copied().unwrap_or(id)
     }
 
-    /// Makes it a whole catalogue: ids are positions.
-    pub(crate) fn become_whole(&mut self) {
-        self.whole_ids = Vec::new();
+    /// Makes it the part of another catalogue whose samples have these ids there. With none it is a
+    /// whole one: ids are positions.
+    pub(crate) fn set_whole_ids(&mut self, ids: Vec<SampleId>) {
+        self.whole_ids = ids;
     }
 
     /// The position of a sample's store in [`Catalogue::stores`].

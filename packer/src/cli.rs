@@ -46,6 +46,9 @@ const SUBSET_EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make a dataset from images.
+    ///
+    /// Where OUT is a finished dataset, shards that are missing in it are made again, if SOURCE
+    /// still gives the very bytes that they had.
     Create(Box<CreateArgs>),
     /// For many machines: list a part of an ImageFolder's classes. Optional, for sources whose
     /// listing takes long.
@@ -61,10 +64,10 @@ enum Command {
     Info(InfoArgs),
     /// List samples, one a line; reads the index only.
     Ls(LsArgs),
-    /// Re-read a dataset and name every damaged sample; exit code 3 if there is one. Repair it if
-    /// asked to.
+    /// Re-read a dataset and name every damaged sample; exit code 3 if there is one.
     ///
-    /// A shard that the system does not let you read is not called damaged: exit code 1 then.
+    /// A damaged shard is made again by `create`, once its file is removed. A shard that the system
+    /// does not let you read is not called damaged: exit code 1 then.
     Verify(VerifyArgs),
     /// Give the ImageFolder back, byte for byte.
     Extract(ExtractArgs),

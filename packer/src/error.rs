@@ -73,6 +73,14 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Shards that a dataset has lost would become others.
+    #[error("{}\n{} missing shards cannot be made again from this source, {made} were", lines(shards), shards.len())]
+    NotMadeAgain {
+        /// Their files, and why.
+        shards: Vec<Bad>,
+        /// How many others were made again.
+        made: usize,
+    },
     /// Too little is left once bad samples are left out.
     #[error("{}{fault}", first_lines(bad))]
     NothingLeft {
@@ -178,7 +186,7 @@ impl Error {
             | Self::Defect(_)
             | Self::Zstd { .. } => 1,
             Self::Usage(_) => 2,
-            Self::Damaged { .. } => 3,
+            Self::Damaged { .. } | Self::NotMadeAgain { .. } => 3,
             Self::Interrupted => 130,
             Self::MissingParts(_) => 5,
             Self::PartUnfinished { source, .. } | Self::Unfinished { source, .. } => source.exit_code(),

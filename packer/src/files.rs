@@ -9,9 +9,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::OFlags;
-use shade_dataset::regular;
-
 use crate::error::Error;
 use crate::owner::Owner;
 
@@ -50,11 +47,6 @@ impl PartialFile {
         }
         let fault = io::Error::other("all temporary names are taken");
         Err(Error::io("create", &path)(fault))
-    }
-
-    /// The file, opened once more for writing.
-    pub(crate) fn open(&self) -> Result<File, Error> {
-        regular::open_no_link(&self.partial, OFlags::WRONLY).map_err(self.fault("open"))
     }
 
     /// For `map_err`: the temporary file could not be treated so.

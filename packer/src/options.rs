@@ -146,11 +146,6 @@ impl PackOptions {
         self.zstd.as_deref().filter(|version| *version != zstd::zstd_safe::version_string())
     }
 
-    /// Patterns of files that were left out of the source.
-    pub(crate) fn exclude(&self) -> &[String] {
-        &self.exclude
-    }
-
     /// The text for an index, with the id of the plan if there is one.
     pub(crate) fn text(&self, plan_id: Option<&str>) -> serde_json::Value {
         // Plain fields always serialise, to an object.

@@ -101,7 +101,7 @@ impl<'a> SpanReader<'a> {
     }
 
     /// Waits for memory of this many bytes.
-    pub(crate) fn room(&self, bytes: u64) -> Result<Pass<'_>, Error> {
+    fn room(&self, bytes: u64) -> Result<Pass<'_>, Error> {
         self.limit.pass(bytes, self.stop)
     }
 }

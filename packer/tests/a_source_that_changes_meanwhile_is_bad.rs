@@ -183,32 +183,26 @@ fn a_time_that_is_set_back_hides_nothing() {
 
 /// A file that was written to between two of its reads, by a process that knows when.
 #[test]
-fn diff_and_repair_tell_it_too() {
+fn diff_and_a_shard_made_again_tell_it_too() {
     let temp = tempfile::tempdir().unwrap();
     let (source, out): (PathBuf, PathBuf) = (temp.path().join("images"), temp.path().join("out"));
     let large = source.join("cat/large.png");
     fs::create_dir_all(large.parent().unwrap()).unwrap();
     fs::write(&large, vec![7; LARGE_BYTES]).unwrap();
     run_well(&[&"create", &source, &out, &"--no-sync", &"--compress", &"none", &"-q"]);
-    let before = fs::read(out.join("shard-000000.tar")).unwrap();
-    let mut bent = before.clone();
-    bent[5000] ^= 1;
-    fs::write(out.join("shard-000000.tar"), &bent).unwrap();
     let entry = Dataset::open(&out).unwrap().index.entry(SampleId(0)).unwrap();
     assert_eq!(entry.raw_len as usize, LARGE_BYTES);
     // The same bytes again and again: only the times tell.
     let write = |file: &File, _| file.write_all_at(&vec![7; 1 << 20], 0).unwrap();
     let outputs = written_meanwhile(&large, write, || {
         let diff = program(&[&"diff", &source, &out, &"-q"]).output().unwrap();
-        [diff, program(&[&"verify", &out, &"--repair", &source, &"-q"]).output().unwrap()]
+        fs::remove_file(out.join("shard-000000.tar")).unwrap();
+        [diff, program(&[&"create", &source, &out, &"-q"]).output().unwrap()]
     });
     for output in outputs {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr_of(&output);
         assert!(output.status.code().is_some_and(|code| [1, 3].contains(&code)), "{output:?}");
         assert!(text.contains("changed while packing"), "{text}");
     }
-    assert!(
-        fs::read(out.join("shard-000000.tar")).unwrap() == bent,
-        "it was repaired from a changing source"
-    );
+    assert!(!out.join("shard-000000.tar").exists(), "it was made of a changing source");
 }

@@ -117,14 +117,20 @@ fn a_merged_dataset_holds_all_and_merges_again() {
 }
 
 #[test]
-fn a_merged_dataset_is_repaired_from_the_source_of_a_part() {
+fn a_merged_dataset_gets_its_shards_again_from_the_source_of_a_part() {
     let temp = tempfile::tempdir().unwrap();
     let [one, two, _] = three(temp.path());
     let pair = temp.path().join("pair");
     run_well(&[&"merge", &pair, &one, &two, &"--relabel", &"-q"]);
     let before = tree(&pair);
     fs::remove_file(pair.join("shard-000001.tar")).unwrap();
-    run_well(&[&"verify", &pair, &"--repair", &temp.path().join("one"), &"-q"]);
+    run_well(&[&"create", &temp.path().join("one"), &pair, &"-q"]);
+    assert!(tree(&pair) == before);
+    let last = names(&pair).into_iter().rfind(|name| name.ends_with(".tar")).unwrap();
+    fs::remove_file(pair.join(last)).unwrap();
+    let output = run(&[&"create", &temp.path().join("one"), &pair, &"-q"]);
+    assert!(output.status.code() == Some(3) && stderr_of(&output).contains("is not in the source"));
+    run_well(&[&"create", &temp.path().join("two"), &pair, &"--compress", &"zstd", &"--cls", &"-q"]);
     assert!(tree(&pair) == before);
 }
 

@@ -203,21 +203,39 @@ fn a_subset_is_appended_to_and_merged() {
 }
 
 #[test]
-fn a_linked_subset_is_repaired_where_its_shards_come_from() {
+fn shards_of_a_linked_subset_are_made_again_where_they_come_from() {
     let temp = tempfile::tempdir().unwrap();
     let all = dataset(temp.path(), &[]);
     let out = temp.path().join("some");
     report(&[&all, &out, &"--fraction", &"0.5"]);
-    let output = run(&[&"verify", &out, &"--repair", &temp.path().join("source"), &"-q"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr_of(&output).contains("repair that one, and make the subset again"), "{output:?}");
     // Damage to a sample that the subset does not have is damage of the file.
     let shard = fs::canonicalize(out.join("shard-000000.tar")).unwrap();
     let mut bytes = fs::read(&shard).unwrap();
     let end = bytes.len();
     bytes[end - 1030] ^= 1;
     fs::write(&shard, bytes).unwrap();
-    assert_eq!(run(&[&"verify", &out, &"-q"]).status.code(), Some(3));
+    let output = run(&[&"verify", &out, &"-q"]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("again in the dataset that this one is a subset of, then the subset"), "{text}");
+    fs::remove_file(out.join("shard-000000.tar")).unwrap();
+    let before = tree(&out);
+    let output = run(&[&"create", &temp.path().join("source"), &out, &"-q"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr_of(&output).contains("make them again there, then the subset"), "{output:?}");
+    assert!(tree(&out) == before);
+}
+
+#[test]
+fn shards_of_a_copied_subset_are_made_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let all = dataset(temp.path(), &["--cls"]);
+    let out = temp.path().join("some");
+    report(&[&all, &out, &"--fraction", &"0.5", &"--copy"]);
+    let before = tree(&out);
+    fs::remove_file(out.join("shard-000000.tar")).unwrap();
+    run_well(&[&"create", &temp.path().join("source"), &out, &"--cls", &"-q"]);
+    assert!(tree(&out) == before);
 }
 
 #[test]

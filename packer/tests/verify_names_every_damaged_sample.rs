@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-use crate::support::{copy_program, noise, run, run_well, stderr_of, write};
+use crate::support::{copy_program, noise, picture, run, run_well, stderr_of, write};
 use serde_json::Value;
 use shade_formats::index::INDEX_FILE;
 use shade_formats::{SampleId, ShardId};
@@ -71,6 +71,10 @@ fn flipped_bytes_in_records_and_headers_are_pinned_to_their_samples() {
         record.offset
     )));
     assert!(text.contains("2 of 30 samples are damaged"), "{text}");
+    let first = whole.shard_path(record.shard.min(header.shard));
+    let remedy = format!("remedy: remove {} and the other damaged shards and run", first.display());
+    let create = format!("`shade-pack create SOURCE {}` again", out.display());
+    assert!(text.contains(&remedy) && text.contains(&create), "{text}");
 }
 
 #[test]
@@ -183,4 +187,49 @@ fn shards_that_may_not_be_read_are_not_called_damaged() {
         text.contains("1 of ") && text.contains(&format!("{unread} samples could not be read")),
         "{text}"
     );
+}
+
+/// A grey pixel, without the IEND chunk behind it.
+fn png_without_end() -> Vec<u8> {
+    let chunks = "0000000d49484452000000010000000108000000003a7e9b55\
+                  0000000a49444154789c636800000082008177cd72b6";
+    let digits: Vec<u8> = chunks.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    [&b"\x89PNG\r\n\x1a\n"[..], &digits.chunks(2).map(byte).collect::<Vec<_>>()].concat()
+}
+
+#[test]
+fn decode_names_what_is_no_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("images"), temp.path().join("out"));
+    write(&source.join("a/whole.ppm"), &picture(1, 30, 20));
+    write(&source.join("a/zeros.jpg"), &[0; 500]);
+    write(&source.join("a/cut.ppm"), &picture(1, 30, 20)[..100]);
+    write(&source.join("a/really gif.png"), b"GIF89a\x01\0\x01\0\0\0\0;");
+    let avif = [&b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf"[..], &[7; 90]].concat();
+    write(&source.join("a/scraped.jpg"), &avif);
+    write(&source.join("a/unfinished.png"), &png_without_end());
+    run_well(&[&"create", &source, &out, &"-q"]);
+    run_well(&[&"verify", &out, &"-q"]);
+    let output = run(&[&"verify", &out, &"--decode", &"--json", &"-q"]);
+    let (code, found): (_, Value) = (output.status.code(), serde_json::from_slice(&output.stdout).unwrap());
+    let paths = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut damaged = paths(&found["damaged"]);
+    damaged.sort();
+    assert_eq!((code, damaged), (Some(3), vec!["a/cut.ppm".to_owned(), "a/zeros.jpg".to_owned()]));
+    assert_eq!(paths(&found["not_decodable"]), ["a/really gif.png", "a/scraped.jpg"]);
+    assert_eq!(found["not_decodable"][1]["fault"], "AVIF");
+    assert_eq!(paths(&found["noted"]), ["a/unfinished.png"]);
+    assert!(found["damaged_shards"].as_array().unwrap().is_empty());
+    let text = String::from_utf8(run(&[&"verify", &out, &"--decode", &"-q"]).stdout).unwrap();
+    assert!(!text.contains("remedy"), "its shards are what was packed: {text}");
+    fs::remove_file(source.join("a/zeros.jpg")).unwrap();
+    fs::remove_file(source.join("a/cut.ppm")).unwrap();
+    let fine = temp.path().join("fine");
+    run_well(&[&"create", &source, &fine, &"-q"]);
+    let text = run_well(&[&"verify", &fine, &"--decode", &"-q"]);
+    assert!(text.contains("not decodable: sample 0 (a/really gif.png)"), "{text}");
+    assert!(text.contains("note: all pixels are there, but sample 2 (a/unfinished.png)"), "{text}");
 }

@@ -412,7 +412,7 @@ class TestDamage:
         content[offset + length // 2] ^= 1
         shard.write_bytes(content)
         place = f"sample 25 (bee/012.png) in shard {shard.name} at byte {offset}: checksum mismatch"
-        return copied, re.escape(place) + rf".*`shade-pack verify {copied.path}`.*--repair"
+        return copied, re.escape(place) + rf".*`shade-pack verify {copied.path}`.*damaged shards are made again"
 
     def test_a_damaged_record(self, damaged: tuple[packed.Packed, str], noise: packed.Packed) -> None:
         dataset, said = damaged
@@ -424,8 +424,11 @@ class TestDamage:
             ours.__getitems__(range(61))
         others = [sample for sample in range(61) if sample != 25]
         assert all(map(same, ours.__getitems__(others), (judge[sample] for sample in others)))
-        packed.try_pack("verify", dataset.path, "--repair", noise.folder)
-        assert same(shade_load.ImageFolder(dataset.path)[25], judge[25]), "what the error says to do helps"
+        told = packed.try_pack("verify", dataset.path).stdout
+        assert "`shade-pack create SOURCE" in told, "what the error says to do says what to do"
+        dataset.stored(25)[0].unlink()
+        packed.run_pack("create", noise.folder, dataset.path)
+        assert same(shade_load.ImageFolder(dataset.path)[25], judge[25]), "and that helps"
 
     @pytest.mark.parametrize("workers", [0, 1])
     def test_a_data_loader_passes_it_on(self, damaged: tuple[packed.Packed, str], workers: int) -> None:

@@ -66,7 +66,7 @@ pub(crate) fn what_changed(
         } else {
             "another file has taken its place"
         };
-        // Reads come from the open file; the one at the path may be another or the repaired one.
+        // Reads come from the open file; the one at the path may be another, or made again.
         let is_certain = open.is_some_and(|open| open.inode != first.inode);
         return Some(OtherFile {
             is_certain,

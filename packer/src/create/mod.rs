@@ -3,14 +3,15 @@
 //! Everything is listed and planned before anything is written. What is written goes to
 //! `OUT.part-ID`, where ID stands for the source and the options: the same command finds it again
 //! and goes on after the shards that are complete. A dataset that exists at OUT is compared with
-//! the source by names, lengths and times.
+//! the source by names, lengths and times, and gets the shards again that it has lost.
 //!
 //! `args` is the command line. `run` is the whole way: `planning` lists and plans, `checks` refuses
-//! what nobody expects, `planned` is one dataset on the way, `report` the result. `parts` goes the
-//! same way in several runs.
+//! what nobody expects, `planned` is one dataset on the way, `report` the result. `missing` makes
+//! lost shards again. `parts` goes the same way in several runs.
 
 mod args;
 mod checks;
+mod missing;
 mod planned;
 mod planning;
 mod report;

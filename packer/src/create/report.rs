@@ -48,6 +48,9 @@ pub(crate) struct CreatedPart {
     /// Bytes of all shards and the index; before it is made, of the images in the source.
     pub(crate) bytes: u64,
     pub(crate) compressed: u64,
+    /// Shards that were missing in a finished dataset, and that this run has made again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) made_again: Vec<String>,
     /// Records that are no images, or of a kind without a decoder. Trainers cannot decode them.
     pub(crate) not_decodable: NotDecodable,
     /// What zstd would save of raw pixels that are stored as they are.
@@ -96,6 +99,9 @@ impl Created {
                 )?;
             }
             write!(f, "{}", part.not_decodable)?;
+            for shard in &part.made_again {
+                writeln!(f, "{shard} was missing, and was made again as it was")?;
+            }
             if let Some(changes) = &part.changes {
                 f.write_str(&changes.told(&source, &name))?;
             }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use shade_formats::index::INDEX_FILE;
 
 use super::args::CreateArgs;
+use super::missing::make_missing;
 use super::planned::{PackJob, Planned};
 use super::planning::{Begun, begin, list_all, plan_all, report, sources_of, there, unchanged};
 use super::report::{Created, CreatedPart};
@@ -36,6 +37,9 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     let planned = plan_all(listed, &layout, accept)?;
     if args.dry_run {
         return Ok(unchanged(new, &planned, there(&new.out, &planned)?));
+    }
+    if let Some(created) = make_missing(new, &planned, &layout, (&readers, stop))? {
+        return Ok(created);
     }
     let mut created = report(new, &planned);
     let Begun { work, mut partial } = match begin(new, &planned, effort.sync)? {

@@ -5,7 +5,7 @@
 //! turn one into bytes (`recipe`, `transform` and `compress` say how), `shard_file` places them,
 //! `done` remembers complete shards. `not_decodable` counts what trainers cannot decode. `state`
 //! tells that a source file was written to meanwhile. `gate` bounds memory and computing threads,
-//! `readers` the threads that read. `again` makes single samples once more.
+//! `readers` the threads that read. `again` makes a lost shard once more.
 
 mod again;
 mod compress;
@@ -23,7 +23,6 @@ mod state;
 mod stretch;
 mod transform;
 
-pub(crate) use again::Again;
 pub(crate) use compress::{COMPRESSIBLE, choose_recipe};
 pub use done::{DoneRecord, DoneShard, read as read_done};
 pub(crate) use done::{fields_row, is_shard_written, sync_file};
@@ -31,7 +30,6 @@ pub(crate) use gate::{Gate, Pass};
 pub use not_decodable::NotDecodable;
 pub use packing::Packing;
 pub(crate) use read::SourceReader;
-pub(crate) use recipe::Kits;
 pub use recipe::Recipe;
 pub(crate) use recipe::Zstd;
 pub(crate) use transform::{Format, Interpolation, Transform};

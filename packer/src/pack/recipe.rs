@@ -52,7 +52,7 @@ pub(super) struct StoredRecord<'k> {
 
 /// Kits for all threads, no more than may compute at a time: a compressor at a high level takes
 /// much memory.
-pub(crate) struct Kits<'a> {
+pub(super) struct Kits<'a> {
     pub(crate) recipe: &'a Recipe,
     cpus: Gate,
     spare: Mutex<Vec<Kit<'a>>>,

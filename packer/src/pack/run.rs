@@ -8,12 +8,16 @@ use super::packing::Packing;
 use super::queue::{Stretch, StretchQueue, memory_gate};
 use super::readers::Readers;
 use super::recipe::Kits;
+use super::shard_file::{PackedShard, ShardFile};
 use super::state::RunTars;
 use super::stretch::StretchBuilder;
 use crate::config::OnBad;
 use crate::error::Error;
 use crate::locks::lock;
 use crate::workers::Workers;
+
+/// What is done with a shard whose file is written.
+type End<'e> = dyn Fn(&ShardFile<'_>, PackedShard) -> Result<(), Error> + Sync + 'e;
 
 impl Packing<'_> {
     /// Writes all shards of its part that are not complete yet, each with its record of completion.
@@ -25,13 +29,28 @@ impl Packing<'_> {
         let missing = self.missing(workers)?;
         let samples = missing.iter().flat_map(|&number| self.plan.shard(number)).copied();
         let tars = RunTars::of(self.catalogue, samples);
+        let pack = Pack {
+            id: self.id,
+            classes: self.catalogue.classes.len(),
+            dictionary: self.recipe.dictionary(),
+            part: self.part,
+        };
+        self.pack(missing.clone(), workers, &|file, shard| {
+            file.publish()?;
+            done::write(self.folder, &pack, shard, self.effort.sync)
+        })?;
+        self.check(&tars, &missing)
+    }
+
+    /// Packs these shards of the plan. `end` gets each when its file is written, and may publish
+    /// it.
+    pub(super) fn pack(&self, shards: Vec<usize>, workers: &Workers, end: &End<'_>) -> Result<(), Error> {
         let memory = memory_gate();
-        let queue = StretchQueue::new(self, missing.clone(), &memory);
+        let queue = StretchQueue::new(self, shards, &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
         let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
-        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))?;
-        self.check(&tars, &missing)
+        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare, end))
     }
 
     /// Makes sure that no tar was written to while these shards were packed. Shards with samples of
@@ -89,14 +108,9 @@ impl Packing<'_> {
         queue: &StretchQueue<'_>,
         (readers, kits): (&Readers, &Kits<'_>),
         spare: &Mutex<Vec<Vec<u8>>>,
+        end: &End<'_>,
     ) -> Result<(), Error> {
         let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key);
-        let pack = Pack {
-            id: self.id,
-            classes: self.catalogue.classes.len(),
-            dictionary: self.recipe.dictionary(),
-            part: self.part,
-        };
         loop {
             // The seat comes first: a claimed stretch is read at once.
             let mut seat = readers.enter(self.stop)?;
@@ -110,8 +124,8 @@ impl Packing<'_> {
             let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
             let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
             let recycle = |memory| lock(spare).push(memory);
-            if let Some(shard) = shard.place(number, built, pass, recycle)? {
-                done::write(self.folder, &pack, shard, self.effort.sync)?;
+            if let Some(packed) = shard.place(number, built, pass, recycle)? {
+                end(&shard, packed)?;
             }
             self.progress.add(samples.len() as u64, bytes);
         }

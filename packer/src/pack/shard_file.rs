@@ -1,8 +1,7 @@
 //! A shard that many threads write: stretches arrive in any order and are placed in theirs.
 //!
 //! A stretch's place is known once all before it have arrived; the thread that completes the row
-//! writes what has become placed. The last one to write also ends the shard: tar's end, fsync, its
-//! record of completion, its name.
+//! writes what has become placed. The last one to write also ends the shard.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -112,10 +111,14 @@ impl<'a> ShardFile<'a> {
         self.finish(state).map(Some)
     }
 
-    /// Ends the tar and gives the file its name.
+    /// Gives the file its name, once it is whole.
+    pub(super) fn publish(&self) -> Result<(), Error> {
+        self.partial.publish(&self.file, self.sync)
+    }
+
+    /// Ends the tar.
     fn finish(&self, state: ShardState<'a>) -> Result<PackedShard, Error> {
         self.file.write_all_at(&END_OF_ARCHIVE, state.offset).map_err(self.partial.fault("write"))?;
-        self.partial.publish(&self.file, self.sync)?;
         Ok(PackedShard {
             shard: self.shard,
             bytes: state.offset + END_OF_ARCHIVE.len() as u64,

@@ -88,11 +88,6 @@ impl<'a> StretchBuilder<'a> {
         Self { catalogue, recipe, first_key, reader: SourceReader::default(), read: Vec::new() }
     }
 
-    /// From now on sample `id` has this key, and the keys of the others follow.
-    pub(super) fn set_key(&mut self, id: SampleId, key: u32) {
-        self.first_key = key.wrapping_sub(self.catalogue.whole_id(id).0);
-    }
-
     fn key(&self, id: SampleId) -> u32 {
         self.first_key.wrapping_add(self.catalogue.whole_id(id).0)
     }

@@ -136,7 +136,7 @@ pub(crate) fn read_lists(
             }
         }
         catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
-        catalogue.become_whole();
+        catalogue.set_whole_ids(Vec::new());
         catalogues.push(catalogue);
     }
     let (first, _) = lists.into_iter().next().ok_or_else(|| none(out))?;

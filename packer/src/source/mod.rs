@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use image_folder::EXTENSIONS;
-pub(crate) use labels::{Labels, UNLABELLED};
+pub(crate) use labels::Labels;
 pub use selection::Selection;
 pub(crate) use tars::is_tar;
 

@@ -47,8 +47,7 @@ pub(super) enum SampleFault {
 
 impl SampleFault {
     pub(super) fn in_dataset(&self, dataset: &Dataset, sample: SampleId, entry: &Entry) -> DamagedSample {
-        let is_whole = matches!(self, Self::NoImage(_) | Self::Undecodable(_) | Self::NoDecoder(_));
-        DamagedSample::new(dataset, (sample, entry), self.to_string(), is_whole)
+        DamagedSample::new(dataset, (sample, entry), self.to_string())
     }
 }
 

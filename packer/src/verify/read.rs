@@ -13,7 +13,6 @@ use shade_formats::{SampleId, ShardId};
 use shade_images::caught;
 
 use super::check::{Checker, SampleFault, read_text};
-use super::repair::repair;
 use super::report::{DamagedSample, DamagedShard, Verified};
 use crate::args::{JobsArgs, OutputArgs};
 use crate::dataset::Dataset;
@@ -23,7 +22,6 @@ use crate::options::PackOptions;
 use crate::pack::Gate;
 use crate::progress::CommandProgress;
 use crate::report::Speed;
-use crate::source::{Labels, Selection, Source, SourceKind};
 use crate::spans::{Span, SpanReader};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -37,16 +35,6 @@ pub(crate) struct VerifyArgs {
     /// quite right.
     #[arg(long)]
     decode: bool,
-    /// Write damaged shards again: what is intact is copied, the rest is made anew from SRC, which
-    /// DATASET was packed from.
-    ///
-    /// A shard is replaced only by the very bytes that it had; if SRC has changed, it is left as it
-    /// is. Exit code 0 if all is whole then.
-    #[arg(long, value_name = "SRC")]
-    repair: Option<PathBuf>,
-    /// With --repair: the labels that create was given, a file or 'none'.
-    #[arg(long, value_name = "FILE", requires = "repair")]
-    labels: Option<PathBuf>,
     /// Threads.
     #[command(flatten)]
     jobs: JobsArgs,
@@ -68,25 +56,16 @@ struct Findings {
     refused: Option<ReadFault>,
 }
 
-/// Re-reads a dataset, and repairs it if that is asked for and needed.
+/// Re-reads a dataset.
 ///
 /// # Errors
 /// There is no dataset, its index is damaged (which hides what the rest should be), or
 /// [`Error::Interrupted`]. Shards that are damaged or cannot be read are no error but the report's
-/// content. A repair can fail as `create` can.
+/// content.
 pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> {
     let start = Instant::now();
     let (jobs, shown) = (args.jobs.jobs, args.output.shown());
     let dataset = Dataset::open(&args.dataset)?;
-    if let Some(source) = &args.repair {
-        if PackOptions::has_foreign_shards(dataset.index.options()) {
-            let text = "--repair: shards of this subset are those of the dataset that it was made of, with more samples: \
-                        repair that one, and make the subset again";
-            return Err(Error::Usage(text.to_owned()));
-        }
-        // Tells of a missing source before everything is read.
-        SourceKind::of(source)?;
-    }
     let shards = dataset.samples_by_shard();
     let bytes = dataset.shard_rows().map(|shard| shard.bytes).sum();
     let mut verified = Verified {
@@ -95,6 +74,7 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
         shards: dataset.index.shard_count(),
         bytes,
         decoded: args.decode,
+        has_foreign_shards: PackOptions::has_foreign_shards(dataset.index.options()),
         times_fault: Times::read(&args.dataset)?.fault,
         ..Verified::default()
     };
@@ -111,15 +91,6 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     verifying.all(&workers, &mut verified)?;
     progress.finish();
     verified.speed = Speed::since(start, bytes);
-    let is_damaged = verified.damaged.iter().any(|damaged| !damaged.is_whole);
-    if let Some(path) = &args.repair
-        && (is_damaged || !verified.damaged_shards.is_empty())
-    {
-        let path = path.clone();
-        let labels = args.labels.clone().map_or(Labels::Own, Labels::from);
-        let source = Source { path, kind: None, labels, selection: Selection::default() };
-        verified.repaired = Some(repair(&dataset, &shards, &verified, source, jobs, shown, stop)?);
-    }
     Ok(verified)
 }
 
@@ -269,7 +240,7 @@ impl Verifying<'_> {
             match checked {
                 Ok(None) => {}
                 Ok(Some(note)) => {
-                    findings.noted.push(DamagedSample::new(dataset, (*sample, entry), note, true));
+                    findings.noted.push(DamagedSample::new(dataset, (*sample, entry), note));
                 }
                 Err(fault @ SampleFault::NoDecoder(_)) => {
                     findings.not_decodable.push(fault.in_dataset(dataset, *sample, entry));

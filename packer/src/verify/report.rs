@@ -1,7 +1,7 @@
 //! What verifying found, for people and for programs.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use shade_formats::SampleId;
@@ -42,9 +42,9 @@ pub(crate) struct Verified {
     /// Samples whose file is not quite right, and whose pixels are all there, as in Pillow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) noted: Vec<DamagedSample>,
-    /// What was repaired, if that was asked for and something was damaged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) repaired: Option<Repaired>,
+    /// Whether shards are those of another dataset, with samples that this one has not.
+    #[serde(skip)]
+    pub(super) has_foreign_shards: bool,
 }
 
 /// A shard that is not what the index says, or cannot be read.
@@ -66,32 +66,12 @@ pub(super) struct DamagedSample {
     /// Its path in the ImageFolder it was packed from.
     path: String,
     fault: String,
-    /// Whether its bytes are what was packed, and were no image then.
-    #[serde(skip)]
-    pub(super) is_whole: bool,
-}
-
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Repaired {
-    /// Files that were written again and are whole now.
-    pub(super) shards: Vec<String>,
-    /// Samples in them that were made again from the source.
-    pub(super) samples: u32,
-    /// Samples that cannot be made again; their shards were left as they are.
-    pub(super) failed: Vec<DamagedSample>,
-    /// Shards that were left as they are although no sample of them is to blame.
-    pub(super) failed_shards: Vec<DamagedShard>,
 }
 
 impl DamagedSample {
-    pub(super) fn new(
-        dataset: &Dataset,
-        (sample, entry): (SampleId, &Entry),
-        fault: String,
-        is_whole: bool,
-    ) -> Self {
+    pub(super) fn new(dataset: &Dataset, (sample, entry): (SampleId, &Entry), fault: String) -> Self {
         let (shard, path) = (dataset.shard_path(entry.shard), dataset.path_text(sample));
-        Self { sample: sample.0, shard, offset: entry.offset, path, fault, is_whole }
+        Self { sample: sample.0, shard, offset: entry.offset, path, fault }
     }
 }
 
@@ -101,14 +81,30 @@ impl Verified {
         !self.unreadable_shards.is_empty()
     }
 
-    /// Whether nothing is wrong with what was read, or nothing is wrong any more.
+    /// Whether nothing is wrong with what was read.
     fn is_whole(&self) -> bool {
-        let is_repaired = |shard: &Path| {
-            let shard = shard.display().to_string();
-            self.repaired.as_ref().is_some_and(|repaired| repaired.shards.contains(&shard))
+        self.damaged.is_empty() && self.damaged_shards.is_empty()
+    }
+
+    /// Says how the damaged shards are made again; `first` is one of them.
+    fn write_remedy(&self, first: &DamagedShard, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_alone = self.damaged_shards.iter().all(|other| other.shard == first.shard);
+        let (first, dataset) = (OneLine(first.shard.display()), self.dataset.display());
+        if self.has_foreign_shards {
+            return writeln!(
+                f,
+                "remedy: make {first} again in the dataset that this one is a subset of, then the subset"
+            );
+        }
+        let (others, made) = match is_alone {
+            true => ("", "that shard"),
+            false => (" and the other damaged shards", "those shards"),
         };
-        self.damaged.iter().all(|damaged| !damaged.is_whole && is_repaired(&damaged.shard))
-            && self.damaged_shards.iter().all(|damaged| is_repaired(&damaged.shard))
+        writeln!(
+            f,
+            "remedy: remove {first}{others} and run `shade-pack create SOURCE {dataset}` again, with the options it \
+             was made with: it makes just {made}"
+        )
     }
 }
 
@@ -140,16 +136,6 @@ fn lines<T: fmt::Display>(f: &mut fmt::Formatter<'_>, what: &str, found: &[T]) -
     found.iter().try_for_each(|found| writeln!(f, "{what} {found}"))
 }
 
-impl fmt::Display for Repaired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        lines(f, "not repaired:", &self.failed_shards)?;
-        lines(f, "not repaired:", &self.failed)?;
-        lines(f, "repaired shard", &self.shards)?;
-        let (shards, samples) = (self.shards.len(), self.samples);
-        writeln!(f, "{shards} shards repaired, {samples} samples made again from the source")
-    }
-}
-
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         lines(f, "cannot read", &self.unreadable_shards)?;
@@ -157,8 +143,8 @@ impl fmt::Display for Verified {
         lines(f, "damaged", &self.damaged)?;
         lines(f, "not decodable:", &self.not_decodable)?;
         lines(f, "note: all pixels are there, but", &self.noted)?;
-        if let Some(repaired) = &self.repaired {
-            repaired.fmt(f)?;
+        if let Some(first) = self.damaged_shards.first() {
+            self.write_remedy(first, f)?;
         }
         if let Some(fault) = &self.times_fault {
             let path = self.dataset.join(TIMES_FILE);
@@ -184,7 +170,6 @@ impl fmt::Display for Verified {
                  the reason above, often a permission. The others are whole"
             );
         }
-        let now = if self.repaired.is_some() { " now" } else { "" };
-        write!(f, "all {samples} samples in {shards} shards are whole{now}")
+        write!(f, "all {samples} samples in {shards} shards are whole")
     }
 }

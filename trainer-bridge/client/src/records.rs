@@ -115,8 +115,8 @@ impl RecordReader {
         let folder = self.folder.display();
         ClientError::Record {
             text: format!(
-                "sample {sample} ({path}){place}: {text}; `shade-pack verify {folder}` checks the whole dataset, and \
-                 `--repair SOURCE` repairs it"
+                "sample {sample} ({path}){place}: {text}; `shade-pack verify {folder}` checks the whole dataset and \
+                 says how its damaged shards are made again"
             ),
         }
     }

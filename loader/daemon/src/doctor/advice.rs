@@ -254,7 +254,7 @@ fn of_probe(probe: &Probe) -> Vec<Advice> {
         all.push(change(
             "shards",
             format!("{} of the shards are not as the index says, first: {first}", probe.bad_shards),
-            "their records will fail; copy the dataset again or repair it",
+            "their records will fail; copy the dataset again, or make them again as this says",
             verify,
         ));
     }
