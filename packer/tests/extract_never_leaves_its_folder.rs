@@ -211,8 +211,9 @@ fn another_user_cannot_lead_it_elsewhere() {
     // Renames whatever appears, plants links to the victim's folder, also in what it can write to.
     let attack = format!(
         "cd {beside} && while :; do for p in *.part-* out; do\n\
-           [ -e \"$p\" ] || continue; touch \"$p/planted\" && \
-           [ ! -e \"$p/dataset.shade\" ] && [ $(find \"$p\" -type f | wc -l) -le 600 ] && echo \"wrote into $p\" >> ../log\n\
+           cd \"$p\" || continue\n\
+           > planted && [ ! -e dataset.shade ] && set -- */*/* && [ $# -lt 600 ] && echo \"wrote into $p\" >> ../../log\n\
+           cd {beside}\n\
            for c in c0 c1 c2; do mv \"$p/$c\" \"$p/x$c\" && ln -s {victim} \"$p/$c\"; done\n\
            mv \"$p\" stolen.$RANDOM && ln -s {victim} \"$p\"; done; done",
         beside = beside.display(),

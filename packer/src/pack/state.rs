@@ -14,9 +14,10 @@ use shade_formats::SampleId;
 use crate::catalogue::{Catalogue, SampleStore};
 use crate::source::image_folder::changed_ns;
 
-/// The system may give two writes within this time one time stamp. 10 ms is a tick of the slowest
-/// clock that Linux is built with.
-const STAMP_NS: i64 = 10_000_000;
+/// A file that was touched within this time may be in the midst of a write. A write leaves its time
+/// stamp when it begins, and on a busy machine its process may have to wait before it ends. Two
+/// writes within a tick of the clock, at most 10 ms, have one stamp, too.
+const SETTLED_NS: i64 = 200_000_000;
 
 /// Length and times of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +30,13 @@ pub(super) struct FileState {
 }
 
 impl FileState {
-    /// The present state, from which every later write differs.
+    /// The present state, from which every later write differs. A file that is being written to
+    /// has changed already when this returns.
     pub(super) fn settled(file: &File) -> io::Result<Self> {
-        let mut state = Self::now(file)?;
-        // A write within the same tick would leave no trace.
+        let state = Self::now(file)?;
         let age_ns = now_ns().saturating_sub(state.changed_ns.max(state.touched_ns));
-        if (0..STAMP_NS).contains(&age_ns) {
-            std::thread::sleep(Duration::from_nanos(STAMP_NS.abs_diff(age_ns)));
-            state = Self::now(file)?;
+        if (0..SETTLED_NS).contains(&age_ns) {
+            std::thread::sleep(Duration::from_nanos(SETTLED_NS.abs_diff(age_ns)));
         }
         Ok(state)
     }
