@@ -142,12 +142,16 @@ impl World {
         }
         let record = FreeList::lend(Arc::new(Record::new(blocks, false)));
         self.tier.order(TierOrder::Put { sample: SampleId(sample), len: RECORD_BYTES, record });
-        match self.events.recv()? {
-            TierEvent::Put { record, outcome: TierPut::Stored, .. } => {
-                self.free.release(FreeList::take_back(record));
-                Ok(())
+        loop {
+            match self.events.recv()? {
+                TierEvent::Put { record, outcome: TierPut::Stored, .. } => {
+                    self.free.release(FreeList::take_back(record));
+                    return Ok(());
+                }
+                // Each server that is found tells what all of them have room for.
+                TierEvent::Room { .. } => {}
+                _ => return Err("the server does not store a record".into()),
             }
-            _ => Err("the server does not store a record".into()),
         }
     }
 
