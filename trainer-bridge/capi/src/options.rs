@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use shade_client::{JobSpec, Launch, Options, Sampler, Subset, Tables, WeightTable, content};
-use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_job::{Preset, strata_for};
 
 use crate::fault::Fault;
@@ -160,8 +159,7 @@ impl Daemon {
                 return Ok(());
             }
             "ring" => {
-                let bytes = bytes(name, value)?.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-                self.ring_bytes = bytes.ok_or_else(|| Fault::usage("daemon: ring: too large"))?;
+                self.ring_bytes = bytes(name, value)?;
                 return Ok(());
             }
             "hedge" if *value == Value::Bool(false) => return Ok(()),

@@ -128,6 +128,7 @@ OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any]
 # Those of one view; a list of those of several views; or "none".
 Decode = OneView | Sequence[Sequence[Transform | Callable[[Any], Any]]] | Literal["none"]
 
+
 def document(decode: object) -> Any:
     """`decode` as a job's document has it: "none", a list of transforms, or a list of such lists, one for each view.
 
