@@ -34,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel docs reference bench bench-rivals bench-hit-ratio study clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel docs bench bench-rivals bench-hit-ratio study clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -87,11 +87,9 @@ bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, si
 	cargo build --release --package shade-load
 	$(VENV)/bin/python -m benches.hit_ratio --program '$(target)/release/shade-load' $(HIT_RATIO_ARGS)
 
-docs: $(VENV)/.docs ## the site, in site/: open site/docs/index.html
-	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs -d site/.doctrees . site
-
-reference: $(VENV)/.built ## the pages of docs/reference that follow from code
+docs: $(VENV)/.docs $(VENV)/.built ## the site, in site/, and the pages of docs/reference that follow from code: open site/docs/index.html
 	$(VENV)/bin/python setup/reference.py --programs '$(target)/release'
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs -d site/.doctrees . site
 
 study: build dataset ## what ways of choosing samples do to accuracy: trains what is missing, hours (STUDY_ARGS=)
 	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)

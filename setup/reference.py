@@ -2,7 +2,7 @@
 
     python setup/reference.py [--programs FOLDER]
 
-A test compares the pages with this.
+`make docs` runs it. The pages are not committed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ PACKAGE = ROOT / "trainer-bridge/py/python/shade_load"
 PAGES = ROOT / "docs/reference"
 PROGRAMS = ("shade-pack", "shade-load")
 COLUMNS = 100
-MADE = "Made by `python setup/reference.py`: change the code, then run it."
+MADE = "Made by `make docs`, from the code."
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Modules of the package whose public classes and functions are for users, and what leads to each.
 MODULES = {

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use shade_client::{ClientError, Next};
-use shade_core::{Capacity, PackageBytes};
-use shade_job::Policy;
+use shade_job::{Capacity, DaemonSpec};
 use shade_load::daemon::{DaemonError, ServeConfig, serve};
-use shade_reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
 use shade_tests::{Packed, attach, next, spec};
 
 #[test]
@@ -14,25 +12,15 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
     let packed = Packed::mixed(33);
     let config = ServeConfig {
         dataset: packed.dataset.clone(),
-        cache: Capacity::Share(1.0),
-        policy: Policy::Lookahead,
-        lookahead: 1.0,
-        package_bytes: PackageBytes::Auto,
-        // It answers after a minute, so trainers wait.
-        reads: ReadsConfig {
-            engine: EngineChoice::Sim,
-            io: IoMode::Auto,
-            depth: Depth::Auto,
+        settings: DaemonSpec {
+            cache: Capacity::Share(1.0),
+            // It answers after a minute, so trainers wait.
             store: Some("latency=1min".parse().unwrap()),
-            patience: PATIENCE,
+            workers: Some(1),
+            ..DaemonSpec::default()
         },
-        hedge: false,
-        decoded_bytes: 0,
-        tier: None,
-        jpeg: Default::default(),
-        workers: Some(1),
         socket: None,
-        linger: None,
+        is_private: false,
         started_by: None,
     };
     // The daemon runs in this process, so that the test can make one of its threads panic.

@@ -14,7 +14,8 @@ use rustix::process::{
     setpriority_process,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use shade_client::{ClientError, JobSpec, Launch, Options, Session};
+use serde_json::json;
+use shade_client::{ClientError, JobSpec, Launch, Options, Session, Settings};
 use shade_formats::control::REFUSE_DATASET;
 use shade_tests::{Daemon, Packed, Peer, eventually, processes_of, program, spec, take_epoch};
 
@@ -36,8 +37,8 @@ fn with_cache(dataset: &Path, linger: &str, cache: &str) -> Options {
     if let Some(launch) = &mut options.launch {
         launch.args.extend(["--cache".into(), cache.into()]);
     }
-    let pairs = [("cache", cache), ("policy", "lookahead"), ("store", "none"), ("linger", linger)];
-    options.settings = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let settings = json!({ "cache": cache, "policy": "lookahead", "store": "none", "linger": linger });
+    options.settings = Settings::from_text(&settings.to_string()).unwrap();
     options
 }
 
@@ -185,11 +186,11 @@ fn settings_are_what_was_asked_for_unless_others_use_the_daemon() {
         (with_cache(&packed.dataset, "60s", "0"), with_cache(&packed.dataset, "60s", "100%"));
     let cache = |session: &Session| session.settings().get("cache").unwrap().to_owned();
     let first = connect(&packed.dataset, 0, spec(4, 2), &small).unwrap();
-    assert_eq!(cache(&first), "0");
+    assert_eq!(cache(&first), 0);
     // Another rank uses the daemon: it is told the settings and gets no others.
     let second = connect(&packed.dataset, 1, spec(4, 2), &large).unwrap();
     assert_eq!(second.daemon_pid(), first.daemon_pid());
-    assert_eq!(cache(&second), "0");
+    assert_eq!(cache(&second), 0);
     let pid = first.daemon_pid();
     drop((first, second));
     // No rank is left, so other settings get another daemon.
@@ -201,12 +202,12 @@ fn settings_are_what_was_asked_for_unless_others_use_the_daemon() {
     // The same size in other words is the same setting.
     let bytes = with_cache(&packed.dataset, "1min", "1GiB");
     let fourth = connect(&packed.dataset, 0, spec(4, 1), &bytes).unwrap();
-    assert_eq!((fourth.daemon_pid(), cache(&fourth).as_str()), (pid, "1GiB"));
+    assert_eq!((fourth.daemon_pid(), cache(&fourth)), (pid, (1 << 30).into()));
     drop(fourth);
     // The running daemon can change its linger.
     let short = with_cache(&packed.dataset, "100ms", "1GiB");
     let fifth = connect(&packed.dataset, 0, spec(4, 1), &short).unwrap();
-    assert_eq!((fifth.daemon_pid(), fifth.settings().get("linger")), (pid, Some("100ms")));
+    assert_eq!((fifth.daemon_pid(), &fifth.settings()["linger"]), (pid, &0.1.into()));
     drop(fifth);
     eventually("it has ended and was reaped", || children().is_empty());
 }

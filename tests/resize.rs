@@ -148,7 +148,7 @@ fn later_loaders_and_status_tell_the_new_size() {
     let _daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
     assert_eq!(resize("40%", &packed).0, Some(0));
     let session = attach_to(&packed.dataset, "late", 0, spec_by_epochs(8)).unwrap();
-    assert_eq!(session.settings().get("cache"), Some("40%"));
+    assert_eq!(session.settings()["cache"], "40%");
     let address = [b"@", &*socket_name(rustix::process::geteuid().as_raw(), &packed.dataset)].concat();
     let args = ["status", "--json", "--socket", std::str::from_utf8(&address).unwrap()];
     let output = Command::new(program("shade-load")).args(args).output().unwrap();

@@ -17,8 +17,9 @@ use shade_core::block_bytes_for;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Index;
+use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::{Arena, FreeList};
-use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
+use shade_reads::{Completion, Depth, PATIENCE, ReadOp, Reads, ReadsConfig};
 
 use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};

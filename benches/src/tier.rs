@@ -9,8 +9,9 @@ use shade_core::{Memory, TierEvent, TierOrder, TierPut, block_bytes_for};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Index;
 use shade_formats::{ContentId, SampleId, ShardId};
+use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::{Arena, FreeList, Record};
-use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
+use shade_reads::{Completion, Depth, PATIENCE, ReadOp, Reads, ReadsConfig};
 use shade_tests::{CacheServers, cache_server_programs};
 use shade_tier::{Event, Tier, TierConfig};
 

@@ -69,7 +69,7 @@ mod size;
 #[cfg(feature = "codecs")]
 pub use self::{
     augment::RowDecoder,
-    decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers},
+    decode::{Decoder, JPEG_REDUCTIONS, Pixels, baseline, with_restart_markers},
     fault::ImageFault,
     guard::{caught, is_caught},
     image::Image,

@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use shade_formats::index::Media;
-use shade_images::{Area, Decoder, JpegDecoder, Part, Size};
+use shade_images::{Area, Decoder, Part, Size};
+use shade_job::JpegDecoder;
 use turbojpeg::{Compressor, Decompressor, PixelFormat, ScalingFactor, Subsamp};
 
 /// Divisors.

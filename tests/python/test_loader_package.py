@@ -87,7 +87,7 @@ class TestStubs:
         with Loader(dataset.path, BATCH, image_size=packed.SIDE, daemon=Daemon(job="stubs")) as loader:
             job = dict(loader._job)
         document = json.dumps(job)
-        daemon = {"socket": None, "binary": "none", "arguments": [], "settings": [], "timeout_seconds": 1.0, "or_free_name": False}
+        daemon = {"socket": None, "binary": "none", "settings": "{}", "timeout_seconds": 1.0, "or_free_name": False}
         assert said == {"Daemon": set(daemon)}
 
         # The rank is looked at once both are understood, and then nothing is connected.

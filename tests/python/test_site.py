@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import packed
 import pytest
 
 pytest.importorskip("sphinx", reason="setup/docs-requirements.lock is not installed")
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built by what `make docs` runs. `-W`: a warning, such as a link that leads nowhere, is an error."""
     folder = tmp_path_factory.mktemp("site")
+    programs = packed.program("shade-load").parent
+    subprocess.run([sys.executable, ROOT / "setup/reference.py", "--programs", programs], check=True)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs"]
     done = subprocess.run(
         [*command, "-d", folder / "doctrees", ROOT, folder / "html"], capture_output=True, text=True, check=False
@@ -69,7 +72,7 @@ def test_links_and_anchors_of_the_built_pages_lead_somewhere(site: Path) -> None
     assert not nowhere, "\n".join(nowhere)
 
 
-def test_each_page_that_is_no_decision_is_in_the_index() -> None:
+def test_each_page_that_is_no_decision_is_in_the_index(site: Path) -> None:
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
     pages += [f"reference/{page.name}" for page in (ROOT / "docs/reference").glob("*.md")]

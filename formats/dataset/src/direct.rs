@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
+use shade_job::IoMode;
 
 use crate::file_system::{FileSystem, Locality};
 use crate::memory::{PAGE_BYTES, ReadMemory};
@@ -18,34 +19,6 @@ use crate::rules::refuses_direct;
 /// Records start at multiples of this and are padded to it, so a direct read into a record's memory
 /// may be rounded up to it at most.
 const ALIGN_BYTES_MAX: u32 = 512;
-
-/// Past the page cache or through it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IoMode {
-    /// Direct wherever a trial read brings the same bytes so, except where the file system names
-    /// an alignment that shards do not have.
-    #[default]
-    Auto,
-    /// Direct, or an error where the file system's alignment rules it out.
-    Direct,
-    /// Through the page cache: where memory outside the arena should act as a second cache.
-    Buffered,
-}
-
-impl IoMode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Direct, Self::Buffered];
-
-    /// The name in options and settings.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Direct => "direct",
-            Self::Buffered => "buffered",
-        }
-    }
-}
 
 /// How shards are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub use attempt::{Attempt, Next};
 pub use blocking::IsStopped;
 pub use decompress::{Decompressor, Dictionaries};
 pub use descriptors::raise_open_files_limit;
-pub use direct::{Choice, IoMode, NotDirect, choose};
+pub use direct::{Choice, NotDirect, choose};
 pub use fault::{Mismatch, ReadFault, RecordFault, ZstdFault};
 pub use files::{Files, OpenShard};
 pub use memory::ReadMemory;

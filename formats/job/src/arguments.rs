@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
-use crate::spec::with_field;
+use crate::declared::with_field;
 use crate::{JobSpec, PlanSpec, Preset, Sampler, SpecError, Tail};
 
 /// Arguments of `Plan` that belong to the job and not to its plan.
@@ -52,7 +52,7 @@ impl JobSpec {
             }
         }
         for (name, value) in given {
-            spec = with_field(&spec, &name, value)?;
+            spec = with_field(&spec, Self::DECLARED, &name, &value)?;
         }
         let ring = spec.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
         spec.ring_bytes = ring.unwrap_or(u64::MAX);
@@ -69,7 +69,7 @@ fn plan_of(preset: Preset, given: Map<String, Value>, trains: bool) -> Result<Pl
     }
     let has_sampler = given.contains_key("sampler");
     for (name, value) in given {
-        plan = with_field(&plan, &name, value)?;
+        plan = with_field(&plan, PlanSpec::DECLARED, &name, &value)?;
     }
     if trains {
         return Ok(plan);
@@ -152,7 +152,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (arguments, expected) in [
             (json!({"batch_size": 0}), "batch_size is 0, but must be 1 to 32768"),
-            (json!({"batch_size": "8"}), "batch_size: invalid type"),
+            (json!({"batch_size": "8"}), "batch_size: got \"8\", expected a whole number"),
             (json!({"colour": 1}), "colour: there is no such field"),
             (json!({"preset": "belady"}), "preset: unknown variant `belady`"),
             (json!({"plan": {"hit-cap": 0.5}}), "hit-cap: there is no such field"),

@@ -1,4 +1,4 @@
-//! The choices of a job, by the names that every front end uses.
+//! The choices of a job and of a daemon, by the names that every front end uses.
 
 use crate::names::names;
 
@@ -68,6 +68,35 @@ names! {
     Raise = "raise": "The epoch ends with an error that names it",
     Skip = "skip": "The batch goes without it",
     Substitute = "substitute": "Another sample stands in, flagged",
+}
+
+names! {
+    /// Which decoder decodes JPEGs. Pixels are the same.
+    JpegDecoder, "jpeg",
+    #[default]
+    Auto = "auto": "shade's own decoder for baseline JPEGs, libjpeg-turbo for all others",
+    Turbo = "turbo": "libjpeg-turbo for all",
+}
+
+names! {
+    /// What reads.
+    EngineChoice, "engine",
+    #[default]
+    Auto = "auto": "io_uring, or threads where that is not available",
+    Uring = "uring": "io_uring, or an error",
+    Threads = "threads": "preadv in threads, each with one read at a time; at most 128",
+    Sim = "sim": "The simulator: real bytes, read from the page cache, when a simulated store answers",
+}
+
+names! {
+    /// Past the page cache or through it.
+    IoMode, "io",
+    #[default]
+    Auto = "auto":
+        "Direct wherever a trial read brings the same bytes so, unless the file system asks for an alignment that \
+         shards do not have",
+    Direct = "direct": "Past the page cache, or an error where the file system's alignment rules it out",
+    Buffered = "buffered": "Through the page cache: where memory beside the cache should act as a second one",
 }
 
 #[cfg(test)]

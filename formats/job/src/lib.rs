@@ -1,9 +1,9 @@
-//! `shade-job`: what a training asks for, as one document.
+//! `shade-job`: what a training asks for, as one document, and how a daemon runs, as another.
 //!
 //! A document is JSON. Python and C write it, `Hello` carries it, traces keep it, `simulate` reads
 //! it, and a state's digest hashes its canonical form. Each parameter is declared once, here: name,
-//! type, default, range and help ([`JobSpec`], [`PlanSpec`]); and so is each transform, with
-//! torchvision's name, arguments and defaults ([`Transform`]).
+//! type, default, range and help ([`JobSpec`], [`PlanSpec`], [`DaemonSpec`]); and so is each
+//! transform, with torchvision's name, arguments and defaults ([`Transform`]).
 //!
 //! ```text
 //!   text ─▶ JobSpec ─ validate ─▶ JobSpec ─ to_text ─▶ canonical text
@@ -15,33 +15,45 @@
 //! are placed ([`strata_for`], [`Seats`], [`seats_for`]); and the systems with names ([`Preset`]).
 
 mod arguments;
+mod capacity;
 mod choices;
+mod declared;
 mod error;
 mod names;
 mod nodes;
 mod output;
 mod preset;
 mod seats;
+mod servers;
+mod settings;
 mod spec;
 mod sticky;
+mod store;
 mod strata;
 mod subset;
 mod tables;
 mod transforms;
+mod values;
 mod view;
 mod weights;
 
-pub use choices::{OnError, Order, Sampler, Tail};
+pub use capacity::{Capacity, CapacityError};
+pub use choices::{EngineChoice, IoMode, JpegDecoder, OnError, Order, Sampler, Tail};
+pub use declared::{Declared, Parameter};
 pub use error::SpecError;
 pub use names::UnknownName;
 pub use output::{Decode, Output};
 pub use preset::{Policy, Preset};
 pub use seats::Seats;
-pub use spec::{JOB_BYTES_MAX, JobSpec, Parameter, PlanSpec, group_digest};
+pub use servers::{Address, ParseServersError, Servers};
+pub use settings::{DaemonSpec, LINGERS_FOR_EVER, Settings};
+pub use spec::{JOB_BYTES_MAX, JobSpec, PlanSpec, group_digest};
 pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
+pub use store::{ClockModel, FaultShares, LatencyModel, StoreModel};
 pub use strata::strata_for;
 pub use subset::Subset;
 pub use tables::Tables;
 pub use transforms::{Colour, Factor, Hue, InTurn, Interpolation, Pair, Range, Side, Size, Transform};
+pub use values::{parse_rate, parse_time};
 pub use view::{Framing, ImageSpec};
 pub use weights::WeightTable;

@@ -35,6 +35,9 @@ macro_rules! names {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
+            /// Each name, with its line in `--help`.
+            pub const CHOICES: &'static [(&'static str, &'static str)] = &[$(($text, $about)),+];
+
             /// The name in documents, options and reports.
             #[must_use]
             pub fn as_str(self) -> &'static str {

@@ -1,10 +1,7 @@
-//! A job, and how its plans are drawn. Each parameter is declared here once: its name, type,
-//! default, range and help. JSON, command lines, Python's classes and digests follow from the
-//! declarations.
+//! A job, and how its plans are drawn.
 
 use std::fmt::Display;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use shade_formats::limits::{
@@ -12,62 +9,10 @@ use shade_formats::limits::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Decode, OnError, Order, Output, Sampler, SpecError, Tail};
+use crate::declared::{canonical, declared, with_field};
+use crate::{Declared, Decode, OnError, Order, Output, Parameter, Sampler, SpecError, Tail};
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
-
-/// A parameter as a command line or a document shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Name of the field.
-    pub name: &'static str,
-    /// Name of the option and, unless it is a flag, of its value: "hit-cap SHARE". Empty: no
-    /// command line has it.
-    pub usage: &'static str,
-    /// Default value, as Rust source.
-    pub default: &'static str,
-    /// Meaning of the parameter.
-    pub help: &'static str,
-}
-
-/// Declares the parameters of a document: `/// help`, then `name: type = default`, its `in` range,
-/// and its `as` option of a command line.
-macro_rules! declared {
-    ($(#[$meta:meta])* pub struct $spec:ident {$(
-        $(#[doc = $help:literal])+ $(#[serde($($serde:tt)+)])?
-        $name:ident: $type:ty = $default:expr
-            $(, in $least:literal to $most:tt $(in_words $range:literal)?)? $(, as $usage:literal)?;
-    )+}) => {
-        $(#[$meta])*
-        pub struct $spec {$(
-            $(#[doc = $help])+
-            $(#[serde($($serde)+)])?
-            pub $name: $type,
-        )+}
-
-        impl Default for $spec {
-            fn default() -> Self {
-                Self { $($name: $default,)+ }
-            }
-        }
-
-        impl $spec {
-            /// Every parameter, in the order of declaration.
-            pub const PARAMETERS: &'static [Parameter] = &[$(Parameter {
-                name: stringify!($name),
-                usage: concat!($($usage)?),
-                default: stringify!($default),
-                help: concat!($($help),+),
-            }),+];
-
-            /// Refuses what is outside its range.
-            fn check_ranges(&self) -> Result<(), SpecError> {
-                $($(SpecError::check_as(stringify!($name), self.$name, [$least, $most], concat!($($range)?))?;)?)+
-                Ok(())
-            }
-        }
-    };
-}
 
 declared! {
     /// How the plan of each epoch is drawn.
@@ -80,12 +25,12 @@ declared! {
         /// order. `replacement` draws uniformly with replacement, `echo` delivers each sample that
         /// is read several times, and `infobatch` leaves out a share of the samples of low loss.
         /// `weighted` draws by a table of weights, and `balanced` draws all classes equally often.
-        sampler: Sampler = Sampler::Uniform, as "sampler SAMPLER";
+        sampler: Sampler = Sampler::Uniform, of Sampler, as "sampler SAMPLER";
 
         /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20
         /// to 60 batches apart, `hits_first` has cached samples first (SHADE as published), and
         /// `opportunistic` draws from what is in memory (DeepIO).
-        order: Order = Order::Shuffled, as "order ORDER";
+        order: Order = Order::Shuffled, of Order, as "order ORDER";
 
         /// Seed of every random choice.
         seed: u64 = 0, as "seed N";
@@ -152,18 +97,16 @@ declared! {
     }
 }
 
-impl PlanSpec {
-    /// Sets a parameter from its text, as a command line has it.
-    ///
-    /// # Errors
-    /// There is no such parameter, or it cannot have this value.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SpecError> {
-        let spec: Self = with_field(self, name, value(text))?;
-        spec.validate()?;
-        *self = spec;
-        Ok(())
-    }
+impl Declared for PlanSpec {
+    const WHAT: &'static str = "training";
+    const PARAMETERS: &'static [Parameter] = Self::DECLARED;
 
+    fn validate(&self) -> Result<(), SpecError> {
+        Self::validate(self)
+    }
+}
+
+impl PlanSpec {
     /// Refuses numbers that make no plan.
     ///
     /// # Errors
@@ -232,7 +175,7 @@ declared! {
         ranks_here: u32 = 0;
 
         /// What happens to an incomplete last batch.
-        tail: Tail = Tail::default();
+        tail: Tail = Tail::default(), of Tail;
 
         /// What becomes of a record.
         decode: Decode = Decode::Raw;
@@ -249,7 +192,7 @@ declared! {
         admit: bool = true;
 
         /// What happens to a bad record.
-        on_error: OnError = OnError::default();
+        on_error: OnError = OnError::default(), of OnError;
 
         /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end
         /// the epoch. Each daemon counts those of its ranks.
@@ -298,10 +241,10 @@ impl JobSpec {
     ///
     /// # Errors
     /// There is no such field, or it cannot have this value.
-    pub fn check_field(name: &str, value: Value) -> Result<(), SpecError> {
-        match PlanSpec::PARAMETERS.iter().any(|parameter| parameter.name == name) {
-            true => with_field(&PlanSpec::default(), name, value)?.validate(),
-            false => with_field(&Self::default(), name, value)?.validate(),
+    pub fn check_field(name: &str, value: &Value) -> Result<(), SpecError> {
+        match PlanSpec::DECLARED.iter().any(|parameter| parameter.name == name) {
+            true => with_field(&PlanSpec::default(), PlanSpec::DECLARED, name, value)?.validate(),
+            false => with_field(&Self::default(), Self::DECLARED, name, value)?.validate(),
         }
     }
 
@@ -346,34 +289,8 @@ impl JobSpec {
     }
 }
 
-/// A document as text. Specifications have text keys and finite numbers only, so there always is
-/// one.
-fn canonical(spec: &impl Serialize) -> String {
-    serde_json::to_string(spec).unwrap_or_default()
-}
-
 fn not_a_job(error: &dyn Display) -> SpecError {
     SpecError::told("job", format!("the job's document: {error}"))
-}
-
-/// `spec` with another value of the field `name`.
-pub(crate) fn with_field<T: Serialize + DeserializeOwned>(
-    spec: &T,
-    name: &str,
-    value: Value,
-) -> Result<T, SpecError> {
-    let wrong = |error: &dyn Display| SpecError::told("job", format!("{name}: {error}"));
-    let mut fields = serde_json::to_value(spec).map_err(|error| wrong(&error))?;
-    *fields.get_mut(name).ok_or_else(|| wrong(&"there is no such field"))? = value;
-    serde_json::from_value(fields).map_err(|error| wrong(&error))
-}
-
-/// A flag or a number, if the text is one, else the text.
-fn value(text: &str) -> Value {
-    let flag = text.parse::<bool>().map(Value::from).ok();
-    let whole = || text.parse::<u64>().map(Value::from).ok();
-    let number = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number);
-    flag.or_else(whole).or_else(number).unwrap_or_else(|| Value::from(text))
 }
 
 #[cfg(test)]
@@ -491,7 +408,7 @@ mod tests {
             "24",
             ".05",
         ];
-        let named = PlanSpec::PARAMETERS.iter().filter(|parameter| !parameter.usage.is_empty());
+        let named = PlanSpec::DECLARED.iter().filter(|parameter| !parameter.usage.is_empty());
         assert_eq!(texts.len(), named.clone().count());
         let mut spec = PlanSpec::default();
         for (parameter, text) in named.zip(texts) {
@@ -547,12 +464,12 @@ mod tests {
 
     #[test]
     fn fields_of_job_and_plan_are_checked_alike() {
-        JobSpec::check_field("batch_size", 256.into()).unwrap();
-        JobSpec::check_field("hit_cap", 1.into()).unwrap();
+        JobSpec::check_field("batch_size", &256.into()).unwrap();
+        JobSpec::check_field("hit_cap", &1.into()).unwrap();
         for (name, value) in
             [("batch_size", Value::from(0)), ("tail", "keep".into()), ("hit_cap", "0.5".into())]
         {
-            let error = JobSpec::check_field(name, value).unwrap_err().to_string();
+            let error = JobSpec::check_field(name, &value).unwrap_err().to_string();
             assert!(error.starts_with(name), "{error}");
         }
     }

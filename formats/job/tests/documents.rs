@@ -188,7 +188,7 @@ fn the_canonical_form_does_not_change_by_accident() {
 fn every_parameter_of_the_plan_counts_for_its_digest_except_strata() {
     let plan = PlanSpec::default();
     let value = serde_json::to_value(plan).unwrap();
-    for parameter in PlanSpec::PARAMETERS {
+    for parameter in PlanSpec::DECLARED {
         let mut other = value.clone();
         other[parameter.name] = match &value[parameter.name] {
             Value::Bool(flag) => (!flag).into(),

@@ -50,12 +50,16 @@ pub const TRANSFORMS_MAX: usize = 48;
 /// Longest document of a job. One of torchvision's recipes takes less than 2 KiB.
 pub const JOB_BYTES_MAX: usize = 64 * 1024;
 
+/// Most reads in flight. Servers grant far fewer at once; more would only wait there.
+pub const READS_DEPTH_MAX: u32 = 1024;
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
-/// Most settings in a handshake; a daemon has fifteen.
-pub const SETTINGS_MAX: u32 = 16;
-/// Longest name or value of a setting. The longest value is a description of a simulated store.
-pub const SETTING_BYTES_MAX: usize = 2048;
+/// Longest document of a daemon's settings. The longest one is the list of a tier's servers.
+pub const SETTINGS_BYTES_MAX: usize = 8 * 1024;
+/// Longest list of a tier's servers, with all ports.
+pub const TIER_BYTES_MAX: usize = 2048;
+/// Longest capacity of a cache, as a text.
+pub const CAPACITY_BYTES_MAX: usize = 64;
 /// Most servers of a tier: a daemon has a thread for each.
 pub const TIER_SERVERS_MAX: usize = 256;
 /// Most jobs at a time on one daemon.
@@ -93,12 +97,11 @@ const _: () =
     assert!(FIELDS_BYTES_MAX <= SHARD_BYTES_MAX && FIELDS_BYTES_MAX.is_multiple_of(SHARD_ALIGN_BYTES));
 const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
+// A character of a list of servers takes one byte in JSON.
+const _: () = assert!(TIER_BYTES_MAX + 2048 <= SETTINGS_BYTES_MAX);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
 // The two names of a hello, its settings, its document, and the rest.
-const _: () = assert!(
-    2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + JOB_BYTES_MAX + 1024
-        <= MESSAGE_BYTES_MAX
-);
+const _: () = assert!(2 * NAME_BYTES_MAX + SETTINGS_BYTES_MAX + JOB_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
 // A status: escapes of JSON take six characters a byte, a job's figures have less than 2 KiB, and a
 // rank's less than 320 bytes.
 const _: () = assert!(

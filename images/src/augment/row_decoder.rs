@@ -5,14 +5,14 @@ use std::slice;
 
 use shade_formats::index::Media;
 use shade_formats::{Draw, Geometry};
-use shade_job::ImageSpec;
+use shade_job::{ImageSpec, JpegDecoder};
 
 use super::crop_box::CropBox;
 use super::pixels::Workbench;
 use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
-use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
+use crate::{Decoder, ImageFault, Part, Size};
 
 /// Decodes records to images of one size, or of their own sizes. Keeps its buffers from image to
 /// image, so that small images cost no allocation of ours.

@@ -1,8 +1,9 @@
 //! One decoder per thread, with the buffers that all its images share.
 
 use shade_formats::index::{KIND_BYTES, Kind, Media, sniff};
+use shade_job::JpegDecoder;
 
-use super::jpeg::{Decoded, Jpeg, JpegDecoder};
+use super::jpeg::{Decoded, Jpeg};
 use super::{bmp, png, ppm, tiff, webp};
 use crate::guard::caught;
 use crate::limits::shrink;

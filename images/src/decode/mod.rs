@@ -11,5 +11,5 @@ mod tiff;
 mod webp;
 
 pub use decoder::{Decoder, Pixels};
-pub use jpeg::{JPEG_REDUCTIONS, JpegDecoder, baseline, with_restart_markers};
+pub use jpeg::{JPEG_REDUCTIONS, baseline, with_restart_markers};
 pub(crate) use webp::exif as webp_exif;

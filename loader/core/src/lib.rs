@@ -25,7 +25,7 @@
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
-//! | `packages`, `package_bytes` | what a miss brings along |
+//! | `packages` | what a miss brings along |
 //! | `tier`, `tier_turns`, `tier_orders` | memory of other machines as a second level |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
@@ -78,7 +78,6 @@ mod open;
 mod orders;
 mod outlook;
 mod pace;
-mod package_bytes;
 mod packages;
 pub mod plan;
 mod portable_scores;
@@ -128,12 +127,11 @@ pub use orders::{
     Columns, Completion, DecodedRow, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move,
     Pixels, ReadOp, Ticket,
 };
-pub use package_bytes::PackageBytes;
 pub use packages::PACKAGES_MAX;
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
-pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
+pub use sizes::{RING_BATCHES, capacity_bytes, staging_bytes};
 pub use snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
 pub use stats::{JobStatus, Stats};
 pub use tier::TierStats;

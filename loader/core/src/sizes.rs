@@ -7,7 +7,7 @@ use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
-use shade_job::{JobSpec, OnError, Output, Subset, Tail, WeightTable};
+use shade_job::{Capacity, JobSpec, OnError, Output, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -22,60 +22,11 @@ const RING_BYTES: u64 = 16 << 20;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
 
-/// Capacity of the cache.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Capacity {
-    /// Bytes of arena blocks.
-    Bytes(u64),
-    /// A share of what the whole dataset would take in arena blocks, 0 ..= 1.
-    Share(f64),
-}
-
-/// Why a text is no capacity.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no cache size: give bytes (8GiB, 500MB) or a share of the dataset (20%)")]
-pub struct CapacityError {
-    text: String,
-}
-
-impl std::str::FromStr for Capacity {
-    type Err = CapacityError;
-
-    fn from_str(text: &str) -> Result<Self, CapacityError> {
-        let error = || CapacityError { text: text.to_owned() };
-        if let Some(percent) = text.trim().strip_suffix('%') {
-            let percent: f64 = percent.trim().parse().map_err(|_| error())?;
-            if !(0.0..=100.0).contains(&percent) {
-                return Err(error());
-            }
-            return Ok(Self::Share(percent / 100.0));
-        }
-        parse_size::parse_size(text.trim()).map(Self::Bytes).map_err(|_| error())
-    }
-}
-
-impl Capacity {
-    /// The capacity in bytes of arena blocks, never more than the whole dataset takes.
-    #[must_use]
-    pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
-        let dataset: u64 =
-            entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
-        self.of(dataset).min(dataset)
-    }
-
-    /// The capacity for a dataset of `dataset_bytes`, in the same unit; it may be more.
-    #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a u64, rounded down"
-    )]
-    pub fn of(self, dataset_bytes: u64) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Share(share) => (dataset_bytes as f64 * share) as u64,
-        }
-    }
+/// A capacity in bytes of arena blocks, never more than the whole dataset takes.
+#[must_use]
+pub fn capacity_bytes(capacity: Capacity, index: &Index, block_bytes: u32) -> u64 {
+    let dataset: u64 = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+    capacity.of(dataset).min(dataset)
 }
 
 /// The samples of the dataset with their entries.
@@ -263,20 +214,4 @@ pub(super) fn payload_size(
     // third of the ring.
     let third = bytes / 3 / PAYLOAD_ALIGN_BYTES * PAYLOAD_ALIGN_BYTES;
     Ok(PayloadSize { bytes, gap_bytes: block(longest.min(third))?.min(third) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Capacity;
-
-    #[test]
-    fn capacities_are_bytes_or_shares() {
-        assert_eq!("20%".parse(), Ok(Capacity::Share(0.2)));
-        assert_eq!("8GiB".parse(), Ok(Capacity::Bytes(8 << 30)));
-        assert_eq!("500 MB".parse(), Ok(Capacity::Bytes(500_000_000)));
-        assert_eq!("0".parse(), Ok(Capacity::Bytes(0)));
-        for bad in ["", "120%", "-1%", "many", "NaN%"] {
-            assert!(bad.parse::<Capacity>().is_err(), "{bad}");
-        }
-    }
 }

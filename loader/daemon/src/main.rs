@@ -9,7 +9,7 @@ use clap::Parser;
 use shade_formats::printable::Lines;
 use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve, default_socket};
-use shade_load::daemon::{self, ServeConfig, TierSettings, serve};
+use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
 use shade_load::export::{ExportError, export};
@@ -20,7 +20,6 @@ use shade_load::service;
 use shade_load::terminal::Terminal;
 use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
-use shade_reads::{PATIENCE, ReadsConfig};
 use shade_simulate::{SimulateError, simulate};
 
 fn main() -> ExitCode {
@@ -135,24 +134,9 @@ fn exit<E: Display>(outcome: Result<(), E>, code: impl Fn(&E) -> u8) -> ExitCode
 fn config(args: Serve) -> ServeConfig {
     ServeConfig {
         dataset: args.dataset,
-        cache: args.cache,
-        policy: args.policy.unwrap_or(args.preset.policy()),
-        lookahead: args.lookahead,
-        package_bytes: args.package_bytes,
-        tier: args.tier.map(|servers| TierSettings { servers, bytes: args.tier_cache }),
-        reads: ReadsConfig {
-            engine: args.engine,
-            io: args.io,
-            depth: args.depth,
-            store: args.store,
-            patience: PATIENCE,
-        },
-        hedge: args.hedge,
-        workers: args.workers.map(usize::from),
-        decoded_bytes: args.decode_once,
-        jpeg: args.jpeg,
+        settings: args.settings.of(args.preset),
         socket: args.socket.or_else(default_socket),
-        linger: args.private.then_some(args.linger),
+        is_private: args.private,
         started_by: args.started_by,
     }
 }

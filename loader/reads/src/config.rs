@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use shade_dataset::IoMode;
+use shade_job::{EngineChoice, IoMode, StoreModel};
 
 use crate::depth::DEPTH_MAX;
-use crate::store_model::StoreModel;
-
-/// Largest fixed depth. Servers grant far fewer reads at once; more would only wait there.
-pub const READS_DEPTH_MAX: u32 = 1024;
 
 /// How records are read.
 #[derive(Clone, Copy, Debug)]
@@ -28,43 +24,20 @@ pub struct ReadsConfig {
     pub patience: Duration,
 }
 
-/// What reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EngineChoice {
-    /// io_uring, or threads where that is not available.
-    #[default]
-    Auto,
-    /// io_uring or an error.
-    Uring,
-    /// Threads, each with one read at a time; at most 128.
-    Threads,
-    /// The simulator: real bytes, read from the page cache, when a simulated store answers.
-    Sim,
-}
-
-impl EngineChoice {
-    /// Every choice.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Uring, Self::Threads, Self::Sim];
-
-    /// The name in options and settings.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Uring => "uring",
-            Self::Threads => "threads",
-            Self::Sim => "sim",
-        }
-    }
-}
-
 /// How many reads are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// As many as the store gains from ([`DepthController`](super::depth::DepthController)).
     Auto,
-    /// This number, `1..=READS_DEPTH_MAX`.
+    /// This number, 1 to [`READS_DEPTH_MAX`](shade_formats::limits::READS_DEPTH_MAX).
     Fixed(u32),
+}
+
+impl From<Option<u32>> for Depth {
+    /// As a daemon's settings have it.
+    fn from(depth: Option<u32>) -> Self {
+        depth.map_or(Self::Auto, Self::Fixed)
+    }
 }
 
 impl Depth {

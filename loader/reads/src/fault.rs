@@ -8,7 +8,7 @@ use shade_dataset::NotDirect;
 
 use crate::ReadFault;
 use crate::blocks::BlocksError;
-use crate::config::READS_DEPTH_MAX;
+use shade_formats::limits::READS_DEPTH_MAX;
 
 impl From<BlocksError> for ReadFault {
     fn from(error: BlocksError) -> Self {

@@ -6,13 +6,15 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, IoMode, choose};
+use shade_dataset::{Files, choose};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
+use shade_formats::limits::READS_DEPTH_MAX;
+use shade_job::{EngineChoice, IoMode};
 
 use crate::blocks::Arena;
 use crate::bounce::BouncePool;
-use crate::config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
+use crate::config::{Depth, ReadsConfig};
 use crate::engine::Engine;
 use crate::fault::{ReadsError, ShardWarning};
 use crate::flight::{Flight, Shared};

@@ -13,12 +13,13 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::io::{Errno, preadv};
 use shade_dataset::OpenShard;
+use shade_job::{ClockModel, StoreModel};
 
 use crate::engine::Engine;
 use crate::flight::{Flight, Shared, Step};
 use crate::op::{Completion, deliver};
 use crate::resumed::Resumed;
-use crate::store_model::{ClockModel, Fate, Queues, StoreModel};
+use crate::store_model::{Fate, Queues, answer};
 
 /// The engine, seen from outside its thread.
 pub(super) struct SimThread {
@@ -159,7 +160,7 @@ impl Sim {
             Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
             Step::Read(flight, file, offset) => {
                 let (shard, place, tried) = flight.attempt();
-                let answer = self.model.answer(shard, place, tried);
+                let answer = answer(&self.model, shard, place, tried);
                 let bytes = u64::from(flight.len());
                 let due = self.queues.answer_at(&self.model, self.now, answer.latency, bytes);
                 self.push(due, flight, Some((file, offset, answer.fate)));

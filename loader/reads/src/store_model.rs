@@ -1,4 +1,4 @@
-//! A simulated store: its slots, latencies, link and faults, as pure functions.
+//! How a simulated store answers: its slots, latencies, link and faults, as pure functions.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,89 +10,10 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal, StandardUniform};
 use rustix::io::Errno;
 use shade_formats::ShardId;
-
-/// A simulated store.
-///
-/// A read waits for one of the store's slots and takes its latency. Then its bytes pass one link,
-/// after those of the reads answered before. Its fate depends only on seed, shard, offset and how
-/// often it was tried, not on other reads or timing.
-///
-/// As text: `latency=2ms,bandwidth=1Gbit,depth=32`, all parts optional: `latency=TIME` or
-/// `latency=lognormal:MEDIAN:SIGMA`, `bandwidth=RATE`, `depth=SLOTS`, `seed=N`,
-/// `clock=real|virtual`, and shares of reads that come back `short`, with `eintr`, `eagain`, `eio`,
-/// `estale`, or are `stuck` for 30 s (`short=1%`).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StoreModel {
-    /// Latency of a read once it has a slot.
-    pub latency: LatencyModel,
-    /// Bytes a second that pass the link; `None` is no limit.
-    pub bandwidth_bytes_per_s: Option<u64>,
-    /// Reads that are served at a time; `None` is no limit.
-    pub slots: Option<u32>,
-    /// Faults of reads.
-    pub faults: FaultShares,
-    /// Whether answers are waited for.
-    pub clock: ClockModel,
-    /// Decides latencies and faults.
-    pub seed: u64,
-}
-
-/// Latencies of reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LatencyModel {
-    /// Always the same.
-    Fixed(Duration),
-    /// Half of the reads stay within `median`; the logarithm varies by `sigma`.
-    LogNormal {
-        /// The median.
-        median: Duration,
-        /// Standard deviation of the natural logarithm: 0.5 is a busy network, 1 an object store.
-        sigma: f64,
-    },
-}
-
-/// Shares of the tries, 0 to 1, to which each of these happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FaultShares {
-    /// It brings fewer bytes than were asked for.
-    pub short: f64,
-    /// EINTR.
-    pub interrupted: f64,
-    /// EAGAIN.
-    pub again: f64,
-    /// EIO.
-    pub io: f64,
-    /// ESTALE.
-    pub stale: f64,
-    /// The answer takes [`STUCK`] longer.
-    pub stuck: f64,
-}
-
-/// The clock of a simulated store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockModel {
-    /// The machine's: an answer comes when it is due.
-    Real,
-    /// Its own, which jumps to the next answer: hours of reading pass in seconds.
-    Virtual,
-}
+use shade_job::{LatencyModel, StoreModel};
 
 /// Extra latency of a stuck read.
 pub const STUCK: Duration = Duration::from_secs(30);
-
-impl Default for StoreModel {
-    /// A near file server: 1 ms for everything.
-    fn default() -> Self {
-        Self {
-            latency: LatencyModel::Fixed(Duration::from_millis(1)),
-            bandwidth_bytes_per_s: None,
-            slots: None,
-            faults: FaultShares::default(),
-            clock: ClockModel::Real,
-            seed: 0,
-        }
-    }
-}
 
 /// The store's answer to one try of a read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,55 +33,52 @@ pub(super) enum Fate {
     Error(Errno),
 }
 
-impl StoreModel {
-    /// The answer to the `tried`-th try (from 0) of the read at `offset` in `shard`.
-    pub(super) fn answer(&self, shard: ShardId, offset: u64, tried: u32) -> Answer {
-        let mut seed = [0; 32];
-        let parts = [self.seed, u64::from(shard.0), offset, u64::from(tried)];
-        for (to, part) in seed.chunks_exact_mut(8).zip(parts) {
-            to.copy_from_slice(&part.to_le_bytes());
-        }
-        let mut rng = ChaCha8Rng::from_seed(seed);
-        let mut uniform = || -> f64 { StandardUniform.sample(&mut rng) };
-        let (mut dice, part) = (uniform(), uniform());
-        let faults = [
-            (self.faults.short, Fate::Short(part.clamp(0.001, 0.999))),
-            (self.faults.interrupted, Fate::Error(Errno::INTR)),
-            (self.faults.again, Fate::Error(Errno::AGAIN)),
-            (self.faults.io, Fate::Error(Errno::IO)),
-            (self.faults.stale, Fate::Error(Errno::STALE)),
-        ];
-        let mut fate = None;
-        for (share, then) in faults {
-            if fate.is_none() && dice < share {
-                fate = Some(then);
-            }
-            dice -= share;
-        }
-        let stuck = fate.is_none() && (0.0..self.faults.stuck).contains(&dice);
-        let latency = match self.latency {
-            LatencyModel::Fixed(latency) => latency,
-            LatencyModel::LogNormal { median, sigma } => LogNormal::new(0.0, sigma)
-                .ok()
-                .and_then(|spread| {
-                    Duration::try_from_secs_f64(median.as_secs_f64() * spread.sample(&mut rng)).ok()
-                })
-                .unwrap_or(median),
-        };
-        let latency = if stuck { latency + STUCK } else { latency };
-        Answer { latency, fate: fate.unwrap_or(Fate::Whole) }
+/// The answer of `model` to the `tried`-th try (from 0) of the read at `offset` in `shard`.
+pub(super) fn answer(model: &StoreModel, shard: ShardId, offset: u64, tried: u32) -> Answer {
+    let mut seed = [0; 32];
+    let parts = [model.seed, u64::from(shard.0), offset, u64::from(tried)];
+    for (to, part) in seed.chunks_exact_mut(8).zip(parts) {
+        to.copy_from_slice(&part.to_le_bytes());
     }
-
-    /// Latency of the `number`-th of many reads. Faults other than `stuck` do not count.
-    #[must_use]
-    pub fn latency_of(&self, number: u64) -> Duration {
-        match self.latency {
-            LatencyModel::Fixed(latency) if self.faults.stuck <= 0.0 => latency,
-            _ => self.answer(ShardId(0), number, 0).latency,
+    let mut rng = ChaCha8Rng::from_seed(seed);
+    let mut uniform = || -> f64 { StandardUniform.sample(&mut rng) };
+    let (mut dice, part) = (uniform(), uniform());
+    let faults = [
+        (model.faults.short, Fate::Short(part.clamp(0.001, 0.999))),
+        (model.faults.interrupted, Fate::Error(Errno::INTR)),
+        (model.faults.again, Fate::Error(Errno::AGAIN)),
+        (model.faults.io, Fate::Error(Errno::IO)),
+        (model.faults.stale, Fate::Error(Errno::STALE)),
+    ];
+    let mut fate = None;
+    for (share, then) in faults {
+        if fate.is_none() && dice < share {
+            fate = Some(then);
         }
+        dice -= share;
     }
+    let stuck = fate.is_none() && (0.0..model.faults.stuck).contains(&dice);
+    let latency = match model.latency {
+        LatencyModel::Fixed(latency) => latency,
+        LatencyModel::LogNormal { median, sigma } => LogNormal::new(0.0, sigma)
+            .ok()
+            .and_then(|spread| {
+                Duration::try_from_secs_f64(median.as_secs_f64() * spread.sample(&mut rng)).ok()
+            })
+            .unwrap_or(median),
+    };
+    let latency = if stuck { latency + STUCK } else { latency };
+    Answer { latency, fate: fate.unwrap_or(Fate::Whole) }
 }
 
+/// Latency of the `number`-th of many reads. Faults other than `stuck` do not count.
+#[must_use]
+pub fn latency_of(model: &StoreModel, number: u64) -> Duration {
+    match model.latency {
+        LatencyModel::Fixed(latency) if model.faults.stuck <= 0.0 => latency,
+        _ => answer(model, ShardId(0), number, 0).latency,
+    }
+}
 /// The store's slots and link: when it answers. `T` is a point in time: the machine's `Instant`, or
 /// the time since the start of a simulation.
 #[derive(Debug)]
@@ -204,6 +122,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use shade_job::FaultShares;
 
     const MS: Duration = Duration::from_millis(1);
     const SHARD: ShardId = ShardId(3);
@@ -221,20 +140,20 @@ mod tests {
     #[test]
     fn what_befalls_a_read_depends_on_seed_place_and_try_alone() {
         let model = faulty();
-        assert_eq!(model.answer(SHARD, 512, 0), model.answer(SHARD, 512, 0));
+        assert_eq!(answer(&model, SHARD, 512, 0), answer(&model, SHARD, 512, 0));
         let others = [
-            model.answer(SHARD, 512, 1),
-            model.answer(SHARD, 1024, 0),
-            model.answer(ShardId(4), 512, 0),
-            StoreModel { seed: 1, ..model }.answer(SHARD, 512, 0),
+            answer(&model, SHARD, 512, 1),
+            answer(&model, SHARD, 1024, 0),
+            answer(&model, ShardId(4), 512, 0),
+            answer(&StoreModel { seed: 1, ..model }, SHARD, 512, 0),
         ];
-        assert!(others.iter().all(|other| *other != model.answer(SHARD, 512, 0)));
+        assert!(others.iter().all(|other| *other != answer(&model, SHARD, 512, 0)));
     }
 
     #[test]
     fn faults_come_as_often_as_their_shares_say() {
         let (model, tries) = (faulty(), 20_000);
-        let attempts: Vec<Answer> = (0..tries).map(|at| model.answer(SHARD, 512 * at, 0)).collect();
+        let attempts: Vec<Answer> = (0..tries).map(|at| answer(&model, SHARD, 512 * at, 0)).collect();
         let share =
             |is: &dyn Fn(&Answer) -> bool| attempts.iter().filter(|a| is(a)).count() as f64 / tries as f64;
         for (expected, got) in [

@@ -23,10 +23,10 @@ use shade_dataset::Mismatch;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, Shard};
 use shade_formats::{SampleId, ShardId};
+use shade_job::{EngineChoice, IoMode, StoreModel};
 use shade_reads::blocks::{Arena, Blocks, FreeList};
 use shade_reads::{
-    Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, STUCK,
-    ShardWarning, StoreModel, verify,
+    Completion, Depth, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, STUCK, ShardWarning, verify,
 };
 
 const SHARDS: u32 = 2;
@@ -845,7 +845,7 @@ fn a_simulated_store_and_an_engine_that_reads_for_real_do_not_go_together() {
 #[test]
 fn a_depth_out_of_range_is_refused() {
     let dataset = Dataset::create();
-    for depth in [0, shade_reads::READS_DEPTH_MAX + 1] {
+    for depth in [0, shade_formats::limits::READS_DEPTH_MAX + 1] {
         let config = ReadsConfig { depth: Depth::Fixed(depth), ..config(EngineChoice::Auto, IoMode::Auto) };
         assert!(matches!(Rig::start(&dataset, config, 4096), Err(ReadsError::Depth { got }) if got == depth));
     }

@@ -1,6 +1,6 @@
 //! Sizes of simulated caches.
 
-use shade_core::{Capacity, CapacityError};
+use shade_job::{Capacity, CapacityError};
 
 use crate::error::SimulateError;
 use crate::sizes::Sizes;

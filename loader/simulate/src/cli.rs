@@ -4,16 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use shade_core::PackageBytes;
 use shade_formats::limits::JOBS_MAX;
-use shade_job::{PlanSpec, Preset};
-use shade_reads::{StoreModel, parse_time};
+use shade_job::{PlanSpec, Preset, StoreModel, parse_time};
 
 use crate::capacity::CacheSize;
+use crate::given::Given;
 use crate::keeper::{Keeper, keeper};
-use crate::names::{parse_lookahead, preset};
+use crate::names::{PackageBytes, parse_lookahead, parse_package_bytes, preset};
 use crate::nodes::NodesArgs;
-use crate::plan_args::PlanArgs;
 use crate::sizes::SizeModel;
 
 /// Limit of the epochs of a training.
@@ -131,7 +129,7 @@ pub struct Simulate {
     pub coalesce: bool,
 
     /// With --store: as --package-bytes of `shade-load serve`, with --coalesce.
-    #[arg(long, value_name = "auto|SIZE", default_value = "0", requires = "store")]
+    #[arg(long, value_name = "auto|SIZE", default_value = "0", requires = "store", value_parser = parse_package_bytes)]
     pub package_bytes: PackageBytes,
 
     /// Compute time of a sample [default: 1ms/sample, or as measured in a trace of `shade-load
@@ -220,7 +218,7 @@ pub struct Training {
 
     /// Parameters of the plans.
     #[command(flatten)]
-    pub plan: PlanArgs,
+    pub plan: Given<PlanSpec>,
 
     /// Number of trainings, with seeds from --seed on. The result has their means, and the 95 %
     /// intervals of hit ratio and stall.
@@ -237,7 +235,7 @@ pub struct Training {
 impl Simulate {
     /// Whether one read may bring several records.
     pub(super) fn reads_neighbours(&self) -> bool {
-        self.coalesce || self.package_bytes != PackageBytes::Fixed(0)
+        self.coalesce || self.package_bytes != Some(0)
     }
 }
 

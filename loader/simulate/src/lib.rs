@@ -6,7 +6,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `cli`, `plan_args`, `names`, `keeper` | the arguments |
+//! | `cli`, `given`, `names`, `keeper` | the arguments |
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
 //! | `recorded_lines` | the lines of a recording, for `recording` and for programs that draw them |
@@ -29,6 +29,7 @@ mod capacity;
 mod cli;
 mod compute;
 mod error;
+mod given;
 mod interval;
 mod jobs;
 mod jobs_table;
@@ -39,7 +40,6 @@ mod losses;
 mod names;
 mod nodes;
 mod outcome;
-mod plan_args;
 mod play;
 mod recalled;
 mod recommend;
@@ -61,8 +61,9 @@ mod world;
 pub use capacity::CacheSize;
 pub use cli::Simulate;
 pub use error::SimulateError;
+pub use given::Given;
 pub use keeper::Keeper;
-pub use names::{parse_lookahead, preset};
+pub use names::preset;
 pub use nodes::NodesArgs;
 pub use recorded_lines::RecordedLines;
 pub use run::simulate;

@@ -13,13 +13,14 @@ use shade_core::cache::Cache;
 use shade_core::driver::Driver;
 use shade_core::plan::{Part, Plan, PlanSummary};
 use shade_core::{
-    Core, CoreConfig, DECODED_BYTES, Event, GAP_BYTES_MAX, PREFETCHES_MAX, PackageBytes, RING_BATCHES,
-    SessionId,
+    Core, CoreConfig, DECODED_BYTES, Event, GAP_BYTES_MAX, PREFETCHES_MAX, RING_BATCHES, SessionId,
 };
 use shade_formats::SampleId;
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_formats::ring::{BatchLayout, Layout};
-use shade_job::{Decode, ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable};
+use shade_job::{
+    DaemonSpec, Decode, ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable,
+};
 
 use crate::error::SimulateError;
 use crate::keeper::Keeper;
@@ -145,7 +146,7 @@ pub(super) struct Setup<'a> {
     /// Neighbours are read together.
     pub(super) coalesces: bool,
     /// Bytes of a shard that a miss brings along.
-    pub(super) package_bytes: PackageBytes,
+    pub(super) package_bytes: Option<u32>,
 }
 
 impl Setup<'_> {
@@ -166,7 +167,7 @@ impl Setup<'_> {
             reads_max: slots.unwrap_or(u32::MAX).saturating_mul(2),
             gap_bytes_max: if self.coalesces { GAP_BYTES_MAX } else { 0 },
             window_bytes: 0,
-            package_bytes: self.package_bytes.of(self.keeper.policy()),
+            package_bytes: DaemonSpec::package_bytes_of(self.package_bytes, self.keeper.policy()),
             // Without a store there is no time for it.
             prefetches_max: if self.service.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
             // A training ends with its last epoch, and a script may not go on with what is drawn.
@@ -406,7 +407,7 @@ mod tests {
             service: None,
             skip_epochs: 0,
             coalesces: false,
-            package_bytes: PackageBytes::Fixed(0),
+            package_bytes: Some(0),
         }
     }
 

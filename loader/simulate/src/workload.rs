@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shade_core::PackageBytes;
 use shade_formats::SampleId;
-use shade_job::{PlanSpec, WeightTable};
-use shade_reads::{LatencyModel, StoreModel};
+use shade_job::{LatencyModel, PlanSpec, StoreModel, WeightTable};
 
 use crate::access_list;
 use crate::cli::{Simulate, Training};
@@ -36,7 +34,7 @@ pub(super) struct Workload {
     /// Whether neighbours are read together.
     pub(super) coalesces: bool,
     /// Bytes of a shard that a miss brings along; 0 brings none.
-    pub(super) package_bytes: PackageBytes,
+    pub(super) package_bytes: Option<u32>,
     /// The first epoch that counts.
     pub(super) skip_epochs: u32,
     pub(super) service: Option<Service>,

@@ -17,8 +17,8 @@ use shade_reads::ReadOp;
 use shade_reads::blocks::Arena;
 
 use crate::reply::{Head, Reply, command, head, reply};
-use crate::servers::{Address, Servers};
 use crate::stream::{Stream, tls};
+use shade_job::{Address, Servers};
 
 /// The environment variable with the password of all servers.
 pub const PASSWORD_VARIABLE: &str = "SHADE_TIER_PASSWORD";

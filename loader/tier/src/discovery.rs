@@ -15,7 +15,7 @@ use crate::orders::{Event, TierConfig};
 use crate::reply::Reply;
 use crate::routes::{Routes, Slots};
 use crate::server::{Server, Shared};
-use crate::servers::Address;
+use shade_job::Address;
 
 /// How long to wait until servers that were not reached are looked for again.
 const RETRY: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use crate::connection::{Connection, DEADLINE, Login, ServerFault};
 use crate::key::slot;
 use crate::reply::Reply;
 use crate::routes::{Slots, even_slots, slots_of};
-use crate::servers::{Address, Servers};
+use shade_job::{Address, Servers};
 
 /// Records fetched to measure a server.
 const MEASURED: usize = 16;

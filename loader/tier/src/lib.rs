@@ -6,7 +6,6 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `servers` | the servers as given: `valkey://host:port,...` |
 //! | `orders` | what a tier is made of, is ordered and answers |
 //! | `key` | the key of a record, and its slot |
 //! | `stream` | bytes to and from a server, with deadlines |
@@ -27,7 +26,6 @@ mod orders;
 mod reply;
 mod routes;
 mod server;
-mod servers;
 mod stream;
 mod tier;
 
@@ -35,5 +33,4 @@ pub use connection::{Connection, DEADLINE, Login, PASSWORD_VARIABLE, ServerFault
 pub use examine::{Examined, ServerFacts, examine};
 pub use orders::{Event, Order, TierConfig};
 pub use reply::Reply;
-pub use servers::{Address, ParseServersError, Servers};
 pub use tier::Tier;

@@ -6,7 +6,7 @@ use shade_core::{TierEvent, TierOrder};
 use shade_formats::ContentId;
 use shade_reads::blocks::FreeList;
 
-use crate::servers::Servers;
+use shade_job::Servers;
 
 /// An order of the core, with blocks of the arena.
 pub type Order = TierOrder<FreeList>;

@@ -117,7 +117,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::servers::Address;
+    use shade_job::Address;
 
     /// No test waits as long.
     const LONG: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::key::SLOTS;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::servers::Address;
+use shade_job::Address;
 
 /// The slots of one server.
 pub(crate) type Slots = Vec<(RangeInclusive<u16>, Address)>;

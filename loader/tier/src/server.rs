@@ -18,7 +18,7 @@ use crate::connection::{Connection, Fetched, Login, ServerFault};
 use crate::key::Keys;
 use crate::orders::Event;
 use crate::reply::{Reply, command};
-use crate::servers::Address;
+use shade_job::Address;
 
 /// How long a server that fails is left alone.
 const REST: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::servers::Address;
+use shade_job::Address;
 
 /// Bytes read at once where less than that is left of a record.
 const BUFFER_BYTES: usize = 16 * 1024;

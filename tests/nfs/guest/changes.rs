@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use shade_formats::ShardId;
-use shade_reads::{IoMode, ReadFault, ReadsConfig};
+use shade_job::IoMode;
+use shade_reads::{ReadFault, ReadsConfig};
 
 use crate::reader::{Reader, every_way, name_of};
 use crate::world::{Link, Place, World};

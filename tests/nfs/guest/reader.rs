@@ -6,8 +6,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
+use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::{Arena, Blocks, FreeList};
-use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, verify};
+use shade_reads::{Completion, Depth, ReadFault, ReadOp, Reads, ReadsConfig, verify};
 
 use crate::world::{Place, World};
 

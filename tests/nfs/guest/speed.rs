@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use shade_reads::{EngineChoice, IoMode, ReadsConfig};
+use shade_job::{EngineChoice, IoMode};
+use shade_reads::ReadsConfig;
 
 use crate::reader::{Reader, every_way, name_of, way};
 use crate::world::{Link, SMALL, World, read_rpcs};

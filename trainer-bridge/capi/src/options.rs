@@ -4,19 +4,20 @@
 //! Settings of the daemon that are not given are left to it, so a daemon that runs already is taken
 //! as it is.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use shade_client::{JobSpec, Launch, Options, Sampler, Subset, Tables, WeightTable, content};
-use shade_job::{Preset, strata_for};
+use shade_client::{JobSpec, Launch, Options, Sampler, Settings, Subset, Tables, WeightTable, content};
+use shade_job::{IoMode, Preset, strata_for};
 
 use crate::fault::Fault;
 
 /// The program, unless the environment names another.
 const PROGRAM: &str = "shade-load";
 const PROGRAM_VARIABLE: &str = "SHADE_LOAD_BIN";
+/// How long to wait for a daemon, seconds.
+const TIMEOUT_S: f64 = 300.0;
 /// Suffix of the job that validates beside a job that trains.
 const VALIDATION_SUFFIX: &str = ".eval";
 
@@ -41,10 +42,11 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     }
     let place = place(&mut given)?;
     let mut daemon = Daemon::read(taken(&mut given, "daemon")?.unwrap_or_default())?;
-    daemon.settings.extend(given.remove("cache").map(|cache| ("cache", plain(&cache))));
-    if !daemon.settings.iter().any(|(name, _)| *name == "policy") {
+    daemon.settings.extend(given.remove("cache").map(|cache| ("cache".to_owned(), cache)));
+    if !daemon.settings.contains_key("policy") {
         let preset: Option<Preset> = taken(&mut given.clone(), "preset")?;
-        daemon.settings.push(("policy", preset.unwrap_or_default().policy().as_str().to_owned()));
+        let policy = preset.unwrap_or_default().policy();
+        daemon.settings.insert("policy".to_owned(), policy.as_str().into());
     }
     let tables = given.get_mut("plan").and_then(Value::as_object_mut).map(tables).transpose()?;
     let tables = tables.unwrap_or_default();
@@ -66,8 +68,8 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     }
     let suffix = if spec.admit { "" } else { VALIDATION_SUFFIX };
     let job = format!("{}{suffix}", daemon.job.as_deref().unwrap_or("default"));
-    let buffered = daemon.settings.iter().any(|(name, value)| *name == "io" && value == "buffered");
-    let options = daemon.into_options(dataset, place.world_size);
+    let options = daemon.into_options(dataset, place.world_size)?;
+    let buffered = options.settings.spec().io == IoMode::Buffered;
     Ok(Wanted { job, rank: place.rank, spec, tables, buffered, options })
 }
 
@@ -129,97 +131,40 @@ struct Daemon {
     socket: Option<PathBuf>,
     timeout: Duration,
     ring_bytes: u64,
-    /// Options of `shade-load serve`, and their values.
-    settings: Vec<(&'static str, String)>,
+    /// All others.
+    settings: Map<String, Value>,
 }
 
 impl Daemon {
-    fn read(fields: Map<String, Value>) -> Result<Self, Fault> {
-        let socket = std::env::var_os("SHADE_SOCKET").filter(|socket| !socket.is_empty()).map(PathBuf::from);
-        let (job, timeout) = (None, Duration::from_secs(300));
-        let mut daemon = Self { job, socket, timeout, ring_bytes: 0, settings: Vec::new() };
-        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            daemon.set(&name, &value)?;
-        }
-        Ok(daemon)
-    }
-
-    fn set(&mut self, name: &str, value: &Value) -> Result<(), Fault> {
-        let setting = match name {
-            "job" => {
-                self.job = Some(plain(value));
-                return Ok(());
-            }
-            "socket" => {
-                self.socket = Some(PathBuf::from(plain(value)));
-                return Ok(());
-            }
-            "timeout" => {
-                self.timeout = seconds(name, value)?;
-                return Ok(());
-            }
-            "ring" => {
-                self.ring_bytes = bytes(name, value)?;
-                return Ok(());
-            }
-            "hedge" if *value == Value::Bool(false) => return Ok(()),
-            "hedge" if *value == Value::Bool(true) => ("hedge", "yes".to_owned()),
-            "hedge" => {
-                return Err(Fault::usage(format!("daemon: hedge: got {value}, expected true or false")));
-            }
-            "linger" => ("linger", format!("{:.3}s", seconds(name, value)?.as_secs_f64())),
-            "tier_cache" => ("tier-cache", bytes(name, value)?.to_string()),
-            "decode_once" => ("decode-once", bytes(name, value)?.to_string()),
-            "package_bytes" => ("package-bytes", plain(value)),
-            "policy" => ("policy", plain(value)),
-            "lookahead" => ("lookahead", plain(value)),
-            "tier" => ("tier", plain(value)),
-            "depth" => ("depth", plain(value)),
-            "workers" => ("workers", plain(value)),
-            "jpeg" => ("jpeg", plain(value)),
-            "engine" => ("engine", plain(value)),
-            "io" => ("io", plain(value)),
-            "store" => ("store", plain(value)),
-            _ => return Err(Fault::usage(format!("daemon: there is no {name:?}"))),
-        };
-        self.settings.push(setting);
-        Ok(())
+    fn read(mut fields: Map<String, Value>) -> Result<Self, Fault> {
+        let named = std::env::var_os("SHADE_SOCKET").filter(|socket| !socket.is_empty()).map(PathBuf::from);
+        fields.retain(|_, value| !value.is_null());
+        let timeout: Option<f64> = taken(&mut fields, "timeout")?;
+        let timeout = Duration::try_from_secs_f64(timeout.unwrap_or(TIMEOUT_S));
+        Ok(Self {
+            job: taken(&mut fields, "job")?,
+            socket: taken(&mut fields, "socket")?.or(named),
+            timeout: timeout.map_err(|error| Fault::usage(format!("daemon: timeout: {error}")))?,
+            ring_bytes: fields.remove("ring").map_or(Ok(0), |ring| bytes("ring", &ring))?,
+            settings: fields,
+        })
     }
 
     /// How to find the daemon, or start one with these settings: as Python does.
-    fn into_options(self, dataset: &Path, world_size: u32) -> Options {
+    fn into_options(self, dataset: &Path, world_size: u32) -> Result<Options, Fault> {
+        let settings = Settings::new(self.settings);
+        let settings = settings.map_err(|error| Fault::usage(format!("daemon: {error}")))?;
         let binary = std::env::var_os(PROGRAM_VARIABLE).filter(|named| !named.is_empty());
-        let mut args: Vec<OsString> =
-            vec!["serve".into(), dataset.into(), "--private".into(), "--detach".into()];
-        for (name, value) in &self.settings {
-            args.push(format!("--{name}").into());
-            if *name != "hedge" {
-                args.push(value.into());
-            }
-        }
-        if let Some(socket) = &self.socket {
-            args.extend(["--socket".into(), socket.into()]);
-        }
-        let launch = Launch { binary: binary.unwrap_or_else(|| PROGRAM.into()).into(), args };
-        let own = |(name, value): (&str, String)| (name.to_owned(), value);
-        Options {
+        let binary = binary.unwrap_or_else(|| PROGRAM.into());
+        let launch = Launch::new(binary.into(), dataset, self.socket.as_deref(), &settings);
+        Ok(Options {
             or_free_name: self.job.is_none() && world_size == 1,
             socket: self.socket,
             launch: Some(launch),
             timeout: self.timeout,
-            settings: self.settings.into_iter().map(own).collect(),
-        }
+            settings,
+        })
     }
-}
-
-/// A value as a command line has it. The daemon checks it.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn seconds(name: &str, value: &Value) -> Result<Duration, Fault> {
-    let time = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| Fault::usage(format!("daemon: {name}: got {value}, expected seconds")))
 }
 
 /// Bytes, or a text such as "256MiB".
@@ -252,8 +197,8 @@ mod tests {
         assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
         assert_eq!(images.framing, Framing::Random { short: 40, padding: 4 });
         let args = options.launch.unwrap().args;
-        let expected = "serve /d --private --detach --decode-once 1048576 --hedge --linger 2.000s --cache 8GiB --policy \
-                        lookahead";
+        let expected =
+            "serve /d --private --detach --cache 8589934592 --hedge --decode-once 1048576 --linger 2.0s";
         assert_eq!(args.join(" ".as_ref()), *expected);
         assert!(!options.or_free_name);
     }

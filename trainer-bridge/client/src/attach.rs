@@ -3,8 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
+use serde_json::{Map, Value};
 use shade_dataset::Content;
-use shade_formats::control::{Reply, Settings, WELCOME_FDS};
+use shade_formats::control::{Reply, WELCOME_FDS};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use shade_shm::{Access, Consumer, Doorbell, map_segment};
@@ -28,7 +29,7 @@ pub(crate) struct Welcome {
     pub(crate) batches_per_epoch: u32,
     /// Name of the job, as the daemon has it.
     pub(crate) job: String,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Map<String, Value>,
 }
 
 /// The parts of a session.
@@ -56,6 +57,8 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
+    let settings = serde_json::from_str(&settings)
+        .map_err(|error| unexpected(format_args!("settings: {error}"), "a JSON object"))?;
     let content = Content { samples, classes, id: ContentId(content_id) };
     // A daemon welcomes who knows more samples only if it has compared those before.
     if content.id != present.id && (samples, classes) >= (present.samples, present.classes) {

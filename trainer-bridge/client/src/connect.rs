@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_dataset::Content;
-use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, Settings, socket_name};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, socket_name};
+use shade_job::Settings;
 
 use crate::error::argument;
 use crate::hello::Hello;
@@ -28,9 +29,8 @@ pub struct Options {
     /// How long to try. A private daemon opens the index first, which takes seconds for large
     /// datasets on slow stores.
     pub timeout: Duration,
-    /// The requested settings by option name of `shade-load serve`, which `launch` also passes. An
-    /// unused private daemon with other settings makes room for a new one. See
-    /// [`Session::settings`](crate::Session::settings).
+    /// The requested settings, which `launch` also passes. An unused private daemon with other
+    /// settings makes room for a new one. See [`Session::settings`](crate::Session::settings).
     pub settings: Settings,
     /// For a job of one rank: take the next free name if another training has the job's. See
     /// [`Session::job`](crate::Session::job).

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{PROTOCOL, Request, Settings};
-use shade_job::{JobSpec, Tables};
+use shade_formats::control::{PROTOCOL, Request};
+use shade_job::{JobSpec, Settings, Tables};
 use shade_shm::memfd;
 
 use crate::ClientError;
@@ -77,7 +77,7 @@ impl Hello {
             job: self.job.clone(),
             or_free_name: self.or_free_name,
             rank: self.rank,
-            settings: self.settings.clone(),
+            settings: self.settings.to_text(),
             document: self.spec.to_text(),
         })
     }

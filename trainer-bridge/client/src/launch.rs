@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use serde_json::Value;
+use shade_job::Settings;
 
 use crate::life::{End, Life};
 
@@ -36,6 +37,18 @@ pub struct Launch {
     pub binary: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
+}
+
+impl Launch {
+    /// A daemon of `dataset`, detached, with these settings.
+    #[must_use]
+    pub fn new(binary: PathBuf, dataset: &Path, socket: Option<&Path>, settings: &Settings) -> Self {
+        let mut args: Vec<OsString> = ["serve".into(), dataset.into()].into();
+        args.extend(["--private".into(), "--detach".into()]);
+        args.extend(settings.options().into_iter().map(OsString::from));
+        args.extend(socket.into_iter().flat_map(|socket| ["--socket".into(), socket.into()]));
+        Self { binary, args }
+    }
 }
 
 /// First report of a daemon that we started.

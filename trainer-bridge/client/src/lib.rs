@@ -42,11 +42,11 @@ pub use records::RecordReader;
 pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_dataset::Content;
-pub use shade_formats::control::Settings;
 pub use shade_formats::limits::{BATCH_SAMPLES_MAX, VIEWS_MAX};
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use shade_formats::{MIRRORED, UPSIDE_DOWN, ViewShape};
 pub use shade_job::{
-    Decode, JobSpec, OnError, Order, PlanSpec, Sampler, SpecError, Subset, Tables, Tail, WeightTable,
+    Decode, JobSpec, OnError, Order, PlanSpec, Sampler, Settings, SpecError, Subset, Tables, Tail,
+    WeightTable,
 };
 pub use state::Resumed;

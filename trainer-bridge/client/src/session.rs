@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value};
 use shade_dataset::Content;
 use shade_formats::FormatError;
-use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
+use shade_formats::control::{PROTOCOL, Reply, Request};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::{Consumer, Heard};
@@ -154,7 +155,7 @@ impl Session {
 
     /// The daemon's settings. Those that mean the same as the options' are spelled alike.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &Map<String, Value> {
         &self.welcome.settings
     }
 

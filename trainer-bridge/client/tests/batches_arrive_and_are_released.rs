@@ -31,7 +31,7 @@ fn the_handshake_tells_what_the_daemon_says() {
     let _daemon = daemon.join().unwrap();
     assert_eq!((session.samples(), session.batches_per_epoch()), (1000, 7));
     assert_eq!((session.daemon_pid(), session.content_id().0), (4242, content_id()));
-    assert_eq!(session.settings().get("cache"), Some("20%"));
+    assert_eq!(session.settings()["cache"], "20%");
     assert!(session.heartbeat_age().unwrap().is_none());
 }
 

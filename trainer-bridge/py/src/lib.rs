@@ -11,8 +11,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};
-use shade_formats::control::{LINGERS_FOR_EVER, PROTOCOL};
-use shade_job::{JobSpec, Order, Policy, Preset, Sampler, Tail};
+use shade_formats::control::PROTOCOL;
+use shade_job::{JobSpec, LINGERS_FOR_EVER, Order, Policy, Preset, Sampler, Tail};
 
 mod batch;
 mod buffer;
@@ -53,6 +53,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(seats::held, module)?)?;
     module.add_function(wrap_pyfunction!(seats::seats_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::daemon_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::drawn_whole, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
     module.add_function(wrap_pyfunction!(subset::subset, module)?)?;

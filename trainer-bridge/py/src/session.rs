@@ -68,7 +68,7 @@ impl Session {
         tables: (Option<PyBackedBytes>, Option<PyBackedBytes>),
     ) -> PyResult<Self> {
         let spec = job_of(document)?;
-        let options = daemon.into_options()?;
+        let options = daemon.into_options(&dataset)?;
         // After an interrupt a late session is dropped, which ends it.
         let weights = tables.0.as_deref().map(table).transpose()?;
         let tables = Tables { weights, subset: tables.1.as_deref().map(subset_of).transpose()? };
@@ -95,11 +95,10 @@ impl Session {
         Ok(self.open()?.daemon_pid())
     }
 
-    /// The daemon's settings: values by name.
+    /// The daemon's settings, a JSON object.
     #[getter]
-    fn settings(&self) -> PyResult<Vec<(String, String)>> {
-        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Ok(self.open()?.settings().iter().map(own).collect())
+    fn settings(&self) -> PyResult<String> {
+        Ok(serde_json::Value::Object(self.open()?.settings().clone()).to_string())
     }
 
     #[getter]

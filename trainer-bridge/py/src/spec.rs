@@ -1,14 +1,13 @@
 //! Arguments of [`Session::connect`](crate::session::Session), and the job's document.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use serde_json::{Number, Value};
-use shade_client::{JobSpec, Launch, Options, SpecError};
+use shade_client::{JobSpec, Launch, Options, Settings, SpecError};
 
 /// The daemon's address, and how to start one if none listens.
 #[derive(FromPyObject)]
@@ -17,9 +16,8 @@ pub(crate) struct DaemonDict {
     /// None: the abstract socket named after user and dataset.
     socket: Option<PathBuf>,
     binary: PathBuf,
-    arguments: Vec<OsString>,
-    /// The requested settings, which a running daemon is compared with.
-    settings: Vec<(String, String)>,
+    /// The requested settings, a JSON object, which a running daemon is compared with.
+    settings: String,
     timeout_seconds: f64,
     /// Whether the next free name will do where another training has the job's.
     or_free_name: bool,
@@ -34,6 +32,12 @@ pub(crate) fn job_document(arguments: &str) -> PyResult<String> {
     JobSpec::from_arguments(arguments).map(|spec| spec.to_text()).map_err(|error| refused(&error))
 }
 
+/// These settings of a daemon, a JSON object, with each value as the daemon has it.
+#[pyfunction]
+pub(crate) fn daemon_settings(given: &str) -> PyResult<String> {
+    Settings::from_text(given).map(|settings| settings.to_text()).map_err(|error| refused(&error))
+}
+
 /// The job of a document.
 pub(crate) fn job(document: &str) -> PyResult<JobSpec> {
     JobSpec::from_text(document).map_err(|error| refused(&error))
@@ -41,6 +45,12 @@ pub(crate) fn job(document: &str) -> PyResult<JobSpec> {
 
 pub(crate) fn refused(error: &SpecError) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Why the plan of this job has one stratum only; None if it may have several.
+#[pyfunction]
+pub(crate) fn drawn_whole(document: &str) -> PyResult<Option<&'static str>> {
+    Ok(job(document)?.plan.drawn_whole())
 }
 
 /// The number of strata of a plan for this number of nodes.
@@ -57,7 +67,7 @@ pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> 
         let text = format!("{name}: got {got}, expected a finite number, True, False or a text");
         return Err(PyTypeError::new_err(text));
     };
-    JobSpec::check_field(name, scalar).map_err(|error| refused(&error))
+    JobSpec::check_field(name, &scalar).map_err(|error| refused(&error))
 }
 
 /// A bool, number or text of Python as a JSON value.
@@ -77,10 +87,10 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
 }
 
 impl DaemonDict {
-    pub(crate) fn into_options(self) -> PyResult<Options> {
+    pub(crate) fn into_options(self, dataset: &Path) -> PyResult<Options> {
         let timeout = seconds("timeout", self.timeout_seconds)?;
-        let launch = Launch { binary: self.binary, args: self.arguments };
-        let settings = self.settings.into_iter().collect();
+        let settings = Settings::from_text(&self.settings).map_err(|error| refused(&error))?;
+        let launch = Launch::new(self.binary, dataset, self.socket.as_deref(), &settings);
         Ok(Options {
             socket: self.socket,
             launch: Some(launch),

@@ -6,7 +6,6 @@ mod field;
 mod reply;
 mod request;
 mod scores;
-mod settings;
 mod socket_name;
 
 pub use codec::PROTOCOL;
@@ -16,5 +15,4 @@ pub use reply::{
 };
 pub use request::Request;
 pub use scores::{Member, OfStratum, Scores};
-pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::{socket_name, socket_prefix};

@@ -2,9 +2,8 @@
 
 use super::codec::{self, TEXT_BYTES_MAX};
 use super::field::coded;
-use super::settings::Settings;
 use crate::FormatError;
-use crate::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, SETTINGS_BYTES_MAX};
 
 /// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload,
 /// the client's end of the doorbells.
@@ -49,9 +48,9 @@ coded! {
             payload_bytes: u64,
             /// Name of the job: the hello's, or the free one that the daemon has found for it.
             job: String [NAME_BYTES_MAX],
-            /// How the daemon runs. A value that means the same as the hello's is in the hello's
-            /// words.
-            settings: Settings,
+            /// How the daemon runs: a document of `shade-job`. A value that means the same as the
+            /// hello's is in the hello's words.
+            settings: String [SETTINGS_BYTES_MAX],
         },
         /// The session is not opened.
         2 => Refuse {
@@ -175,8 +174,8 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            (any::<(u32, u32, u32, u32, u128, u32, u64)>(), ".{0,20}", ".{0,10}", ".{0,20}").prop_map(
-                |(numbers, job, name, value)| {
+            (any::<(u32, u32, u32, u32, u128, u32, u64)>(), ".{0,20}", ".{0,40}").prop_map(
+                |(numbers, job, settings)| {
                     let (protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes) =
                         numbers;
                     Reply::Welcome {
@@ -188,7 +187,7 @@ mod tests {
                         batches_per_epoch,
                         payload_bytes,
                         job,
-                        settings: std::iter::once((name, value)).collect(),
+                        settings,
                     }
                 }
             ),

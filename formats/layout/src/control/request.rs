@@ -2,10 +2,10 @@
 
 use super::codec;
 use super::field::coded;
-use super::settings::Settings;
 use crate::FormatError;
 use crate::limits::{
-    BATCH_SAMPLES_MAX, JOB_BYTES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX, SETTING_BYTES_MAX,
+    BATCH_SAMPLES_MAX, CAPACITY_BYTES_MAX, JOB_BYTES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX,
+    SETTINGS_BYTES_MAX,
 };
 
 coded! {
@@ -30,8 +30,9 @@ coded! {
             or_free_name: bool,
             /// This client's rank, below the document's `world_size`.
             rank: u32,
-            /// How the client would start the daemon; a setting that is not there may be anything.
-            settings: Settings,
+            /// How the client would start the daemon: a document of `shade-job`. A setting that is
+            /// not there may be anything.
+            settings: String [SETTINGS_BYTES_MAX],
             /// What the job asks for: the document of `shade-job`.
             document: String [JOB_BYTES_MAX],
         },
@@ -128,7 +129,7 @@ coded! {
             /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
             protocol: u32,
             /// The size as the setting `cache` has it.
-            cache: String [SETTING_BYTES_MAX],
+            cache: String [CAPACITY_BYTES_MAX],
         },
         /// Instead of a hello: asks how much of which strata is cached. Answered by `Held` or
         /// `Refuse`; the connection ends then.
@@ -181,15 +182,10 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::limits::SETTINGS_MAX;
-
-    fn settings() -> impl Strategy<Value = Settings> {
-        prop::collection::vec((".{0,10}", ".{0,20}"), 0..4).prop_map(|pairs| pairs.into_iter().collect())
-    }
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), ".{0,300}").prop_map(
+            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", ".{0,40}", ".{0,300}").prop_map(
                 |(numbers, dataset, job, settings, document)| {
                     let (protocol, samples, content_id, rank, or_free_name) = numbers;
                     Request::Hello {
@@ -292,29 +288,6 @@ mod tests {
         }
         assert_eq!(Request::other_protocol(&hello(5, PROTOCOL + 1, &[])), None, "it opens nothing");
         assert_eq!(Request::other_protocol(&hello(1, 9, &[])[..7]), None, "cut");
-    }
-
-    #[test]
-    fn more_settings_than_there_are_is_refused() {
-        let hello = |count: u32| {
-            let pair = |at| (format!("name-{at}"), String::new());
-            let settings = (0..count).map(pair).collect();
-            let (dataset, job, document) = (String::new(), String::new(), String::new());
-            let hello = Request::Hello {
-                protocol: PROTOCOL,
-                samples: 0,
-                content_id: 0,
-                dataset,
-                job,
-                or_free_name: false,
-                rank: 0,
-                settings,
-                document,
-            };
-            Request::decode(&hello.encode())
-        };
-        assert!(hello(SETTINGS_MAX).is_ok());
-        assert!(hello(SETTINGS_MAX + 1).unwrap_err().to_string().contains("settings"));
     }
 
     #[test]

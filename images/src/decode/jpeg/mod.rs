@@ -6,9 +6,8 @@ mod end;
 mod markers;
 mod turbo;
 
-use std::str::FromStr;
-
 use shade_formats::index::Media;
+use shade_job::JpegDecoder;
 
 use super::colour::{each, from_inks, grey};
 use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch};
@@ -27,39 +26,6 @@ const CUT_SHORT: &str = "it is cut short: the end marker is missing";
 /// Columns beside an area that libjpeg-turbo must decode, too: subsampled chroma of the outermost
 /// pixels is interpolated from its neighbours. The library itself adds the rows that it needs.
 const MARGIN: u32 = 4;
-
-/// Which decoder decodes JPEGs. Pixels are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JpegDecoder {
-    /// Our own decoder ([`baseline`]) where it can, in about 0.6 of the time; else libjpeg-turbo.
-    #[default]
-    Auto,
-    /// Always libjpeg-turbo.
-    Turbo,
-}
-
-impl JpegDecoder {
-    /// All values.
-    pub const ALL: [Self; 2] = [Self::Auto, Self::Turbo];
-
-    /// The name in options.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Turbo => "turbo",
-        }
-    }
-}
-
-impl FromStr for JpegDecoder {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|decoder| decoder.as_str() == name);
-        found.ok_or_else(|| format!("got the JPEG decoder {name:?}, expected auto or turbo"))
-    }
-}
 
 /// Decodes JPEGs; keeps its buffers from image to image.
 ///
@@ -211,13 +177,5 @@ mod tests {
             assert!(usual(JpegDecoder::Turbo, &file(name)).is_none(), "{name}");
         }
         assert!(usual(JpegDecoder::Auto, &file("progressive.jpg")).is_none());
-    }
-
-    #[test]
-    fn names_are_read_as_they_are_written() {
-        for decoder in JpegDecoder::ALL {
-            assert_eq!(decoder.as_str().parse(), Ok(decoder));
-        }
-        assert!("baseline".parse::<JpegDecoder>().is_err());
     }
 }

@@ -24,14 +24,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    Accepted, AsideOrder, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX,
-    PREFETCHES_MAX, Pixels, Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
+    Accepted, AsideOrder, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
+    Resumed, SessionId, Ticket, block_bytes_for, capacity_bytes, row_bytes, window_bytes,
 };
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
-use shade_job::{Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable};
+use shade_job::{
+    Capacity, Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
+};
 use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
@@ -257,7 +259,7 @@ impl Replay {
     pub(crate) fn around(index: Arc<Index>, depth: u32, seed: u64) -> Self {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
+        let cache_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes);
         let window_bytes = window_bytes(&index, cache_bytes, block_bytes, Policy::Lookahead);
         let gap_bytes_max = GAP_BYTES_MAX;
         let config = Self::config(Policy::Lookahead, cache_bytes, depth);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use shade_core::{Capacity, CapacityError};
+use shade_job::{DaemonSpec, Declared, SpecError};
 
 use crate::names::default_socket;
 
@@ -106,6 +106,6 @@ pub struct Resize {
 }
 
 /// Checks a size; the daemon knows what it is a share of.
-fn cache_size(text: &str) -> Result<String, CapacityError> {
-    text.parse::<Capacity>().map(|_| text.to_owned())
+fn cache_size(text: &str) -> Result<String, SpecError> {
+    DaemonSpec::default().set("cache", text).map(|()| text.to_owned())
 }

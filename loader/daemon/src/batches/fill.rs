@@ -8,8 +8,8 @@ use shade_core::{Pixels, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};
-use shade_images::{Draw, JpegDecoder, RowDecoder, Size, caught, shrink};
-use shade_job::{ImageSpec, Output};
+use shade_images::{Draw, RowDecoder, Size, caught, shrink};
+use shade_job::{ImageSpec, JpegDecoder, Output};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 

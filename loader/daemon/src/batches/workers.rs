@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use shade_dataset::Dictionaries;
 use shade_formats::index::Index;
-use shade_images::JpegDecoder;
+use shade_job::JpegDecoder;
 use shade_reads::blocks::Arena;
 use shade_shm::Region;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use shade_core::{Accepted, Attach, Refusal, SessionId};
-use shade_formats::control::{Request, Settings};
+use shade_formats::control::Request;
+use shade_job::Settings;
 use shade_shm::RingEnd;
 
 /// What a rank expects of the daemon.
@@ -28,8 +29,8 @@ pub(crate) struct Asked {
 pub(crate) struct Terms {
     /// Name of its job.
     pub(crate) job: String,
-    /// The daemon's settings.
-    pub(crate) settings: Settings,
+    /// The daemon's settings, a JSON object.
+    pub(crate) settings: String,
 }
 
 /// The answer to a rank that is admitted.

@@ -17,7 +17,7 @@ use shade_formats::control::{
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
 use shade_images::caught;
-use shade_job::{JobSpec, PlanSpec, Sampler, SpecError, Tables};
+use shade_job::{JobSpec, PlanSpec, Sampler, Settings, SpecError, Tables};
 use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
@@ -365,6 +365,8 @@ impl Connection<'_> {
                 // The core judges its values.
                 let spec = JobSpec::from_text(&document);
                 let spec = spec.or_else(|error| refuse(REFUSE_SPEC, error.to_string()))?;
+                let settings = Settings::from_text(&settings);
+                let settings = settings.or_else(|error| refuse(REFUSE_SPEC, error.to_string()))?;
                 // Tables for another content may have another length, and the daemon refuses them
                 // for that content.
                 let has_tables = spec.plan.sampler == Sampler::Weighted || spec.plan.subset_digest != 0;

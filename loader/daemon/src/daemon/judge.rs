@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use shade_core::{Attach, Refusal};
 use shade_formats::control::{REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING};
 
@@ -61,7 +62,8 @@ impl Daemon {
             return Err(Refusal { code: REFUSE_ENDING, text });
         }
         let job = self.name(attach, asked)?;
-        Ok(Terms { job, settings: self.settings.in_words_of(&asked.settings) })
+        let settings = Value::Object(self.settings.in_words_of(&asked.settings)).to_string();
+        Ok(Terms { job, settings })
     }
 
     /// The job's name: the one that is asked for, or the next free one.

@@ -24,7 +24,7 @@ mod tier;
 
 use shade_reads::blocks::FreeList;
 
-pub use config::{ServeConfig, TierSettings};
+pub use config::ServeConfig;
 pub use inherited::Inherited;
 pub use start::{DaemonError, serve};
 

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::io;
 
 use indicatif::BinaryBytes;
-use shade_core::{Capacity, CapacityError, SessionId};
+use shade_core::SessionId;
 use shade_formats::control::{PROTOCOL, Reply};
+use shade_job::{DaemonSpec, Declared, SpecError};
 
 use super::Event;
 use super::cache_memory::GivingBack;
@@ -32,7 +33,7 @@ const PART_BYTES_MIN: u64 = 64 << 20;
 pub(super) enum ResizeError {
     /// The text is no size.
     #[error(transparent)]
-    Size(#[from] CapacityError),
+    Size(#[from] SpecError),
     /// There is too little memory.
     #[error(transparent)]
     Memory(#[from] NoRoomToGrow),
@@ -73,7 +74,9 @@ impl Daemon {
 
     /// Gives the cache the size that `--cache` would give it.
     pub(super) fn resize(&mut self, cache: &str) -> Result<Resized, ResizeError> {
-        let cache: Capacity = cache.parse()?;
+        let mut asked = DaemonSpec::default();
+        asked.set("cache", cache)?;
+        let cache = asked.cache;
         let (before_bytes, cache_bytes) = (self.settings.cache_bytes(), self.settings.bytes_of(cache));
         let memory = &mut self.cache_memory;
         let arena_bytes = cache_bytes.saturating_add(memory.staging_bytes);

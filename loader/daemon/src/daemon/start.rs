@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use shade_core::{
-    Capacity, Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, staging_bytes,
+    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, capacity_bytes, staging_bytes,
     window_bytes,
 };
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
@@ -14,8 +14,9 @@ use shade_formats::control::{REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
+use shade_job::{Capacity, DaemonSpec};
 use shade_reads::blocks::{Arena, FreeList};
-use shade_reads::{Reads, ReadsError};
+use shade_reads::{Depth, PATIENCE, Reads, ReadsConfig, ReadsError};
 use shade_shm::memfd::lacking;
 
 use super::aside::Aside;
@@ -139,10 +140,12 @@ fn serve_at(
 ) -> Result<(), DaemonError> {
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
+    let settings = &config.settings;
 
     let Records { arena, free, cache_bytes, staging_bytes } = records(config, &index)?;
     let (locked, block_bytes) = (arena.locked(), arena.block_bytes());
-    let cache_memory = CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), config.policy, staging_bytes);
+    let cache_memory =
+        CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), settings.policy, staging_bytes);
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -154,16 +157,14 @@ fn serve_at(
         &dataset.folder,
         Arc::clone(&index),
         Arc::clone(&arena),
-        config.reads,
+        reads_config(settings),
         completions_in,
         panics::give_up,
     )?;
-    let (tier, tier_events) =
-        tier::start(config.tier.as_ref(), &index, &arena).map_err(DaemonError::Start)?;
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let worker_count = config.workers.unwrap_or_else(cores);
+    let (tier, tier_events) = tier::start(settings, &index, &arena).map_err(DaemonError::Start)?;
+    let worker_count = settings.workers.map_or_else(cores, usize::from);
     let workers =
-        Workers::start(worker_count, config.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
+        Workers::start(worker_count, settings.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
     let (aside, results) = Aside::start().map_err(DaemonError::Start)?;
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
@@ -174,9 +175,9 @@ fn serve_at(
         samples: index.len(),
         classes: index.class_count(),
         content_id: index.content_id().0,
-        is_private: config.linger.is_some(),
+        is_private: config.is_private,
     };
-    let settings = Running::new(config, &index, cache_bytes, block_bytes);
+    let running = Running::new(config, &index, cache_bytes, block_bytes);
     listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
         "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
@@ -193,22 +194,22 @@ fn serve_at(
 
     let core_config = CoreConfig {
         cache_bytes,
-        policy: config.policy,
-        lookahead: config.lookahead,
-        reads_max: config.reads.depth.submitted_max(),
+        policy: settings.policy,
+        lookahead: settings.lookahead,
+        reads_max: Depth::from(settings.depth).submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
-        package_bytes: config.package_bytes.of(config.policy),
-        window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
+        package_bytes: DaemonSpec::package_bytes_of(settings.package_bytes, settings.policy),
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes, settings.policy),
         opens_ahead: true,
-        hedge: config.hedge,
+        hedge: settings.hedge,
         block_bytes,
         orders_max: ORDERS_A_WORKER * worker_count,
-        decoded_bytes: config.decoded_bytes,
+        decoded_bytes: settings.decode_once,
     };
-    let trace_header = trace_header(config, &dataset, &core_config, (reads.description(), worker_count));
+    let trace_header = trace_header(settings, &dataset, &core_config, (reads.description(), worker_count));
     let core = Core::new(index, free, core_config);
-    let mut daemon = Daemon::new(core, reads, (workers, aside), trace_header, served, settings, cache_memory);
+    let mut daemon = Daemon::new(core, reads, (workers, aside), trace_header, served, running, cache_memory);
     daemon.tier = tier;
     let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
@@ -226,11 +227,11 @@ struct Records {
 fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> {
     let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
-    let cache_bytes = config.cache.bytes(index, block_bytes);
-    let staging_bytes = staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
+    let cache_bytes = capacity_bytes(config.settings.cache, index, block_bytes);
+    let staging_bytes = staging_bytes(index, block_bytes, Depth::from(config.settings.depth).submitted_max());
     let arena_bytes = cache_bytes + staging_bytes;
     // A cache of the whole dataset, should it be asked for later.
-    let most_bytes = Capacity::Share(1.0).bytes(index, block_bytes).saturating_add(staging_bytes);
+    let most_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes).saturating_add(staging_bytes);
     check_cache(cache_bytes, arena_bytes)?;
     let (arena, free) = Arena::create_up_to(arena_bytes, most_bytes, block_bytes).map_err(|error| {
         DaemonError::Arena { bytes: arena_bytes, source: lacking(error, Some("--cache")) }
@@ -238,10 +239,20 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     Ok(Records { arena: Arc::new(arena), free, cache_bytes, staging_bytes })
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How records are read.
+fn reads_config(settings: &DaemonSpec) -> ReadsConfig {
+    let &DaemonSpec { engine, io, depth, store, .. } = settings;
+    ReadsConfig { engine, io, depth: depth.into(), store, patience: PATIENCE }
+}
+
 /// The first line of this daemon's traces, without their job and the time at which a recording
 /// begins.
 fn trace_header(
-    config: &ServeConfig,
+    settings: &DaemonSpec,
     dataset: &Dataset,
     core: &CoreConfig,
     (engine, workers): (&str, usize),
@@ -253,8 +264,8 @@ fn trace_header(
         content_id: dataset.index.content_id().to_string(),
         samples: dataset.index.len(),
         job: String::new(),
-        policy: config.policy.as_str().to_owned(),
-        lookahead: config.lookahead.is_finite().then_some(config.lookahead),
+        policy: settings.policy.as_str().to_owned(),
+        lookahead: Some(settings.lookahead),
         cache_bytes: core.cache_bytes,
         block_bytes: core.block_bytes,
         engine: engine.to_owned(),

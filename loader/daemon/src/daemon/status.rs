@@ -1,12 +1,12 @@
 //! What `shade-load status` is told.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use shade_core::{JobStatus, ReadLatency, TierStats};
-use shade_formats::control::Settings;
 use shade_formats::ids::ContentId;
+use shade_job::Settings;
 
 use super::serve::Daemon;
 
@@ -29,7 +29,7 @@ struct Status<'a> {
     reads_late: u32,
     read_latency: Option<ReadLatency>,
     tier: Option<TierStats>,
-    settings: BTreeMap<&'a str, &'a str>,
+    settings: Map<String, Value>,
     silence_longest_ns: u64,
     silence_ns: u64,
     linger_s: Option<f64>,
@@ -61,7 +61,7 @@ impl Daemon {
             reads_late: shared.reads_late,
             read_latency: shared.read_latency,
             tier: shared.tier,
-            settings: settings.iter().collect(),
+            settings,
             silence_longest_ns: silence.longest_ns,
             silence_ns: silence.recent_ns,
             linger_s: self.linger.map(|linger| linger.as_secs_f64()),

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, never, unbounded};
 use shade_formats::SampleId;
 use shade_formats::index::Index;
+use shade_job::DaemonSpec;
 use shade_reads::blocks::Arena;
 use shade_tier::{DEADLINE, Event, Tier, TierConfig};
 
-use super::config::TierSettings;
-
 /// The tier and its answers. Without one nothing ever comes.
 pub(super) fn start(
-    settings: Option<&TierSettings>,
+    settings: &DaemonSpec,
     index: &Index,
     arena: &Arc<Arena>,
 ) -> io::Result<(Option<Tier>, Receiver<Event>)> {
-    let Some(TierSettings { servers, bytes }) = settings.cloned() else { return Ok((None, never())) };
+    let Some(servers) = settings.tier.clone() else { return Ok((None, never())) };
     let (events_in, events) = unbounded();
     let (content_id, record_bytes) = (index.content_id(), mean_record_bytes(index));
+    let bytes = settings.tier_cache;
     let config = TierConfig { servers, bytes, content_id, record_bytes, deadline: DEADLINE };
     Ok((Some(Tier::start(config, Arc::clone(arena), events_in)?), events))
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use shade_tier::Servers;
+use shade_job::Servers;
 
 /// Longest probe, in seconds: every read's latency is kept in memory until the end.
 const PROBE_SECONDS_MAX: f64 = 300.0;

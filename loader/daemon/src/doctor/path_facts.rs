@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
-use shade_core::{Capacity, block_bytes_for};
+use shade_core::{block_bytes_for, capacity_bytes};
 use shade_dataset::{Choice, Dataset, DatasetError, choose};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
-use shade_reads::{IoMode, any_shard};
+use shade_job::{DaemonSpec, IoMode};
+use shade_reads::any_shard;
 
 use super::error::DoctorError;
 use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
-use crate::names::CACHE_DEFAULT;
 use crate::proc::mountinfo::{self, Mount};
 use crate::proc::text;
 
@@ -154,7 +154,6 @@ fn facts(index: &Index) -> DatasetFacts {
     let record_bytes: u64 = lens.iter().map(|&len| u64::from(len)).sum();
     lens.sort_unstable();
     let p99 = (lens.len() * 99).div_ceil(100).saturating_sub(1);
-    let default = CACHE_DEFAULT.parse::<Capacity>();
     let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
     DatasetFacts {
         samples: index.len(),
@@ -165,7 +164,7 @@ fn facts(index: &Index) -> DatasetFacts {
         record_p99_bytes: lens.get(p99).copied().unwrap_or(0),
         record_max_bytes: lens.last().copied().unwrap_or(0),
         block_bytes,
-        default_cache_bytes: default.map_or(0, |default| default.bytes(index, block_bytes)),
+        default_cache_bytes: capacity_bytes(DaemonSpec::default().cache, index, block_bytes),
     }
 }
 

@@ -10,8 +10,9 @@ use shade_core::charged_bytes;
 use shade_dataset::Dataset;
 use shade_formats::SampleId;
 use shade_formats::index::Index;
+use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::{Arena, FreeList};
-use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig, verify};
+use shade_reads::{Completion, Depth, ReadOp, Reads, ReadsConfig, verify};
 
 use super::error::DoctorError;
 use super::mountstats::ReadsSoFar;

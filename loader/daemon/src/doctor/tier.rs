@@ -4,7 +4,8 @@ use std::fmt;
 
 use indicatif::BinaryBytes;
 use serde::Serialize;
-use shade_tier::{Examined, Servers, examine};
+use shade_job::Servers;
+use shade_tier::{Examined, examine};
 
 use super::advice::{Advice, change, note};
 use super::probe::Probe;

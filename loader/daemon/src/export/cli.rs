@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use shade_reads::parse_time;
+use shade_job::parse_time;
 
 /// Help below the options.
 const HELP: &str = "\

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use shade_reads::{StoreModel, parse_rate};
+use shade_job::{StoreModel, parse_rate};
 
 use crate::capacity::CacheSize;
 

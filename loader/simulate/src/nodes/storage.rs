@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use shade_core::{Completion, Event, ReadOp, TierOrder};
-use shade_reads::StoreModel;
+use shade_job::StoreModel;
 use shade_reads::depth::DepthController;
 
 use crate::nodes::tier_servers::{TierServers, later};

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use shade_core::{Event, ReadOp, TierEvent, TierOrder, TierPut};
-use shade_reads::{Queues, StoreModel};
+use shade_job::StoreModel;
+use shade_reads::{Queues, latency_of};
 
 use crate::store::NoMemory;
 
@@ -61,7 +62,7 @@ impl TierServers {
         server.missing = round.len();
         let now = Duration::from_nanos(now_ns);
         for (len, answer) in round {
-            let latency = self.model.latency_of(self.sent);
+            let latency = latency_of(&self.model, self.sent);
             let at = server.queues.answer_at(&self.model, now, latency, u64::from(len));
             let at_ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
             let answer = (len, later(answer, at.saturating_sub(now)));

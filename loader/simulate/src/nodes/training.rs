@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use shade_core::RING_BATCHES;
 use shade_core::plan::Strata;
-use shade_job::{JobSpec, PlanSpec, WeightTable};
-use shade_reads::StoreModel;
+use shade_job::{JobSpec, PlanSpec, StoreModel, WeightTable};
 
 use crate::error::SimulateError;
 use crate::losses::{LossSource, Losses};
@@ -238,7 +237,6 @@ fn mix(
 mod tests {
     use std::sync::Arc;
 
-    use shade_core::PackageBytes;
     use shade_job::{Policy, Sampler};
 
     use super::*;
@@ -272,7 +270,7 @@ mod tests {
             service: None,
             skip_epochs: 0,
             coalesces: false,
-            package_bytes: PackageBytes::Fixed(0),
+            package_bytes: Some(0),
         };
         let (losses, compute) = (&LossSource::Model, Duration::from_millis(1));
         let (nic, straggle) = (None, None);

@@ -156,7 +156,7 @@ pub(crate) fn welcome(payload_bytes: u64) -> Reply {
         batches_per_epoch: 7,
         payload_bytes,
         job: "j".to_owned(),
-        settings: std::iter::once(("cache".to_owned(), "20%".to_owned())).collect(),
+        settings: "{\"cache\":\"20%\"}".to_owned(),
     }
 }
 

@@ -30,6 +30,12 @@ def held(folder: str, socket: str | None, strata: int) -> tuple[int, bytes]:
 def seats_for(samples: int, strata: int, node_of: list[int], held: list[bytes]) -> bytes:
     """The stratum of each seat by which nodes keep what they hold; b"" if seat q has stratum q."""
 
+def daemon_settings(given: str) -> str:
+    """These settings of a daemon, a JSON object, with each value as the daemon has it."""
+
+def drawn_whole(document: str) -> str | None:
+    """Why the plan of this job has one stratum only; None if it may have several."""
+
 def job_document(arguments: str) -> str:
     """The document of a job with these arguments, a JSON object of them, or why there is none."""
 
@@ -68,9 +74,8 @@ class Daemon(TypedDict):
 
     socket: str | None
     binary: str
-    arguments: list[str]
-    # The requested settings, which a running daemon is compared with.
-    settings: list[tuple[str, str]]
+    # The requested settings, a JSON object, which a running daemon is compared with.
+    settings: str
     timeout_seconds: float
     # Whether the next free name will do where another training has the job's.
     or_free_name: bool
@@ -97,9 +102,9 @@ class Session:
     def job(self) -> str: ...
     @property
     def daemon_pid(self) -> int: ...
-    # The daemon's settings. Those that mean the same as the requested ones are spelled alike.
+    # The daemon's settings, a JSON object. Those that mean the same as the requested ones are spelled alike.
     @property
-    def settings(self) -> list[tuple[str, str]]: ...
+    def settings(self) -> str: ...
     @property
     def samples(self) -> int: ...
     @property

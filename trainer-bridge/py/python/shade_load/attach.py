@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
-from .daemon import differences, serve_arguments
+from .daemon import differences
 from .indices import Indices
 
 
@@ -26,7 +26,7 @@ class Attach:
     weights: bytes | None
     # The samples that the job delivers; None: all of the dataset.
     indices: Indices | None
-    settings: dict[str, str]
+    settings: dict[str, Any]
     program: Path
     timeout: float
 
@@ -38,8 +38,7 @@ class Attach:
         daemon: _native.Daemon = {
             "socket": self.socket,
             "binary": str(self.program),
-            "arguments": serve_arguments(self.settings, self.dataset, self.socket),
-            "settings": list(self.settings.items()),
+            "settings": json.dumps(self.settings),
             "timeout_seconds": self.timeout,
             "or_free_name": or_free_name,
         }
@@ -65,7 +64,7 @@ class Attach:
                 RuntimeWarning,
                 stacklevel=5,
             )
-        if found := differences(self.settings, dict(session.settings), trains=self.spec["admit"]):
+        if found := differences(self.settings, json.loads(session.settings), trains=self.spec["admit"]):
             warnings.warn(
                 f"the daemon of this dataset (process {session.daemon_pid}) has other settings, which apply to all its jobs: "
                 f"{'; '.join(found)}. Give all Loaders on a dataset the same settings, or this one a daemon of "

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from . import _native
 from .exchange import Exchange
-from .options import (
-    RING_BYTES_MAX,
-    UINT64_MAX,
-    Options,
-    capacity,
-    choice,
-    flag,
-    integer,
-    job_name,
-    matching,
-    number,
-    shown,
-    size_bytes,
-)
+from .options import RING_BYTES_MAX, UINT64_MAX, Options, job_name, number, plain, shown, size_bytes
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
 CACHE_DEFAULT = "20%"
 DECODE_ONCE_DEFAULT = "256MiB"
-# Limits of `shade-load serve`.
-PACKAGE_BYTES_MAX = 256 * 1024
-DEPTH_MAX = 1024
-WORKERS_MAX = 512
-# A year: no daemon should stay longer.
-LINGER_SECONDS_MAX = 365 * 86_400
-# The daemon checks each part.
-_STORE = re.compile(r"[a-z]+=[^,=\s]+(?:,[a-z]+=[^,=\s]+)*")
-# The daemon checks each server. Without a password: the command line shows it to everybody.
-_TIER = re.compile(r"(?:valkeys?|rediss?)://(?:[^@:/\s]*@)?[^@/\s]+")
-# Settings that the command line omits at this value.
-_UNSET = {
-    "tier": "none",
-    "tier-cache": "auto",
-    "store": "none",
-    "package-bytes": "auto",
-    "depth": "auto",
-    "workers": "auto",
-    "jpeg": "auto",
-    "hedge": "no",
-}
+# Fields that say how a daemon is found. All others are its settings.
+_HERE = ("job", "socket", "ring", "timeout", "exchange")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -171,66 +139,24 @@ class Daemon(Options):
         """Length of the ring; 0 for the daemon's choice."""
         return 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX)
 
-    def settings(self, cache: int | str, policy: str) -> dict[str, str]:
-        """All settings as options of `shade-load serve`, to start a daemon and to compare one."""
-        if self.policy is not None:
-            policy = self.policy
-        store, package, depth, workers = (_UNSET[name] for name in ("store", "package-bytes", "depth", "workers"))
-        tier, tier_cache = _UNSET["tier"], _UNSET["tier-cache"]
-        if self.tier is not None:
-            tier = _servers(self.tier)
-        if self.tier_cache is not None:
-            tier_cache = str(size_bytes("tier_cache", self.tier_cache, 0, UINT64_MAX))
-        if self.store is not None:
-            store = matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')
-        if self.package_bytes is not None:
-            package = str(size_bytes("package_bytes", self.package_bytes, 0, PACKAGE_BYTES_MAX))
-        if self.depth is not None:
-            depth = str(integer("depth", self.depth, 1, DEPTH_MAX))
-        if self.workers is not None:
-            workers = str(integer("workers", self.workers, 1, WORKERS_MAX))
-        return {
-            "cache": capacity("cache", cache),
-            "policy": choice("policy", policy, _native.POLICIES),
-            "lookahead": f"{number('lookahead', self.lookahead, 0, 1e9):g}",
-            "engine": choice("engine", self.engine, ("auto", "uring", "threads", "sim")),
-            "io": choice("io", self.io, ("auto", "direct", "buffered")),
-            # The option takes no exponent.
-            "linger": f"{number('linger', self.linger, 0, LINGER_SECONDS_MAX):.3f}s",
-            "package-bytes": package,
-            "tier": tier,
-            "tier-cache": tier_cache,
-            "store": store,
-            "depth": depth,
-            "workers": workers,
-            "decode-once": str(size_bytes("decode_once", self.decode_once, 0, UINT64_MAX)),
-            "jpeg": choice("jpeg", self.jpeg, ("auto", "turbo")),
-            "hedge": "yes" if flag("hedge", self.hedge) else _UNSET["hedge"],
-        }
+    def settings(self, cache: int | str, policy: str) -> dict[str, Any]:
+        """All settings as the daemon has them, to start a daemon and to compare one."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HERE}
+        return settings({**given, "cache": cache, "policy": policy if self.policy is None else self.policy})
 
 
-def _servers(tier: str) -> str:
-    """`tier`, if it names servers. The error does not repeat it: it may hold a password."""
-    if not isinstance(tier, str) or _TIER.fullmatch(tier) is None:
-        raise ValueError(
-            'tier: expected servers, such as "valkey://HOST:PORT,HOST:PORT", or "rediss://..." for TLS; '
-            "a password goes into the environment, as SHADE_TIER_PASSWORD"
-        )
-    return tier
+def settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """These settings as the daemon has them, with its default for None."""
+    scalars = {name: plain(value) for name, value in given.items()}
+    for name, value in scalars.items():
+        is_number = isinstance(value, int | float) and abs(value) <= UINT64_MAX
+        if not (is_number or value is None or isinstance(value, str)):
+            raise TypeError(f"{name}: got {shown(value)}, expected a number up to 2**64, True, False or a text")
+    found: dict[str, Any] = json.loads(_native.daemon_settings(json.dumps(scalars)))
+    return found
 
 
-def serve_arguments(settings: dict[str, str], dataset: Path, socket: str | None) -> list[str]:
-    """The arguments of `shade-load` for a daemon with these settings."""
-    arguments = ["serve", str(dataset), "--private", "--detach"]
-    for name, value in settings.items():
-        if _UNSET.get(name) != value:
-            arguments += [f"--{name}"] if name == "hedge" else [f"--{name}", value]
-    if socket is not None:
-        arguments += ["--socket", socket]
-    return arguments
-
-
-def differences(asked: dict[str, str], running: dict[str, str], trains: bool) -> list[str]:
+def differences(asked: Mapping[str, Any], running: Mapping[str, Any], trains: bool) -> list[str]:
     """A text for each setting in which a running daemon differs.
 
     The daemon may have its own values where the defaults are requested, if it was started by hand,

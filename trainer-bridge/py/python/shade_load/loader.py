@@ -22,12 +22,11 @@ from .exchange import Exchange, torch_exchange
 from .launch import find_daemon
 from .metrics import between
 from .nodes import Placement, place
-from .daemon import CACHE_DEFAULT, Daemon
+from .daemon import CACHE_DEFAULT, Daemon, settings
 from .options import (
     BATCH_SAMPLES_MAX,
     UINT32_MAX,
     UINT64_MAX,
-    capacity,
     choice,
     dataset_path,
     flag,
@@ -336,7 +335,7 @@ class Loader(AsDataLoader):
         its training's processes started the daemon, or if no other job is attached; else use
         `shade-load resize`. Returns the size in bytes.
         """
-        return self._open().resize_cache(capacity("cache", cache))
+        return self._open().resize_cache(str(settings({"cache": cache})["cache"]))
 
     def state_dict(self) -> dict[str, Any]:
         """A state for `load_state_dict`, to continue after the last delivered batch."""

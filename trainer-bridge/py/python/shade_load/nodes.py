@@ -19,8 +19,6 @@ from .ranks import ranks_here
 
 # Fields of a job that each node has for itself; a plan is compared field by field.
 _OF_A_NODE = ("ranks_here", "ring_bytes", "plan")
-# Samplers whose epochs are drawn from the whole dataset.
-_WHOLE = ("sequential", "infobatch", "iis", "weighted", "balanced")
 # This node's number of ranks by the last exchange, by world size and node: for a validation, which
 # has no exchange of its own.
 _known: dict[tuple[int, str], int] = {}
@@ -82,9 +80,9 @@ def place(
     Every rank of the training must call it. With an exchange, ranks that differ are refused, on all
     ranks alike. `strata` are those that the user has asked for.
     """
-    world_size, plan = job["world_size"], job["plan"]
+    world_size = job["world_size"]
     here = ranks_here(world_size)
-    if strata is None and (plan["sampler"] in _WHOLE or plan["pace"] or plan["subset_digest"]):
+    if strata is None and _native.drawn_whole(json.dumps(job)) is not None:
         # Over several nodes the daemon refuses those that follow from losses, and says so.
         strata = 1
     node = node_of(socket)

@@ -28,12 +28,8 @@ _UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("iB", 1024), ("i", 1024), ("B", 1000), ("", 1000))
 }
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[KMGT]i?)?B?)", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_PERCENT = re.compile(_NUMBER.pattern + "%")
 # Characters of a value in a message.
 SHOWN_MAX = 200
-# A cache of so few bytes is none: a percentage was meant.
-_PERCENT_MAX = 100
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -164,22 +160,3 @@ def size_bytes(name: str, value: int | str, low: int, high: int) -> int:
         unit = match[2][:1].upper() + match[2][1:].replace("b", "B").replace("I", "i")
         value = int(min(float(match[1]) * _UNITS[unit], 2.0 * UINT64_MAX))
     return integer(name, value, low, high)
-
-
-def capacity(name: str, value: int | str) -> str:
-    """A cache capacity for the command line: bytes, or a percentage of the dataset."""
-    given = value.strip() if isinstance(value, str) else plain(value)
-    if isinstance(given, str) and _PERCENT.fullmatch(given):
-        number(name, float(given[:-1]), 0.0, 100.0)
-        return given
-    amount = float(given) if isinstance(given, str) and _NUMBER.fullmatch(given) else given
-    if isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount <= _PERCENT_MAX:
-        is_share = amount <= 1 and (isinstance(given, float) or "." in str(given))
-        share = 100 * amount if is_share else amount
-        raise ValueError(
-            f'{name}: got {shown(value)}, expected "{share:g}%" of the dataset, or bytes as an integer or a text with a unit, '
-            f'such as "8GiB"'
-        )
-    if isinstance(given, float):
-        raise TypeError(f'{name}: got {shown(value)}, expected bytes, or a text such as "8GiB" or "20%"')
-    return str(size_bytes(name, given, 0, UINT64_MAX))

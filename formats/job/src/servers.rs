@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use shade_formats::limits::{SETTING_BYTES_MAX, TIER_SERVERS_MAX};
+use shade_formats::limits::{TIER_BYTES_MAX, TIER_SERVERS_MAX};
 
 /// Port where none is given.
 const PORT: u16 = 6379;
@@ -68,7 +68,7 @@ impl FromStr for Servers {
         let user = user.filter(|user| !user.is_empty()).map(str::to_owned);
         let servers = Self { tls, user, addresses };
         // As a daemon tells it, with all ports.
-        if servers.to_string().len() > SETTING_BYTES_MAX {
+        if servers.to_string().len() > TIER_BYTES_MAX {
             return Err(fail("too long"));
         }
         Ok(servers)
@@ -143,7 +143,7 @@ mod tests {
         // It fits as it is typed, and not with its ports.
         let hosts = vec!["a-host-of-17-bytes"; 100].join(",");
         let long = format!("valkey://{hosts}");
-        assert!(long.len() < SETTING_BYTES_MAX && long.parse::<Servers>().is_err());
+        assert!(long.len() < TIER_BYTES_MAX && long.parse::<Servers>().is_err());
         for text in ["valkey://a:1,b:2", "valkeys://me@[::1]:6379"] {
             assert_eq!(parsed(text).to_string(), text);
             assert_eq!(parsed(&parsed(text).to_string()), parsed(text));

@@ -1,14 +1,94 @@
-//! The text form of a store, `latency=2ms,bandwidth=1Gbit,depth=32`, with its times and rates.
+//! A simulated store, as a user describes it: `latency=2ms,bandwidth=1Gbit,depth=32`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::store_model::{ClockModel, FaultShares, LatencyModel, StoreModel};
+use crate::values::{parse_rate, parse_time};
 
 /// The names in the text, for errors.
 const PARTS: &str =
     "it has latency, bandwidth, depth, short, eintr, eagain, eio, estale, stuck, clock and seed";
+
+/// A simulated store.
+///
+/// A read waits for one of the store's slots and takes its latency. Then its bytes pass one link,
+/// after those of the reads answered before. Its fate depends only on seed, shard, offset and how
+/// often it was tried, not on other reads or timing.
+///
+/// As text: `latency=2ms,bandwidth=1Gbit,depth=32`, all parts optional: `latency=TIME` or
+/// `latency=lognormal:MEDIAN:SIGMA`, `bandwidth=RATE`, `depth=SLOTS`, `seed=N`,
+/// `clock=real|virtual`, and shares of reads that come back `short`, with `eintr`, `eagain`, `eio`,
+/// `estale`, or are `stuck` for 30 s (`short=1%`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoreModel {
+    /// Latency of a read once it has a slot.
+    pub latency: LatencyModel,
+    /// Bytes a second that pass the link; `None` is no limit.
+    pub bandwidth_bytes_per_s: Option<u64>,
+    /// Reads that are served at a time; `None` is no limit.
+    pub slots: Option<u32>,
+    /// Faults of reads.
+    pub faults: FaultShares,
+    /// Whether answers are waited for.
+    pub clock: ClockModel,
+    /// Decides latencies and faults.
+    pub seed: u64,
+}
+
+/// Latencies of reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LatencyModel {
+    /// Always the same.
+    Fixed(Duration),
+    /// Half of the reads stay within `median`; the logarithm varies by `sigma`.
+    LogNormal {
+        /// The median.
+        median: Duration,
+        /// Standard deviation of the natural logarithm: 0.5 is a busy network, 1 an object store.
+        sigma: f64,
+    },
+}
+
+/// Shares of the tries, 0 to 1, to which each of these happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultShares {
+    /// It brings fewer bytes than were asked for.
+    pub short: f64,
+    /// EINTR.
+    pub interrupted: f64,
+    /// EAGAIN.
+    pub again: f64,
+    /// EIO.
+    pub io: f64,
+    /// ESTALE.
+    pub stale: f64,
+    /// The answer takes 30 s longer.
+    pub stuck: f64,
+}
+
+/// The clock of a simulated store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockModel {
+    /// The machine's: an answer comes when it is due.
+    Real,
+    /// Its own, which jumps to the next answer: hours of reading pass in seconds.
+    Virtual,
+}
+
+impl Default for StoreModel {
+    /// A near file server: 1 ms for everything.
+    fn default() -> Self {
+        Self {
+            latency: LatencyModel::Fixed(Duration::from_millis(1)),
+            bandwidth_bytes_per_s: None,
+            slots: None,
+            faults: FaultShares::default(),
+            clock: ClockModel::Real,
+            seed: 0,
+        }
+    }
+}
 
 impl fmt::Display for StoreModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,39 +193,6 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// A time: `2ms`, `1.5s`, `250us`, `1min`.
-///
-/// # Errors
-/// The text is none; the error says how to write one.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let error = || format!("{text:?} is no time: write 250us, 2ms, 1.5s or 1min");
-    let split = text.find(char::is_alphabetic).ok_or_else(error)?;
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit.trim() {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => return Err(error()),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| error())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| error())
-}
-
-/// Bytes a second from `100MB` or `1Gbit`.
-///
-/// # Errors
-/// It is no rate, or none at all.
-pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let error = || format!("{text:?} is no rate: write 100MB (bytes a second) or 1Gbit (bits a second)");
-    let (size, bits) = match text.trim().strip_suffix("bit") {
-        Some(size) => (size, 8),
-        None => (text.trim(), 1),
-    };
-    let rate = parse_size::parse_size(size).map_err(|_| error())? / bits;
-    if rate == 0 { Err(error()) } else { Ok(rate) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,15 +245,6 @@ mod tests {
         ] {
             let error = text.parse::<StoreModel>().unwrap_err();
             assert!(error.contains(hint), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(parse_time("2ms"), Ok(Duration::from_millis(2)));
-        assert_eq!(parse_time("1.5 s"), Ok(Duration::from_millis(1500)));
-        for bad in ["", "2", "ms", "-1s", "2 parsecs"] {
-            assert!(parse_time(bad).is_err(), "{bad}");
         }
     }
 }
