@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use shade_client::{JobSpec, Options, Session};
 use shade_tests::{
     CacheServers, Daemon, Heard, Packed, RankProcess, Taken, cache_server_programs, checksums, eventually,
-    job_of_nodes, noise, processes_of, program, sorted_ids, take_epoch,
+    job_of_nodes, noise, processes_of, program, settles, sorted_ids, take_epoch,
 };
 use tempfile::TempDir;
 
@@ -346,8 +346,11 @@ fn what_is_trained_is_what_would_be_trained_undisturbed() {
     println!("{wanted} kills, seed {seed}");
     // 12 KB each.
     let packed = Packed::pngs(33, 64);
+    let own = || (descriptors(), processes_of(std::process::id()));
+    let at_first = own();
     let steps_per_epoch = undisturbed(&packed, 1)[0].len();
-    let around = || (files_of(&packed.beside("")), descriptors(), processes_of(std::process::id()));
+    settles("nothing is left of the undisturbed training", &at_first, own);
+    let around = || (files_of(&packed.beside("")), own());
     let before = around();
     let mut servers = CacheServers::cluster(&server, 3, &["--maxmemory", "32mb"]);
     let mut dead = BTreeSet::new();
@@ -387,5 +390,5 @@ fn what_is_trained_is_what_would_be_trained_undisturbed() {
     let (ledger, epochs) = training.end();
     drop(servers);
     check_ledger(&packed, &ledger, epochs);
-    eventually("nothing is left", || around() == before);
+    settles("nothing is left", &before, around);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shade_core::{Attach, Completion, FillOrder, Filled, staging_bytes};
+use shade_formats::Geometry;
 use shade_formats::index::Index;
 use shade_job::{Decode, Policy, Tables};
 use shade_reads::blocks::{Arena, FreeList};
@@ -134,14 +135,9 @@ impl Driver {
                 Some(Event::Read(Completion { op, outcome: Ok(()), checked: true, latency: Duration::ZERO }))
             }
             Action::Fill(order) => {
-                let FillOrder { ticket, rows, .. } = order;
-                Some(Event::Filled(Filled {
-                    ticket,
-                    rows,
-                    faults: Vec::new(),
-                    geometry: Vec::new(),
-                    fill_ns: 0,
-                }))
+                let FillOrder { ticket, output, rows, .. } = order;
+                let geometry = vec![Geometry::default(); output.views().len() * rows.len()];
+                Some(Event::Filled(Filled { ticket, rows, faults: Vec::new(), geometry, fill_ns: 0 }))
             }
             Action::Finalize(order) => Some(Event::Finalized(order.ticket)),
             Action::Publish(session, descriptor) => {

@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use shade_tier::{Address, Connection, Login, Reply, ServerFault};
+use shade_job::Address;
+use shade_tier::{Connection, Login, Reply, ServerFault};
 use tempfile::TempDir;
 
 use crate::{eventually, left_out, root};

@@ -32,7 +32,7 @@ pub use jobs::{JOBS, assert_undisturbed, checksums, job_named, report, train, un
 pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
-pub use programs::{eventually, processes_of, program};
+pub use programs::{eventually, processes_of, program, settles};
 pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use recorder::{Recorder, recorded_lines};
 pub use sources::{code, production, root, sources};

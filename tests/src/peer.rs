@@ -12,7 +12,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use shade_client::JobSpec;
-use shade_formats::control::{PROTOCOL, Reply, Request, Settings, WELCOME_FDS, socket_name};
+use shade_formats::control::{PROTOCOL, Reply, Request, WELCOME_FDS, socket_name};
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -67,7 +67,7 @@ impl Peer {
             job,
             or_free_name: false,
             rank,
-            settings: Settings::default(),
+            settings: "{}".to_owned(),
             document: spec.to_text(),
         }
     }

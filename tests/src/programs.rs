@@ -24,13 +24,26 @@ pub fn program(name: &str) -> PathBuf {
 
 /// Waits until `condition` holds.
 ///
-/// # Panics When it does not hold within a minute. `what` names it.
+/// # Panics
+/// When it does not hold within a minute. `what` names it.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < PATIENCE, "still not so after {PATIENCE:?}: {what}");
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Waits until `look` sees what is expected.
+///
+/// # Panics
+/// When it does not within a minute, with what it saw last. `what` names it.
+pub fn settles<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, look: impl Fn() -> T) {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE && look() != *expected {
+        std::thread::sleep(PAUSE);
+    }
+    assert_eq!(look(), *expected, "still not so after {PATIENCE:?}: {what}");
 }
 
 /// Children of this process, including those not reaped yet.

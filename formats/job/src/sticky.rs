@@ -75,8 +75,10 @@ pub fn seats_for(samples: u32, strata: u32, node_of: &[u32], held: &[Vec<Held>])
         taken.get_mut(seat as usize).into_iter().for_each(|slot| *slot = Some(stratum));
     }
     let order = (0..).zip(taken).map(|(seat, stratum)| stratum.unwrap_or(seat)).collect();
-    // Seats and strata pair up by length.
-    Seats::new(order, samples).unwrap_or_default()
+    match Seats::new(order, samples) {
+        Ok(seats) => seats,
+        Err(error) => unreachable!("seats and strata pair up by length: {error}"),
+    }
 }
 
 /// By stratum: the node that gets it. Each node gets as many of each length as it has seats.

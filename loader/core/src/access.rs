@@ -13,6 +13,7 @@ use crate::cache::Admission;
 use crate::event::SessionId;
 use crate::job::JobId;
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::orders::{Completion, FaultKind, ReadOp};
 use crate::reading::Landed;
 use crate::session::runs_dry_in_ns;
@@ -248,7 +249,7 @@ impl<M: Memory> Core<M> {
             }
             for position in 0..batch.rows.len() {
                 if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {
-                    batch.finish(u32::try_from(position).unwrap_or(u32::MAX), RowState::Skipped);
+                    batch.finish(to_u32(position), RowState::Skipped);
                 }
             }
         }

@@ -12,6 +12,7 @@ use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Accesses;
 use crate::event::SessionId;
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::orders::{FillRow, Pixels};
 
 /// State of a row.
@@ -173,8 +174,9 @@ impl<M: Memory> Batch<M> {
     /// Inlined: with a record that may be there or not, each hit took 4 % longer.
     #[inline(always)]
     fn make_ready(&mut self, position: u32, record: Option<M::Lent>) {
-        let Some(row) = self.rows.get_mut(position as usize) else { return };
-        self.unread -= usize::from(row.state == RowState::Waiting);
+        let row = &mut self.rows[position as usize];
+        assert_eq!(row.state, RowState::Waiting, "row {position} has its record or pixels already");
+        self.unread -= 1;
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, drawn, .. } = *row;
         let (pixels, size) = (Pixels::Own, Size::default());
@@ -183,22 +185,29 @@ impl<M: Memory> Batch<M> {
 
     /// Row `position` needs its record after all.
     pub(super) fn unready(&mut self, position: u32) {
-        if let Some(row) = self.rows.get_mut(position as usize) {
-            self.unread += usize::from(row.state != RowState::Waiting);
-            row.state = RowState::Waiting;
-        }
+        let row = &mut self.rows[position as usize];
+        assert!(
+            matches!(row.state, RowState::Waiting | RowState::Filling),
+            "row {position} has ended, and needs its record"
+        );
+        self.unread += usize::from(row.state == RowState::Filling);
+        row.state = RowState::Waiting;
     }
 
     /// Row `position` is filled.
     pub(super) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
-        if let Some(row) = self.rows.get_mut(position as usize) {
-            row.size = size;
-        }
-        let mut places = self.geometry.chunks_exact_mut(self.layout.views().len().max(1));
-        if let Some(places) = places.nth(position as usize) {
-            places.iter_mut().zip(geometry).for_each(|(place, &of_view)| *place = of_view);
-        }
+        self.rows[position as usize].size = size;
+        let first = position as usize * geometry.len();
+        self.geometry[first..first + geometry.len()].copy_from_slice(geometry);
         self.finish(position, RowState::Done);
+    }
+
+    /// Asserts that what it counts is what its rows are: all of them done or skipped.
+    pub(super) fn check_all_ended(&self) {
+        let has_ended = |row: &BatchRow| matches!(row.state, RowState::Done | RowState::Skipped);
+        assert!(self.rows.iter().all(has_ended), "no row is pending, and one has not ended");
+        assert_eq!(self.unread, 0, "no row is pending, and some wait for their records");
+        assert!(self.ready.is_empty(), "no row is pending, and some are ready for workers");
     }
 
     /// Positions of the rows that the trainer gets, in order.
@@ -225,7 +234,7 @@ impl<M: Memory> Batch<M> {
     /// Number of rows with a substitute.
     pub(super) fn substituted(&self) -> u32 {
         let flagged = self.real().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
-        u32::try_from(flagged.count()).unwrap_or(u32::MAX)
+        to_u32(flagged.count())
     }
 
     /// Whether all samples of the batch were skipped. A batch of padding only (there are fewer
@@ -245,11 +254,11 @@ impl<M: Memory> Batch<M> {
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).
     pub(super) fn finish(&mut self, position: u32, state: RowState) {
-        let Some(row) = self.rows.get_mut(position as usize) else { return };
+        let row = &mut self.rows[position as usize];
         if matches!(row.state, RowState::Waiting | RowState::Filling) {
             self.unread -= usize::from(row.state == RowState::Waiting);
             row.state = state;
-            self.pending = self.pending.saturating_sub(1);
+            self.pending -= 1;
         }
     }
 }

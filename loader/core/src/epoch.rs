@@ -18,6 +18,7 @@ use crate::drawing::{Awaited, DrawOrder, Drawn, PlanInputs};
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::plan::{high_importance, rep_now, spec_now};
 use crate::session::Session;
 
@@ -42,7 +43,7 @@ impl<M: Memory> Core<M> {
     /// Number of the job's ranks that are still to attach to this daemon.
     pub(super) fn ranks_to_attach(&self, job: &Job) -> u32 {
         let attached = self.sessions.iter().filter(|session| session.job == job.id).count();
-        job.spec.local_ranks().saturating_sub(u32::try_from(attached).unwrap_or(u32::MAX))
+        job.spec.local_ranks().saturating_sub(to_u32(attached))
     }
 
     /// Whether every rank of the job that belongs to this daemon wants the same new epoch.

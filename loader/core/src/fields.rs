@@ -1,4 +1,5 @@
 //! Reads the little-endian fields of saved bytes that end with their CRC32C.
+#![warn(clippy::indexing_slicing)]
 
 use shade_formats::FormatError;
 use shade_formats::checksum::crc32c;

@@ -13,6 +13,7 @@ use crate::event::SessionId;
 use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
 use crate::session::{EpochEnd, EpochRequest, Outstanding, Session, runs_dry_in_ns};
 use crate::trace::done_line;
@@ -110,9 +111,10 @@ impl<M: Memory> Core<M> {
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
             let mut bad = faults.iter().map(|&(at, _)| at).peekable();
-            let mut geometry = geometry.chunks_exact(batch.layout.views().len().max(1));
+            let views = batch.layout.views().len();
+            assert_eq!(geometry.len(), views * rows.len(), "workers tell what each view of each row shows");
             for (at, row) in rows.iter().enumerate() {
-                let geometry = geometry.next().unwrap_or_default();
+                let geometry = &geometry[at * views..][..views];
                 if bad.next_if_eq(&at).is_none() {
                     batch.filled(row.position, row.size, geometry);
                 }
@@ -120,7 +122,7 @@ impl<M: Memory> Core<M> {
         }
         let mut lost = Vec::new();
         for (at, fault) in faults {
-            let Some(&FillRow { position, sample, ref record, .. }) = rows.get(at) else { continue };
+            let &FillRow { position, sample, ref record, .. } = &rows[at];
             let damaged = record.as_ref().filter(|_| fault.kind == FaultKind::Checksum);
             let (row, text) = (RowId { session, seq, position }, self.name_fault(sample, &fault));
             if damaged.is_some_and(|record| self.read_again(row, sample, M::lent(record))) {
@@ -214,7 +216,8 @@ fn publish<M: Memory>(
     actions: &mut Vec<Action<M>>,
 ) {
     let held = Outstanding { block: Some(batch.offset), published_ns: now_ns };
-    session.outstanding.insert(batch.seq, held);
+    let before = session.outstanding.insert(batch.seq, held);
+    assert!(before.is_none(), "descriptor {} is published twice", batch.seq);
     if !batch.abandoned && batch.failure.is_none() {
         batch.failure = job.judge(session.rank, &batch);
     }
@@ -241,7 +244,8 @@ impl<M: Memory> Session<M> {
         if let Some(request) = self.request.as_mut().filter(|request| request.generation == generation) {
             request.ended = true;
         }
-        self.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
+        let before = self.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
+        assert!(before.is_none(), "descriptor {seq} is published twice");
         let kind = Kind::EpochEnd;
         let descriptor = Descriptor { seq, generation, kind, epoch, batch: batches, ..Descriptor::default() };
         Action::Publish(self.id, Box::new(descriptor))
@@ -310,6 +314,7 @@ impl<M: Memory> Batch<M> {
         if self.pending > 0 || self.stage != BatchStage::Filling {
             return;
         }
+        self.check_all_ended();
         self.read_ns = self.read_ns.min(now_ns);
         if self.abandoned || self.failure.is_some() || self.is_void() {
             self.stage = BatchStage::Complete;
@@ -343,11 +348,12 @@ impl<M: Memory> Batch<M> {
         let views = self.layout.views().len();
         for view in 0..views {
             let places = self.delivered_positions().map(|position| position * views + view);
-            for geometry in places.filter_map(|at| self.geometry.get(at)) {
+            for geometry in places.map(|at| &self.geometry[at]) {
                 columns.crops.push(geometry.crop);
                 columns.flipped.push(geometry.flipped);
             }
         }
+        assert_eq!(columns.crops.len(), views * columns.ids.len(), "each view of each row has its crop");
     }
 
     /// The moves that close the gaps of skipped rows, view by view. Where each row has its own
@@ -380,9 +386,9 @@ impl<M: Memory> Batch<M> {
             batch: self.number,
             offset: self.offset,
             len: self.layout.total,
-            records: u32::try_from(records).unwrap_or(u32::MAX),
+            records: to_u32(records),
             capacity: self.layout.capacity,
-            views: u32::try_from(self.layout.views().len()).unwrap_or(u32::MAX),
+            views: to_u32(self.layout.views().len()),
             hits: self.hits,
             misses: self.misses,
             skipped: self.skipped,

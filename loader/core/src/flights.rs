@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use shade_formats::SampleId;
 
 use crate::job::JobId;
+use crate::number::to_usize;
 
 /// Number of a flight: one read of the store, which brings one record or several neighbours.
 pub(super) type FlightId = u64;
@@ -64,18 +65,37 @@ impl Flights {
     }
 
     /// One record of `flight` has come. Returns the flight's job, and whether the flight has ended.
-    pub(super) fn landed(&mut self, flight: FlightId, now_ns: u64) -> Option<(JobId, bool)> {
-        let Some(at) = flight.checked_sub(self.first) else { return self.overtaken_landed(flight, now_ns) };
-        let slot = usize::try_from(at).ok().and_then(|at| self.flights.get_mut(at))?;
-        let flight = slot.as_mut()?;
-        let (job, had) = (flight.job, flight.missing);
-        flight.missing = had.saturating_sub(1);
+    /// Each of its records comes once.
+    pub(super) fn landed(&mut self, id: FlightId, now_ns: u64) -> (JobId, bool) {
+        let is_oldest = self.overtaken.first_key_value().is_some_and(|(&first, _)| first == id);
+        let place = id.checked_sub(self.first).map(|at| &mut self.flights[to_usize(at)]);
+        let is_overtaken = place.is_none();
+        let flight = place.map_or_else(|| self.overtaken.get_mut(&id), Option::as_mut);
+        let Some(flight) = flight else { panic!("flight {id} has ended") };
+        let job = flight.job;
+        flight.missing -= 1;
         let has_ended = flight.missing == 0;
+        self.records_in_flight -= 1;
         if has_ended {
-            *slot = None;
             self.in_flight -= 1;
+            self.ended(id, is_overtaken, is_oldest, now_ns);
         }
-        self.records_in_flight -= usize::from(had > 0);
+        if self.flights.len() > self.in_flight + ENDED_MAX {
+            self.overtake();
+        }
+        (job, has_ended)
+    }
+
+    /// Forgets a flight.
+    fn ended(&mut self, id: FlightId, is_overtaken: bool, is_oldest: bool, now_ns: u64) {
+        if is_overtaken {
+            self.overtaken.remove(&id);
+            if is_oldest {
+                self.oldest_since_ns = now_ns;
+            }
+            return;
+        }
+        self.flights[to_usize(id - self.first)] = None;
         while self.flights.front().is_some_and(Option::is_none) {
             self.flights.pop_front();
             self.first += 1;
@@ -83,28 +103,6 @@ impl Flights {
                 self.oldest_since_ns = now_ns;
             }
         }
-        if self.flights.len() > self.in_flight + ENDED_MAX {
-            self.overtake();
-        }
-        Some((job, has_ended))
-    }
-
-    /// As [`landed`](Self::landed), of a flight that others have overtaken.
-    fn overtaken_landed(&mut self, id: FlightId, now_ns: u64) -> Option<(JobId, bool)> {
-        let is_oldest = self.overtaken.first_key_value().is_some_and(|(&first, _)| first == id);
-        let flight = self.overtaken.get_mut(&id)?;
-        let (job, had) = (flight.job, flight.missing);
-        flight.missing = had.saturating_sub(1);
-        self.records_in_flight -= usize::from(had > 0);
-        let has_ended = flight.missing == 0;
-        if has_ended {
-            self.overtaken.remove(&id);
-            self.in_flight -= 1;
-            if is_oldest {
-                self.oldest_since_ns = now_ns;
-            }
-        }
-        Some((job, has_ended))
     }
 
     /// Moves the first flight, whose place keeps those of all later ones, and drops the places of
@@ -166,10 +164,9 @@ mod tests {
         let stuck = [1, 3].map(|records| submit(&mut flights, records, 5));
         for now_ns in 10..100_000 {
             let ids = [1, 2].map(|records| submit(&mut flights, records, now_ns));
-            assert_eq!(flights.landed(ids[1], now_ns), Some((7, false)));
-            assert_eq!(flights.landed(ids[0], now_ns), Some((7, true)));
-            assert_eq!(flights.landed(ids[1], now_ns), Some((7, true)));
-            assert_eq!(flights.landed(ids[1], now_ns), None, "once each");
+            assert_eq!(flights.landed(ids[1], now_ns), (7, false));
+            assert_eq!(flights.landed(ids[0], now_ns), (7, true));
+            assert_eq!(flights.landed(ids[1], now_ns), (7, true));
         }
         assert!(flights.flights.len() <= 2 + ENDED_MAX, "{}", flights.flights.len());
         assert_eq!((flights.in_flight(), flights.records_in_flight()), (2, 4));
@@ -177,14 +174,24 @@ mod tests {
         assert_eq!(flights.iter().map(|flight| flight.records).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(flights.oldest_since_ns(), 5);
         // They may end after all.
-        assert_eq!(flights.landed(stuck[0], 200_000), Some((7, true)));
+        assert_eq!(flights.landed(stuck[0], 200_000), (7, true));
         assert_eq!(flights.oldest_since_ns(), 200_000);
         for ends in [false, false, true] {
-            assert_eq!(flights.landed(stuck[1], 300_000), Some((7, ends)));
+            assert_eq!(flights.landed(stuck[1], 300_000), (7, ends));
         }
         assert_eq!((flights.in_flight(), flights.records_in_flight(), flights.iter().count()), (0, 0, 0));
         let last = submit(&mut flights, 1, 400_000);
         assert_eq!(flights.oldest_since_ns(), 400_000);
-        assert_eq!(flights.landed(last, 400_001), Some((7, true)));
+        assert_eq!(flights.landed(last, 400_001), (7, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "flight 0 has ended")]
+    fn a_record_comes_once() {
+        let mut flights = Flights::default();
+        let id = submit(&mut flights, 1, 5);
+        submit(&mut flights, 1, 6);
+        assert_eq!(flights.landed(id, 7), (7, true));
+        flights.landed(id, 8);
     }
 }

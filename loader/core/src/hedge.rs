@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::brain::Core;
 use crate::job::JobId;
 use crate::memory::Memory;
+use crate::number::to_u32;
 
 /// Records read per hedge.
 const RECORDS_PER_HEDGE: u64 = 100;
@@ -36,7 +37,7 @@ impl<M: Memory> Core<M> {
         let is_late = oldest_ns >= late_ns;
         let is_old = |submitted_ns: u64| is_late && age(submitted_ns) >= late_ns;
         let late = self.reading.flights.iter().take_while(|flight| is_old(flight.submitted_ns)).count();
-        self.late_reads.late = u32::try_from(late).unwrap_or(u32::MAX);
+        self.late_reads.late = to_u32(late);
         let oldest = self.reading.flights.iter().next().filter(|_| is_late);
         let Some(sample) = oldest.map(|flight| flight.first) else {
             if self.late_reads.tell_at_ns > 0 {

@@ -9,6 +9,7 @@ use shade_formats::limits::SAMPLES_MAX;
 use shade_formats::{FormatError, SampleId};
 
 use crate::fields::Fields;
+use crate::number::to_u32;
 use crate::portable_scores::score_of_rank;
 
 /// Lowest score in the table: the published code gives it to a sample that was never trained. Ranks
@@ -68,7 +69,7 @@ fn rank_by(ids: &[SampleId], losses: &[f32], score_of: impl Fn(usize, usize) -> 
         .collect();
     means.sort_unstable_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
     let scores = means.iter().enumerate().map(|(j, &(_, id))| (id, score_of(j, means.len()))).collect();
-    Ranked { scores, nonfinite: u32::try_from(nonfinite).unwrap_or(u32::MAX) }
+    Ranked { scores, nonfinite: to_u32(nonfinite) }
 }
 
 /// The mean of one sample's losses; +∞ where that is not finite. The sum starts from +0, so -0
@@ -113,7 +114,7 @@ impl Importance {
     #[must_use]
     pub fn len(&self) -> u32 {
         // Set from a u32 by both constructors.
-        u32::try_from(self.scores.len()).unwrap_or(u32::MAX)
+        to_u32(self.scores.len())
     }
 
     /// Whether the table has no sample.
@@ -236,7 +237,7 @@ impl Importance {
         match scores.iter().enumerate().find(|(_, score)| !(SCORE_MIN..=SCORE_MAX).contains(*score)) {
             None => {
                 let seen = last_epochs.iter().filter(|&&epoch| epoch != NEVER).count();
-                Ok(Self { scores, uses, last_epochs, seen: u32::try_from(seen).unwrap_or(u32::MAX) })
+                Ok(Self { scores, uses, last_epochs, seen: to_u32(seen) })
             }
             Some((at, score)) => Err(FormatError::new(
                 STRUCTURE,

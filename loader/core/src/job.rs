@@ -379,6 +379,15 @@ impl Job {
         self.plan.as_ref().map(|plan| plan.epoch)
     }
 
+    /// Asserts that each access has been counted as one kind.
+    pub(super) fn check_counts(&self) {
+        for counts in [&self.epoch_counts, &self.total] {
+            let Counts { accesses, hits, joined, prefetched, misses, exchanged, .. } = *counts;
+            assert_eq!(accesses, hits + prefetched + misses + exchanged, "job {}: accesses", self.name);
+            assert!(joined <= hits, "job {}: {joined} of {hits} hits are joined", self.name);
+        }
+    }
+
     /// Applies a change to the counts of the epoch and of the job.
     pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
         change(&mut self.epoch_counts);

@@ -11,6 +11,7 @@ use shade_formats::SampleId;
 
 use crate::importance::{Importance, quantile_of, score_at};
 use crate::job::{Job, JobId};
+use crate::number::to_u32;
 
 /// Change of a weight with which the aggregate is made anew.
 const WEIGHT_CHANGE: f64 = 1.25;
@@ -193,7 +194,7 @@ impl Jobs {
     /// Makes a slice of the new aggregate. Returns whether there is more to make.
     pub(super) fn go_on_aggregating(&mut self) -> bool {
         let Some(NextAggregate { mut table, made }) = self.next_aggregate.take() else { return false };
-        let slice = u32::try_from(SLICE_SCORES / self.weights.len().max(1)).unwrap_or(u32::MAX);
+        let slice = to_u32(SLICE_SCORES / self.weights.len().max(1));
         let end = made.saturating_add(slice).min(table.len());
         for sample in (made..end).map(SampleId) {
             table.set_score(sample, self.aggregate_score(sample));

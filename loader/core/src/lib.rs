@@ -40,6 +40,11 @@
 //! A miss becomes a read in one place only (`access`). A batch is opened only when its rank's ring
 //! has room for it: batches ahead of the trainer are filled along the plan as far as the ring goes.
 //! Records further ahead are prefetched into the cache while the store has nothing else to do.
+//!
+//! An impossible state ends the daemon: parts index and assert. Bytes from elsewhere (states,
+//! seats, scores of other nodes) are read in `fields`, `snapshot`, `lists`, `seats` and `scores`,
+//! where indexing is refused.
+#![allow(clippy::indexing_slicing, reason = "an index out of range is a defect, and ends the daemon")]
 
 mod access;
 mod action;
@@ -74,6 +79,7 @@ mod latency;
 mod lists;
 mod memory;
 mod neighbours;
+mod number;
 mod open;
 mod orders;
 mod outlook;

@@ -1,4 +1,5 @@
 //! What a job with ranks on other nodes knows of the lists that all of them have drawn.
+#![warn(clippy::indexing_slicing)]
 
 use shade_job::JobSpec;
 

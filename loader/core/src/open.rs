@@ -17,6 +17,7 @@ use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::orders::Ticket;
 use crate::plan::{Plan, Slices, Slot};
 use crate::rows::row_bytes;
@@ -87,7 +88,7 @@ impl<M: Memory> Core<M> {
             let has_room = session.ready && full.get(at) == Some(&false) && session.has_descriptor();
             let request = session.request.filter(|request| has_room && request.epoch == epoch)?;
             let is_ahead = request.next_batch >= batches;
-            let held = || u32::try_from(session.held().count()).unwrap_or(u32::MAX);
+            let held = || to_u32(session.held().count());
             let number = if is_ahead { held() } else { request.next_batch };
             let is_there = !is_ahead || (number < batches_ahead && session.has_end());
             is_there.then_some(NextBatch { is_ahead, number, rank: session.rank, at })
@@ -116,7 +117,7 @@ impl<M: Memory> Core<M> {
         let slots = slices.batch(number, session.rank, plan);
         let mut rows = plan_rows(job, &slots, (plan, use_numbers), &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
-        let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        let capacity = to_u32(rows.len());
         let layout = batch_layout(&job.output, capacity.max(1), data_len);
         let ring_bytes = session.payload.bytes();
         let layout = match layout {

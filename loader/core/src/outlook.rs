@@ -9,6 +9,7 @@ use shade_formats::SampleId;
 use crate::brain::Core;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::plan::{Lookahead, Slot, in_sight, may_exchange, next_accesses};
 
 /// Positions that are looked at in a slice: some ms.
@@ -69,7 +70,7 @@ impl<M: Memory> Core<M> {
         if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
             let of_job = self.sessions.iter().filter(|session| session.job == id);
             let here: HashSet<u32> = of_job.map(|session| session.rank).collect();
-            let len = u32::try_from(plan.ids.len()).unwrap_or(u32::MAX);
+            let len = to_u32(plan.ids.len());
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
             outlook.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
         }

@@ -4,6 +4,7 @@
 //! Nodes with plans of several strata exchange quantiles, two bytes each, and any of them may have
 //! to draw from them. The logarithm of a C library may differ in the last bit from another's, and
 //! so would the plan. The table is made by one in Rust, and a test has its checksum.
+#![warn(clippy::indexing_slicing)]
 
 use std::sync::LazyLock;
 

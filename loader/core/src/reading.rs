@@ -212,7 +212,7 @@ impl Reading {
     /// The tier brought a record. Returns the job that wanted it first, whether one that wants it
     /// keeps records in the cache, and the rows that get it.
     pub(super) fn came_from_tier(&mut self, sample: SampleId) -> Option<(JobId, bool, Vec<RowId>)> {
-        self.asked_of_tier = self.asked_of_tier.saturating_sub(1);
+        self.asked_of_tier -= 1;
         let read = self.pending.remove(&sample)?;
         Some((read.job, read.admits, read.waiting))
     }
@@ -226,7 +226,7 @@ impl Reading {
         job_of: impl Fn(JobId, &[RowId]) -> Option<JobId>,
         index: &dyn Samples,
     ) -> Option<JobId> {
-        self.asked_of_tier = self.asked_of_tier.saturating_sub(1);
+        self.asked_of_tier -= 1;
         let mut read = self.pending.remove(&sample)?;
         let job = job_of(read.job, &read.waiting)?;
         (read.job, read.source, read.is_asked) = (job, Source::Store, false);
@@ -304,7 +304,7 @@ impl Reading {
         good: bool,
         now_ns: u64,
     ) -> Landed {
-        let (job, has_ended) = self.flights.landed(flight, now_ns).unwrap_or_default();
+        let (job, has_ended) = self.flights.landed(flight, now_ns);
         if has_ended {
             self.queues.landed(job);
         }
@@ -315,7 +315,8 @@ impl Reading {
     fn given(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowId> {
         let Some(read) = self.pending.get_mut(&sample) else { return Vec::new() };
         if read.first_flight.is_some_and(|first| flight >= first) {
-            read.flights = read.flights.saturating_sub(1);
+            assert!(read.flights > 0, "sample {sample} comes with no flight");
+            read.flights -= 1;
         } else if !good {
             return Vec::new();
         } else if read.flights == 0 {

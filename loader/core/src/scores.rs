@@ -1,6 +1,7 @@
 //! Scores of a training on several nodes. Each node draws its strata from its own. Once it has
 //! drawn an epoch, it tells the others what it drew from, so that each of them may save the whole
 //! training: with the scores of all strata, and the CRC32C of each list that was drawn.
+#![warn(clippy::indexing_slicing)]
 
 use shade_formats::SampleId;
 use shade_formats::control::{Member, OfStratum, Scores};

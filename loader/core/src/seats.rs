@@ -1,4 +1,5 @@
 //! Seats of a job: the ranks tell them, so that strata stay where they are cached.
+#![warn(clippy::indexing_slicing)]
 
 use shade_formats::SampleId;
 use shade_job::{PlanSpec, Seats, SpecError, held_to_bytes};

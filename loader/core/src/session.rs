@@ -113,10 +113,14 @@ impl<M: Memory> Session<M> {
         }
     }
 
+    /// Descriptors that it needs or has.
+    pub(super) fn descriptors(&self) -> usize {
+        self.open.len() + usize::from(self.end.is_some()) + self.outstanding.len()
+    }
+
     /// Whether a release mark is free for one more batch or message.
     pub(super) fn has_descriptor(&self) -> bool {
-        let ends = usize::from(self.end.is_some());
-        self.open.len() + ends + self.outstanding.len() < RING_DESCRIPTORS
+        self.descriptors() < RING_DESCRIPTORS
     }
 
     /// The next batch finds no room in the ring.

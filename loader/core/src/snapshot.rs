@@ -31,6 +31,7 @@
 //!
 //! A state of a large dataset takes long to write and to read, so that is done aside: an order has
 //! a copy of what goes into it.
+#![warn(clippy::indexing_slicing)]
 
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ use crate::fields::Fields;
 use crate::importance::Importance;
 use crate::job_id::SessionId;
 use crate::lists::Lists;
+use crate::number::to_u32;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
 use crate::stop::{Next, complete};
 use crate::validation::Validation;
@@ -354,5 +356,5 @@ pub(super) fn state_digest(bytes: &[u8]) -> u64 {
 }
 
 fn len_u32(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
+    to_u32(len)
 }

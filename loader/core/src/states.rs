@@ -1,4 +1,5 @@
 //! Ranks save states and load them.
+#![warn(clippy::indexing_slicing)]
 
 use std::collections::HashSet;
 

@@ -9,6 +9,7 @@ use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::plan::PlanSummary;
 use crate::session::Session;
 use crate::tier::TierStats;
@@ -143,7 +144,7 @@ impl<M: Memory> Core<M> {
             told_most -= by_rank.len();
             JobStatus {
                 name: job.name.clone(),
-                ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+                ranks: to_u32(ranks),
                 world_size: job.spec.world_size,
                 ranks_here: job.spec.local_ranks(),
                 admit: self.jobs.admits(job),

@@ -1,9 +1,12 @@
 //! The step of the core: which event goes where, and what follows in which order.
 
+use shade_formats::limits::RING_DESCRIPTORS;
+
 use crate::action::Action;
 use crate::aside::AsideResult;
 use crate::brain::Core;
 use crate::event::Event;
+use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::EpochRequest;
 use crate::snapshot::SavedState;
@@ -103,6 +106,25 @@ impl<M: Memory> Core<M> {
         self.publish_complete(now_ns, actions);
         self.note_waits(now_ns);
         self.trace_looks(now_ns, actions);
+        self.check_books();
         can_go_on || has_slices
+    }
+
+    /// Asserts that what the parts count for themselves adds up.
+    fn check_books(&self) {
+        let flights = &self.reading.flights;
+        assert!(flights.records_in_flight() >= flights.in_flight(), "each flight brings a record at least");
+        for session in &self.sessions {
+            let descriptors = session.descriptors();
+            assert!(descriptors <= RING_DESCRIPTORS, "rank {} has {descriptors} descriptors", session.rank);
+        }
+        self.jobs.iter().for_each(Job::check_counts);
+        // A simulation's memory counts nothing.
+        let is_counted = self.free.total_bytes() < u64::MAX;
+        let is_at_rest = is_counted && self.is_idle() && self.fill_turns.out() == 0;
+        if is_at_rest && self.tier.writing.is_empty() && !self.has_slices_left() {
+            let (used, cached) = (self.arena_used_bytes(), self.cache.used_bytes());
+            assert_eq!(used, cached, "at rest, the cache alone has memory");
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::waits::RankStatus;
 
 pub(super) const NS_PER_US: u64 = 1000;
@@ -114,7 +115,7 @@ impl<M: Memory> Core<M> {
 }
 
 fn rank_look(rank: &RankStatus) -> RankLook {
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let count = |count: usize| to_u32(count);
     RankLook {
         rank: rank.rank,
         in_ring: count(rank.in_ring),

@@ -54,11 +54,11 @@ impl Windows {
             |id: SampleId| index.entry(id).map(|entry| (entry.shard, entry.offset / self.window_bytes));
         let here = window(sample);
         let Some(&at) = self.at.get(sample.0 as usize) else { return Vec::new() };
-        let (before, behind) = self.order.split_at_checked(at as usize).unwrap_or_default();
+        let (before, behind) = self.order.split_at(at as usize);
         let before = before.iter().rev().take_while(|&&id| window(id) == here).count();
         let behind = behind.iter().take_while(|&&id| window(id) == here).count();
         let start = at as usize - before;
-        self.order.get(start..start + before + behind).unwrap_or_default().to_vec()
+        self.order[start..start + before + behind].to_vec()
     }
 
     /// All samples may come along again.

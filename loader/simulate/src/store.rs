@@ -8,8 +8,9 @@ use shade_core::plan::{Strata, StrataError};
 use shade_core::{Completion, FillOrder, Filled, Memory, ReadOp, Samples};
 use shade_formats::index::{Codec, Entry, Media, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
-use shade_formats::{ContentId, SampleId, ShardId};
-use shade_reads::{Queues, StoreModel};
+use shade_formats::{ContentId, Geometry, SampleId, ShardId};
+use shade_job::StoreModel;
+use shade_reads::{Queues, latency_of};
 
 use crate::sizes::Sizes;
 
@@ -192,7 +193,7 @@ impl VirtualStore {
     /// A node sends a read: of these records, by offset, and of what lies between them.
     pub(super) fn send(&mut self, now_ns: u64, node: usize, ops: Vec<ReadOp<()>>) {
         let now = Duration::from_nanos(now_ns);
-        let latency = self.model.latency_of(self.sent);
+        let latency = latency_of(&self.model, self.sent);
         let start = ops.first().map_or(0, |op| op.offset);
         let end = ops.last().map_or(0, |op| op.offset + u64::from(op.len));
         let at = self.queues.answer_at(&self.model, now, latency, end.saturating_sub(start));
@@ -219,9 +220,10 @@ impl VirtualStore {
 
 /// An order that takes no time.
 pub(super) fn filled(order: FillOrder<()>) -> Filled<()> {
-    let FillOrder { ticket, mut rows, .. } = order;
+    let FillOrder { ticket, output, mut rows, .. } = order;
     rows.iter_mut().for_each(|row| row.keep(Vec::new(), &[]));
-    Filled { ticket, rows, faults: Vec::new(), geometry: Vec::new(), fill_ns: 0 }
+    let geometry = vec![Geometry::default(); output.views().len() * rows.len()];
+    Filled { ticket, rows, faults: Vec::new(), geometry, fill_ns: 0 }
 }
 
 /// A read that brought its record.

@@ -9,13 +9,12 @@
 //! visited in order from the root, through a second, small heap of the nodes whose parents were
 //! visited.
 
-#![expect(clippy::indexing_slicing, reason = "positions are those of nodes in the heap")]
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use super::eviction::Need;
+use crate::number::to_u32;
 
 const CHILDREN: usize = 4;
 
@@ -174,7 +173,7 @@ impl Heap {
     fn put(&mut self, position: usize, node: Node) {
         self.nodes[position] = node;
         // A heap holds fewer nodes than there are samples, whose ids are u32.
-        self.positions[node.place() as usize] = u32::try_from(position).unwrap_or(u32::MAX);
+        self.positions[node.place() as usize] = to_u32(position);
     }
 }
 

@@ -129,7 +129,6 @@ impl NextUses {
             self.jobs.push(OfJob { job, clock: Clock::POSITIONS, positions: Vec::new() });
             self.jobs.len() - 1
         });
-        #[expect(clippy::indexing_slicing, reason = "the position of an entry")]
         &mut self.jobs[at]
     }
 }

@@ -9,12 +9,8 @@
 //! Logs do not count their places. A renewal would write the count of a log that is known only once
 //! the place's line has come from memory, and the next read of a count would wait for that.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "entries hold places that were inserted, positions are of entries"
-)]
-
 use super::eviction::Need;
+use crate::number::to_u32;
 
 /// A log with fewer entries, holes included, is never swept.
 const SWEEP_MIN: usize = 64;
@@ -90,7 +86,7 @@ impl<const N: usize> Queues<N> {
             self.sweep(queue);
         }
         let log = &mut self.logs[queue];
-        let at = At { queue: u8::try_from(queue).unwrap_or(NOWHERE), position: number(log.entries.len()) };
+        let at = At { queue: u8::try_from(queue).unwrap_or(NOWHERE), position: to_u32(log.entries.len()) };
         log.entries.push(place);
         at
     }
@@ -170,14 +166,9 @@ impl<const N: usize> Queues<N> {
         log.oldest = 0;
         log.full = (2 * swept).clamp(SWEEP_MIN, u32::MAX as usize);
         for (position, &place) in log.entries.iter().enumerate() {
-            self.at[place as usize].position = number(position);
+            self.at[place as usize].position = to_u32(position);
         }
     }
-}
-
-/// A log has fewer entries than u32 counts.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(NONE)
 }
 
 #[cfg(test)]

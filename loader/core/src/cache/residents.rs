@@ -10,6 +10,8 @@
 
 use shade_formats::SampleId;
 
+use crate::number::to_u32;
+
 /// No place: the sample is not resident.
 const NOWHERE: u32 = u32::MAX;
 
@@ -83,7 +85,7 @@ impl<T> Residents<T> {
     /// Number of places, of which some may be free.
     pub(super) fn places(&self) -> u32 {
         // Fewer than samples, whose ids are u32.
-        u32::try_from(self.owners.len()).unwrap_or(NOWHERE)
+        to_u32(self.owners.len())
     }
 
     /// Bytes that the resident at `place` is charged, or that the ghost there took.
@@ -115,7 +117,7 @@ impl<T> Residents<T> {
         self.used_bytes += u64::from(bytes);
         let place = ghost.or_else(|| self.free.pop());
         // Fewer places than samples, whose ids are u32.
-        let place = place.unwrap_or_else(|| u32::try_from(self.owners.len()).unwrap_or(NOWHERE));
+        let place = place.unwrap_or_else(|| to_u32(self.owners.len()));
         let slots = self.values.get_mut(place as usize).zip(self.owners.get_mut(place as usize));
         if let Some((value_slot, owner_slot)) = slots {
             (*value_slot, *owner_slot) = (Some(value), owner);

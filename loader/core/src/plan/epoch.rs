@@ -16,6 +16,7 @@ use super::pace::pace;
 use super::part::Part;
 use super::random::Stage;
 use super::samplers::{Draw, Weights, draw, keeps_order};
+use crate::number::to_u32;
 
 /// The samples of one epoch in the order of delivery: all of them, or those of a daemon's ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +39,7 @@ impl Plan {
     /// Number of positions of the whole plan, of a dataset of `samples` samples. Nobody plans a
     /// shorter epoch where there are several nodes.
     pub(crate) fn len_of_all(&self, samples: u32) -> u32 {
-        if self.part.is_whole() { u32::try_from(self.ids.len()).unwrap_or(u32::MAX) } else { samples }
+        if self.part.is_whole() { to_u32(self.ids.len()) } else { samples }
     }
 
     /// The seats of its strata, and the CRC32C of each one's list: of its ids, then of its weights.
@@ -180,7 +181,7 @@ struct List {
 fn draw_list<'a>(inputs: &'a Inputs<'a>) -> List {
     let Draw { counts, weights, sequence, order, hit_cap_withheld, covered } = draw(inputs);
     let repeat_max = counts.iter().copied().max().unwrap_or(0);
-    let distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
+    let distinct = to_u32(counts.iter().filter(|&&count| count > 0).count());
     let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
     let numbers = if keeps_order(inputs.spec.sampler) {
         as_numbered(&counts)

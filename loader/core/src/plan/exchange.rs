@@ -17,8 +17,6 @@
 //! | use numbers | each use has its own crop | the same |
 //! | `pace` | batches miss evenly | nothing changes places |
 
-#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
-
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -27,6 +25,7 @@ use shade_job::PlanSpec;
 
 use super::epoch::Plan;
 use super::samplers::keeps_order;
+use crate::number::to_u32;
 
 /// Number of batches in which stand-ins are looked for, with the one at hand: Quiver's k.
 const WINDOW_BATCHES: usize = 10;
@@ -75,7 +74,7 @@ impl Plan {
         };
         let swapped = self.swap_absent(from..to, is_absent, next);
         // Positions of a plan are u32.
-        swapped.into_iter().map(|(at, _)| u32::try_from(at).unwrap_or(u32::MAX)).collect()
+        swapped.into_iter().map(|(at, _)| to_u32(at)).collect()
     }
 
     /// Swaps each sample of `batch` that `is_absent` with the position that `next` finds for it,

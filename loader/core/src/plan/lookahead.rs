@@ -1,8 +1,6 @@
 //! Next uses: when each sample of a plan is used next, as far ahead as `--lookahead` allows. The
 //! cache's policy `lookahead` and prefetching go by it.
 
-#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the samples'")]
-
 use std::sync::Arc;
 
 use shade_formats::SampleId;

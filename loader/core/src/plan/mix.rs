@@ -35,8 +35,10 @@ pub fn mixed(spec: &PlanSpec, samples: u32, seats: &Seats, (from, to): (u32, u32
             }
         });
     }
-    // A circle has seats of one length.
-    Seats::new(order, samples).unwrap_or_default()
+    match Seats::new(order, samples) {
+        Ok(seats) => seats,
+        Err(error) => unreachable!("a circle has seats of one length: {error}"),
+    }
 }
 
 fn swap(order: &mut [u32], pair: &[u32]) {

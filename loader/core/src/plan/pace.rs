@@ -9,8 +9,6 @@
 //! where the row of the batch before ended. Rank r of W takes every W-th position, so every rank
 //! has its equal share, whatever W is. Within a batch the order means nothing to training.
 
-#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
-
 use shade_formats::SampleId;
 
 use super::orders::GAP_BATCHES;

@@ -101,10 +101,6 @@ impl Random {
     /// A long slice is dealt over heaps at random, and then each heap is shuffled (Rao, 1961;
     /// Sandelius, 1962). So nearly all of its memory is touched in order or within a heap, and a
     /// swap does not wait for main memory.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a byte is below HEAPS, and the heaps' sizes add up to the slice's"
-    )]
     pub(super) fn shuffle<T: Copy>(&mut self, slice: &mut [T]) {
         if slice.len() <= DEAL_MIN {
             return self.swap_about(slice);

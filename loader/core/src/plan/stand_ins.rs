@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use shade_formats::SampleId;
 
 use super::epoch::Plan;
+use crate::number::to_u32;
 
 /// No position.
 const NOWHERE: u32 = u32::MAX;
@@ -79,10 +80,10 @@ impl StandIns {
             for position in [at, other] {
                 let slot = plan.ids.get(position).and_then(|id| positions.get_mut(id.index()));
                 // Positions of a plan are u32.
-                slot.into_iter().for_each(|slot| *slot = u32::try_from(position).unwrap_or(NOWHERE));
+                slot.into_iter().for_each(|slot| *slot = to_u32(position));
             }
         }
-        swapped.into_iter().map(|(at, _)| u32::try_from(at).unwrap_or(NOWHERE)).collect()
+        swapped.into_iter().map(|(at, _)| to_u32(at)).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use shade_formats::SampleId;
 use shade_job::Subset;
 
 use super::bijection::Bijection;
+use crate::number::to_u32;
 
 /// More strata than samples, or none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +92,7 @@ impl Strata {
         let mut before = Vec::new();
         let mut numbered = Vec::with_capacity(held.len());
         for stratum in held {
-            numbered.push((stratum, u32::try_from(before.len()).unwrap_or(u32::MAX)));
+            numbered.push((stratum, to_u32(before.len())));
             before.extend(self.members(stratum));
         }
         (Self { numbered: Some(numbered.into()), ..self.clone() }, before)

@@ -17,8 +17,6 @@
 //! Pinned residents are passed over; where all of a list are pinned, the other list gives way. A
 //! refused offer changes nothing, not even the target.
 
-#![expect(clippy::indexing_slicing, reason = "the four lists are named by constants")]
-
 use shade_formats::SampleId;
 
 use crate::cache::eviction::{Eviction, Need, Offer, Search};

@@ -10,6 +10,7 @@ use crate::cache::eviction::{Eviction, Offer, Search};
 use crate::cache::heap::{Heap, Key};
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
+use crate::number::to_u32;
 
 /// The frequency above the number of the access that came last to the resident. No two residents
 /// were touched by the same access.
@@ -19,7 +20,7 @@ fn key(frequency: u32, touched: u64) -> Key {
 
 fn frequency(key: Key) -> u32 {
     // A key has 96 bits.
-    u32::try_from(key.bits() >> u64::BITS).unwrap_or(u32::MAX)
+    to_u32(key.bits() >> u64::BITS)
 }
 
 /// The residents' places by frequency.

@@ -8,10 +8,9 @@
 //! batch in turn. A sample with no more draws than there are full batches is then in no batch
 //! twice. The first batch is random, so that no batch is richer in repeats than another.
 
-#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the table's")]
-
 use shade_formats::SampleId;
 
+use crate::number::to_u32;
 use crate::plan::random::Random;
 
 /// Random later positions tried for a repeat that comes too early.
@@ -68,7 +67,7 @@ impl<'plan> Spread<'plan> {
             }
         }
         // Positions of an epoch fit u32, as sample ids do.
-        self.last[self.part[position].index()] = u32::try_from(position + 1).unwrap_or(u32::MAX);
+        self.last[self.part[position].index()] = to_u32(position + 1);
         apart
     }
 
@@ -93,7 +92,7 @@ impl<'plan> Spread<'plan> {
 
     /// An earlier position that may change places with `position`.
     fn earlier(&mut self, position: usize, random: &mut Random) -> Option<usize> {
-        for _ in 0..EARLIER_TRIES.min(u32::try_from(position).unwrap_or(u32::MAX)) {
+        for _ in 0..EARLIER_TRIES.min(to_u32(position)) {
             let other = random.position(position);
             let last_of_other = self.last[self.part[other].index()] as usize;
             // Its own place is given up, so only another occurrence near `position` is in the way.

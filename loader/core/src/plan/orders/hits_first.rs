@@ -1,8 +1,6 @@
 //! The order `hits_first`, as SHADE's code has it: the draws of resident samples, then the others,
 //! each part shuffled. It is here to compare with: the end of the epoch has only misses.
 
-#![expect(clippy::indexing_slicing, reason = "residency and counts cover the same samples")]
-
 use super::ordered::Ordered;
 use super::shuffled::{list, with_room};
 use crate::plan::inputs::Inputs;

@@ -13,8 +13,6 @@
 //! In a plan of several strata each has its rows of these batches. Where a batch has less than a
 //! row, gaps are whole rows.
 
-#![expect(clippy::indexing_slicing, reason = "batches are below their number")]
-
 use std::collections::VecDeque;
 
 use shade_formats::SampleId;

@@ -7,10 +7,9 @@
 //! gets the whole part of target/R copies, and randomly chosen ones get one more, so that the sum
 //! is exact.
 
-#![expect(clippy::indexing_slicing, reason = "residency and counts cover the same samples")]
-
 use shade_job::PlanSpec;
 
+use crate::number::to_u32;
 use crate::plan::random::{Random, Select};
 
 /// What replication did to the epoch.
@@ -69,11 +68,11 @@ pub(super) fn replicate(
     let wanted = times(of_residents, rep.max(1.0), f64::round).min(draws);
     let cap = times(draws, hit_cap.clamp(0.0, 1.0), f64::floor);
     let target = wanted.min(cap.max(of_residents));
-    let withheld = u32::try_from(wanted - target).unwrap_or(u32::MAX);
+    let withheld = to_u32(wanted - target);
     let (Some(copies), true) = (target.checked_div(of_residents), target > of_residents) else {
         return Replicated { withheld, ..Replicated::NONE };
     };
-    let copies = u32::try_from(copies).unwrap_or(u32::MAX);
+    let copies = to_u32(copies);
     let mut one_more = Select::new(target % of_residents, of_residents);
     let mut kept = Select::new(draws - target, draws - of_residents);
     for (sample, count) in counts.iter_mut().enumerate() {
