@@ -71,6 +71,23 @@ fn files_are_short() {
     }
 }
 
+/// A pair says nothing of what its parts are, and two of one type change places unnoticed.
+#[test]
+fn no_function_takes_a_tuple_apart() {
+    for (name, text) in sources("rs") {
+        if name.contains("/tests/") || name.starts_with("tests/") || name.starts_with("benches/") {
+            continue;
+        }
+        for line in production(&text).lines().map(str::trim_start) {
+            let in_signature = line.starts_with('(') || line.contains("fn ");
+            // A conversion is from the tuple itself, and `()` has no parts.
+            let is_other = line.contains("fn from(") || line.contains("(): ()") || line.contains('|');
+            let takes_apart = in_signature && line.contains("): (") && !is_other;
+            assert!(!takes_apart, "{name}: name the type, or take its parts: {line}");
+        }
+    }
+}
+
 /// Clippy says so of Rust.
 #[test]
 fn functions_in_python_are_short() {

@@ -130,7 +130,8 @@ impl Assembly {
     /// `shard_name(n)`. `times` lay beside it.
     pub(crate) fn add_index(
         &mut self,
-        (index, times): (&Index, &Times),
+        index: &Index,
+        times: &Times,
         labels: &[u32],
         shard_name: impl Fn(ShardId) -> String,
     ) -> Result<(), FormatError> {
@@ -162,7 +163,8 @@ impl Assembly {
     /// lay beside it.
     pub(crate) fn add_samples(
         &mut self,
-        (index, times): (&Index, &Times),
+        index: &Index,
+        times: &Times,
         samples: &[(SampleId, Entry)],
     ) -> Result<(), FormatError> {
         for (sample, entry) in samples {

@@ -144,7 +144,7 @@ impl Extracting<'_> {
                     Error::Damaged { path: dataset.shard_path(span.shard), fault }
                 };
                 let extent = dataset.extent(*sample, entry);
-                let read = self.reader.sample((span, bytes), extent, &mut again)?;
+                let read = self.reader.sample(span, bytes, extent, &mut again)?;
                 let read = read.map_err(|fault| damaged(&format_args!("cannot be read: {fault}")))?;
                 fields += self.sample(*sample, entry, read, &mut zstd, &damaged)?;
                 self.progress.add(1, entry.raw_len.into());

@@ -229,7 +229,7 @@ fn assemble(
     let mut first = 0u32;
     for ((dataset, times), labels) in datasets.iter().zip(times).zip(&classes.labels) {
         let name = |shard: ShardId| shard_name(first.saturating_add(shard.0));
-        assembly.add_index((&dataset.index, times), labels, name)?;
+        assembly.add_index(&dataset.index, times, labels, name)?;
         first = first.saturating_add(dataset.index.shard_count());
     }
     let options: Vec<_> = datasets.iter().map(Dataset::options).collect();

@@ -86,7 +86,8 @@ impl<'a> SpanReader<'a> {
     /// into `memory`. So are samples that overlap others.
     pub(crate) fn sample<'b>(
         &self,
-        (span, bytes): (&Span, &'b [u8]),
+        span: &Span,
+        bytes: &'b [u8],
         extent: Range<u64>,
         memory: &'b mut ReadMemory,
     ) -> Result<Result<&'b [u8], ReadFault>, Error> {

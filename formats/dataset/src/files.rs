@@ -226,8 +226,8 @@ impl Files {
         let Ok(path) = self.path(shard) else { return mismatch.into() };
         let first = self.slot(shard).ok().and_then(|(_, file)| file.first);
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
-        let now = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(&open.fd).ok());
-        match what_changed(self.index_file, bytes, first, now) {
+        let (at_path, open) = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(&open.fd).ok());
+        match what_changed(self.index_file, bytes, first, at_path, open) {
             Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
         }

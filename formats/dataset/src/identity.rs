@@ -56,7 +56,8 @@ pub(crate) fn what_changed(
     index: Option<FileIdentity>,
     bytes: u64,
     first: Option<FileIdentity>,
-    (at_path, open): (Option<FileIdentity>, Option<FileIdentity>),
+    at_path: Option<FileIdentity>,
+    open: Option<FileIdentity>,
 ) -> Option<OtherFile> {
     if let (Some(first), Some(other)) = (first, at_path.or(open))
         && first != other
@@ -136,7 +137,7 @@ mod tests {
             (None, None, None, None),
         ];
         for (first, at_path, open, expected) in table {
-            let got = what_changed(index, 512, first, (at_path, open));
+            let got = what_changed(index, 512, first, at_path, open);
             match (&got, expected) {
                 (Some(got), Some((is_certain, why))) => {
                     assert!(got.is_certain == is_certain && got.why.contains(why), "{got:?}");
@@ -144,6 +145,6 @@ mod tests {
                 (got, expected) => assert!(got.is_none() && expected.is_none(), "{got:?} {expected:?}"),
             }
         }
-        assert_eq!(what_changed(None, 512, None, (was, was)), None);
+        assert_eq!(what_changed(None, 512, None, was, was), None);
     }
 }

@@ -15,16 +15,16 @@ use crate::job::JobId;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::{Completion, FaultKind, ReadOp};
-use crate::reading::Landed;
+use crate::reading::{Landed, Wanted};
 use crate::session::runs_dry_in_ns;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
 const RECORDS_MAX: usize = 512;
 
 impl<M: Memory> Core<M> {
-    /// Looks `sample` up for `row` of `job`: the row gets its record, or waits for a read. `admits`
-    /// is whether the job keeps records in the cache.
-    pub(super) fn access(&mut self, (job, admits): (JobId, bool), sample: SampleId, row: RowId) -> Served {
+    /// Looks `sample` up for `row` of a job: the row gets its record, or waits for a read.
+    pub(super) fn access(&mut self, wanted: Wanted, sample: SampleId, row: RowId) -> Served {
+        let Wanted { job, admits } = wanted;
         if self.cache.get(sample).is_some() {
             let record = if admits {
                 self.jobs.record_hit(job, sample);
@@ -45,7 +45,7 @@ impl<M: Memory> Core<M> {
         }
         // A prefetch that is still in flight when its row comes is a miss like any other.
         let source = self.tier.source_of(sample);
-        let is_first = self.reading.request((job, admits), sample, row, source, &*self.index)
+        let is_first = self.reading.request(wanted, sample, row, source, &*self.index)
             || (admits && self.prefetched.join(sample));
         if is_first { Served::Miss } else { Served::Joined }
     }
@@ -58,7 +58,7 @@ impl<M: Memory> Core<M> {
         }
         let session = self.sessions.iter_mut().find(|session| session.id == row.session);
         let Some(batch) = session.and_then(|session| session.batch_mut(row.seq)) else { return false };
-        let Some(output) = self.decoded_rows.output_of(job, batch.epoch, &self.jobs) else { return false };
+        let Some(output) = self.decoded_rows.output_of(job, batch.id.epoch, &self.jobs) else { return false };
         let drawn = batch.rows.get(row.position as usize).map(|row| row.drawn);
         let is_there = drawn.is_some_and(|drawn| self.decoded_rows.has(output, sample, drawn));
         if is_there {
@@ -146,8 +146,8 @@ impl<M: Memory> Core<M> {
                 let record = M::record(op.blocks, checked);
                 // An answer that nobody waits for any more, as a hedge was first, is offered like
                 // any other of its job.
-                let (wanted_by, admits) = wanted.unwrap_or_else(|| (job, self.admits(job)));
-                self.arrived(now_ns, (wanted_by, admits), (sample, op.len), record, waiting);
+                let wanted = wanted.unwrap_or_else(|| self.wanted_by(job));
+                self.arrived(now_ns, wanted, sample, record, waiting);
             }
             Err(fault) => {
                 self.free.give(op.blocks);
@@ -167,13 +167,13 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A record of `stored_len` bytes has come, which `wanted_by` wanted. The rows that wait get
-    /// it. It is offered to the cache if a job that wants it keeps records there.
+    /// A record has come. The rows that wait get it. It is offered to the cache if a job that wants
+    /// it keeps records there.
     pub(super) fn arrived(
         &mut self,
         now_ns: u64,
-        (wanted_by, admits): (JobId, bool),
-        (sample, stored_len): (SampleId, u32),
+        Wanted { job: wanted_by, admits }: Wanted,
+        sample: SampleId,
         record: M::Record,
         waiting: Vec<RowId>,
     ) {
@@ -189,7 +189,7 @@ impl<M: Memory> Core<M> {
         }
         // Without any job nobody says what is worth keeping.
         if admits && !self.jobs.is_empty() {
-            self.offer(wanted_by, sample, stored_len, record);
+            self.offer(wanted_by, sample, record);
         } else {
             self.release(record);
         }
@@ -203,6 +203,17 @@ impl<M: Memory> Core<M> {
         }
     }
 
+    /// A record that the job wants.
+    pub(super) fn wanted_by(&self, job: JobId) -> Wanted {
+        Wanted { job, admits: self.admits(job) }
+    }
+
+    /// Bytes of arena blocks that the sample's record takes.
+    pub(super) fn charged_bytes(&self, sample: SampleId) -> u64 {
+        let Some(entry) = self.index.entry(sample) else { panic!("sample {sample} is not in the index") };
+        charged_bytes(entry.stored_len, self.config.block_bytes)
+    }
+
     /// Whether the job may keep records in the cache.
     pub(super) fn admits(&self, job: JobId) -> bool {
         self.jobs.get(job).is_some_and(|job| self.jobs.admits(job))
@@ -210,8 +221,8 @@ impl<M: Memory> Core<M> {
 
     /// Offers a record that was read for `job` to the cache. The blocks of evicted records are free
     /// again.
-    fn offer(&mut self, job: JobId, sample: SampleId, stored_len: u32, record: M::Record) {
-        let bytes = charged_bytes(stored_len, self.config.block_bytes);
+    fn offer(&mut self, job: JobId, sample: SampleId, record: M::Record) {
+        let bytes = self.charged_bytes(sample);
         let mut evicted = Vec::new();
         // A record that a worker still reads is pinned: its blocks are shared.
         let pinned = |held: &M::Record| M::holders(held) > 1;

@@ -92,7 +92,11 @@ impl<M: Memory> Core<M> {
         for session in self.sessions.iter_mut().filter(|session| session.job == job) {
             let Some(request) = session.request.as_mut().filter(|r| Some(r.epoch) == epoch) else { continue };
             for batch in session.open.iter_mut().filter(|batch| batch.is_held()) {
-                assert_eq!((batch.epoch, batch.number), (request.epoch, request.next_batch), "a held batch");
+                assert_eq!(
+                    (batch.id.epoch, batch.id.number),
+                    (request.epoch, request.next_batch),
+                    "a held batch"
+                );
                 let Some(held) = batch.held.take() else { continue };
                 request.next_batch += 1;
                 batch.generation = request.generation;
@@ -138,6 +142,6 @@ impl Job {
     /// Whether the plan of `epoch` has the strata and seats of this one.
     fn stays_as_it_is(&self, epoch: u32) -> bool {
         let (strata, seats, from) = self.next_strata();
-        *strata == self.strata && self.mixed_seats(strata, seats, (from, epoch)) == self.seats
+        *strata == self.strata && self.mixed_seats(strata, seats, from, epoch) == self.seats
     }
 }

@@ -79,12 +79,18 @@ pub(super) struct Held {
     pub(super) traced: Option<(SessionId, Open)>,
 }
 
+/// Names a batch of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BatchId {
+    pub(super) epoch: u32,
+    pub(super) number: u32,
+}
+
 /// A batch from its opening to its publication.
 pub(super) struct Batch<M: Memory> {
     pub(super) seq: u64,
     pub(super) generation: u32,
-    pub(super) epoch: u32,
-    pub(super) number: u32,
+    pub(super) id: BatchId,
     /// Offset of the batch's block in the payload.
     pub(super) offset: u64,
     pub(super) layout: BatchLayout,
@@ -122,12 +128,12 @@ pub(super) struct Batch<M: Memory> {
 }
 
 impl<M: Memory> Batch<M> {
-    /// An empty batch with the number `number` of an epoch, and these rows, whose block begins at
-    /// `offset`.
+    /// An empty batch with these rows, whose block begins at `offset`.
     pub(super) fn new(
         seq: u64,
-        (epoch, number): (u32, u32),
-        (offset, layout): (u64, BatchLayout),
+        id: BatchId,
+        offset: u64,
+        layout: BatchLayout,
         rows: Vec<BatchRow>,
         now_ns: u64,
     ) -> Self {
@@ -135,8 +141,7 @@ impl<M: Memory> Batch<M> {
         Self {
             seq,
             generation: 0,
-            epoch,
-            number,
+            id,
             offset,
             layout,
             later_views: (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect(),

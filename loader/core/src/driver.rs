@@ -102,7 +102,8 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
     pub fn attach(
         &mut self,
         session: SessionId,
-        (job, rank): (&str, u32),
+        job: &str,
+        rank: u32,
         spec: &JobSpec,
         tables: impl Into<Tables>,
     ) {

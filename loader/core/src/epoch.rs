@@ -94,8 +94,8 @@ impl<M: Memory> Core<M> {
             return;
         }
         job.awaits = Some(Awaited::Order(order));
-        let mixed = (epoch, epoch.wrapping_add(1));
-        let seats_of_next = spec.draw_ahead.then(|| job.mixed_seats(&job.strata, &job.seats, mixed));
+        let seats_of_next = || job.mixed_seats(&job.strata, &job.seats, epoch, epoch.wrapping_add(1));
+        let seats_of_next = spec.draw_ahead.then(seats_of_next);
         // Exchanged samples are in no list that others could draw.
         let is_told = job.shared_scores.is_some() && !self.cache.properties().exchanges;
         let inputs = job.plan_inputs(spec, epoch, |id| self.cache.get(id).is_some());
@@ -134,7 +134,7 @@ impl<M: Memory> Core<M> {
         let Some(job) = self.jobs.get_mut(id.job) else { return };
         let (epoch, cache) = (plan.plan.epoch, &self.cache);
         for session in self.sessions.iter_mut().filter(|session| session.job == id.job) {
-            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
+            session.delivered.retain(|batch, _| batch.epoch.wrapping_add(1) == epoch);
         }
         let own_samples = job.own_samples();
         let cached = || job.resident_samples(cache.ids(), cache.len());

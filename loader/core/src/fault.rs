@@ -11,6 +11,7 @@ use crate::batch::{BatchRow, RowId, RowState};
 use crate::brain::Core;
 use crate::counts::Accesses;
 use crate::memory::Memory;
+use crate::orders::Ticket;
 use crate::rows::row_bytes;
 use crate::sizes::same_class;
 
@@ -63,9 +64,8 @@ impl<M: Memory> Core<M> {
                     actions.push(Action::BadRecord(format!("substituted sample {sample} for {text}")));
                 }
                 let mut counts = Accesses::default();
-                let admits = self.admits(job);
-                counts.count(self.access((job, admits), sample, row));
-                self.count_accesses(job, (row.session, row.seq), &counts);
+                counts.count(self.access(self.wanted_by(job), sample, row));
+                self.count_accesses(job, Ticket { session: row.session, seq: row.seq }, &counts);
             }
             (OnError::Raise | OnError::Substitute, _) => {
                 batch.finish(row.position, RowState::Skipped);
@@ -107,7 +107,7 @@ impl<M: Memory> Core<M> {
         }
         target.reread = true;
         batch.unready(row.position);
-        self.access((job, self.admits(job)), sample, row);
+        self.access(self.wanted_by(job), sample, row);
         self.reading.recheck(sample);
         true
     }

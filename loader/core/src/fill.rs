@@ -41,7 +41,7 @@ impl<M: Memory> Core<M> {
                 let job = self.jobs.get(session.job)?;
                 // One job has its rows in the order of its ranks.
                 let (deadline_ns, batch) =
-                    if are_several { (runs_dry_in_ns(job, &self.sessions), batch.number) } else { (0, 0) };
+                    if are_several { (runs_dry_in_ns(job, &self.sessions), batch.id.number) } else { (0, 0) };
                 let (job, last_order) = (job.id, job.last_order);
                 Some(Waiting { session: session.id, job, deadline_ns, last_order, batch })
             });
@@ -62,7 +62,7 @@ impl<M: Memory> Core<M> {
         let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
         let ticket = Ticket { session: session.id, seq: batch.seq };
         let Some(job) = self.jobs.get(session.job) else { return };
-        let (output, draws) = (Arc::clone(&job.output), job.draws(batch.epoch));
+        let (output, draws) = (Arc::clone(&job.output), job.draws(batch.id.epoch));
         batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, &output));
         let later_views = Arc::clone(&batch.later_views);
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
@@ -70,7 +70,7 @@ impl<M: Memory> Core<M> {
         if batch.ready.is_empty() {
             batch.order_rows = 0;
         }
-        if let Some(shared) = self.decoded_rows.output_of(session.job, batch.epoch, &self.jobs) {
+        if let Some(shared) = self.decoded_rows.output_of(session.job, batch.id.epoch, &self.jobs) {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
@@ -90,10 +90,10 @@ impl<M: Memory> Core<M> {
             actions.push(Action::Fill(FillOrder { ticket, output, later_views, draws, rows }));
         }
         let job = job.id;
-        let admits = self.admits(job);
+        let wanted = self.wanted_by(job);
         // The pixels that they were to have are gone.
         for FillRow { position, sample, .. } in &lost {
-            self.access((job, admits), *sample, RowId { session: id, seq: ticket.seq, position: *position });
+            self.access(wanted, *sample, RowId { session: id, seq: ticket.seq, position: *position });
         }
         if !lost.is_empty() {
             self.submit_reads(now_ns, actions);
@@ -232,7 +232,7 @@ fn publish<M: Memory>(
     if !batch.abandoned {
         job.delivered(&batch);
         let samples = batch.real().map(|row| row.sample).collect();
-        session.deliver((batch.epoch, batch.number), samples, job.awaits_losses());
+        session.deliver(batch.id, samples, job.awaits_losses());
     }
     actions.push(Action::Publish(session.id, descriptor));
 }
@@ -274,7 +274,7 @@ impl Job {
         let mut of_all = RowCounts::default();
         self.row_counts.iter().for_each(|&of_rank| of_all.add(of_rank));
         let plan_len = self.plan.as_ref().map_or(0, |plan| plan.ids.len());
-        let excess = of_all.excess(&self.spec, batch.epoch, plan_len, &self.faults);
+        let excess = of_all.excess(&self.spec, batch.id.epoch, plan_len, &self.faults);
         // A single rank goes without the batch. Several ranks must have the same number, and some
         // may have theirs already.
         excess.or_else(|| {
@@ -282,8 +282,8 @@ impl Job {
                 format!(
                     "batch {} of epoch {} has no sample left, all {} were skipped, and no rank may have \
                      fewer batches than the others: {}",
-                    batch.number,
-                    batch.epoch,
+                    batch.id.number,
+                    batch.id.epoch,
                     if batch.skipped > 0 { batch.skipped as usize } else { batch.rows.len() },
                     batch.faults
                 )
@@ -301,7 +301,7 @@ impl Job {
         });
         for row in batch.delivered() {
             if self.keeps_score_of(row.sample) {
-                self.importance.record_delivery(row.sample, batch.epoch);
+                self.importance.record_delivery(row.sample, batch.id.epoch);
             }
         }
     }
@@ -382,8 +382,8 @@ impl<M: Memory> Batch<M> {
             generation,
             kind: if self.failure.is_some() { Kind::Error } else { Kind::Batch },
             layout: self.layout.layout,
-            epoch: self.epoch,
-            batch: self.number,
+            epoch: self.id.epoch,
+            batch: self.id.number,
             offset: self.offset,
             len: self.layout.total,
             records: to_u32(records),

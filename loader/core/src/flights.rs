@@ -48,13 +48,7 @@ impl Flights {
     }
 
     /// The next flight is submitted for `job`: one read of `records`, of which `first` is one.
-    pub(super) fn submitted(
-        &mut self,
-        job: JobId,
-        (first, records): (SampleId, u32),
-        hedged: bool,
-        now_ns: u64,
-    ) {
+    pub(super) fn submitted(&mut self, job: JobId, first: SampleId, records: u32, hedged: bool, now_ns: u64) {
         self.in_flight += 1;
         self.records_in_flight += records as usize;
         if self.flights.is_empty() && self.overtaken.is_empty() {
@@ -154,7 +148,7 @@ mod tests {
 
     fn submit(flights: &mut Flights, records: u32, now_ns: u64) -> FlightId {
         let id = flights.next_id();
-        flights.submitted(7, (SampleId(0), records), false, now_ns);
+        flights.submitted(7, SampleId(0), records, false, now_ns);
         id
     }
 

@@ -155,7 +155,8 @@ fn divided(spec: &JobSpec, subset: Option<Subset>, index: &dyn Samples) -> Resul
 
 impl Job {
     pub(super) fn new(
-        (id, name): (JobId, String),
+        id: JobId,
+        name: String,
         spec: JobSpec,
         tables: Tables,
         index: &dyn Samples,
@@ -169,10 +170,9 @@ impl Job {
             check_weights(weights, subset).map_err(unfit)?;
         }
         let rooms = Rooms::new(spec.on_error, &output, index, strata.subset());
-        let (payload, ring) =
-            payload_size(&spec, &output, index, (strata.subset(), weights.as_ref()), &rooms)
-                .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
-                .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
+        let (payload, ring) = payload_size(&spec, &output, index, strata.subset(), weights.as_ref(), &rooms)
+            .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
+            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         let shared_scores = SharedScores::of(&spec, samples);
         let row_counts = vec![RowCounts::default(); spec.world_size as usize];
         Ok(Self {

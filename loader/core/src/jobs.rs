@@ -283,7 +283,7 @@ mod tests {
             ring_bytes: 1 << 20,
             ..JobSpec::default()
         };
-        let mut job = Job::new((id, id.to_string()), spec, Tables::default(), &index()).ok().unwrap();
+        let mut job = Job::new(id, id.to_string(), spec, Tables::default(), &index()).ok().unwrap();
         for sample in 0..SAMPLES {
             job.importance.set_score(SampleId(sample), score_at(if sample == hard { 1.0 } else { 0.0 }));
         }

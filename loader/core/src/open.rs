@@ -8,7 +8,7 @@ use shade_formats::{SampleId, Size};
 use shade_job::{ImageSpec, OnError};
 
 use crate::action::Action;
-use crate::batch::{Batch, BatchRow, RowId, RowState};
+use crate::batch::{Batch, BatchId, BatchRow, RowId, RowState};
 use crate::brain::Core;
 use crate::cache::Cache;
 use crate::counts::Accesses;
@@ -112,10 +112,10 @@ impl<M: Memory> Core<M> {
         let (Some(job), Some(session)) = (self.jobs.get_mut(job_id), self.sessions.get_mut(at)) else {
             return false;
         };
-        let Some(Planned { plan, use_numbers, slices }) = job.planned(is_ahead) else { return false };
-        let epoch = plan.epoch;
-        let slots = slices.batch(number, session.rank, plan);
-        let mut rows = plan_rows(job, &slots, (plan, use_numbers), &*self.index);
+        let Some(planned) = job.planned(is_ahead) else { return false };
+        let epoch = planned.plan.epoch;
+        let slots = planned.slices.batch(number, session.rank, planned.plan);
+        let mut rows = plan_rows(job, &slots, &planned, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = to_u32(rows.len());
         let layout = batch_layout(&job.output, capacity.max(1), data_len);
@@ -129,7 +129,7 @@ impl<M: Memory> Core<M> {
             }
             // Only where a sample was drawn far more often than chance would have it.
             _ => {
-                let text = too_long((epoch, number), data_len, ring_bytes);
+                let text = too_long(BatchId { epoch, number }, data_len, ring_bytes);
                 actions.push(Action::Close(session.id, text));
                 return false;
             }
@@ -144,7 +144,7 @@ impl<M: Memory> Core<M> {
         let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
         job.pace.opened(slot_wait_ns > 0);
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let mut batch = Batch::new(session.next_seq, (epoch, number), (offset, layout), rows, now_ns);
+        let mut batch = Batch::new(session.next_seq, BatchId { epoch, number }, offset, layout, rows, now_ns);
         batch.slot_wait_ns = slot_wait_ns;
         let traced = job.observer.map(|observer| (observer, open_line(session.rank, &batch)));
         match &mut session.request {
@@ -171,11 +171,12 @@ impl<M: Memory> Core<M> {
     fn look_up(
         &mut self,
         job: JobId,
-        Ticket { session, seq }: Ticket,
+        ticket: Ticket,
         accesses: &[(SampleId, Slot)],
         mut traced: Option<(SessionId, Open)>,
     ) -> Option<(SessionId, Open)> {
-        let admits = self.admits(job);
+        let Ticket { session, seq } = ticket;
+        let wanted = self.wanted_by(job);
         let is_held = self.batch_mut(session, seq).is_some_and(|batch| batch.is_held());
         let has_exchanged = !is_held && self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
         let mut counts = Accesses::default();
@@ -184,7 +185,7 @@ impl<M: Memory> Core<M> {
                 self.foresee(job, sample, slot);
             }
             let row = RowId { session, seq, position };
-            let mut served = self.access((job, admits), sample, row);
+            let mut served = self.access(wanted, sample, row);
             let was_exchanged = has_exchanged && self.was_exchanged(job, slot.place);
             if was_exchanged && matches!(served, Served::Hit | Served::Prefetched) {
                 served = Served::Exchanged;
@@ -195,7 +196,7 @@ impl<M: Memory> Core<M> {
                 open.served.push(served.letter());
             }
         }
-        self.count_accesses(job, (session, seq), &counts);
+        self.count_accesses(job, ticket, &counts);
         traced
     }
 
@@ -203,7 +204,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn count_accesses(
         &mut self,
         job: JobId,
-        (session, seq): (SessionId, u64),
+        Ticket { session, seq }: Ticket,
         accesses: &Accesses,
     ) {
         if let Some(batch) = self.batch_mut(session, seq) {
@@ -218,7 +219,7 @@ impl<M: Memory> Core<M> {
 }
 
 /// Why a batch cannot be delivered: it is longer than its ring.
-fn too_long((epoch, number): (u32, u32), data_len: u64, ring_bytes: u64) -> String {
+fn too_long(BatchId { epoch, number }: BatchId, data_len: u64, ring_bytes: u64) -> String {
     format!(
         "batch {number} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
          some long record comes in it many times: give Daemon(ring={}), or lower batch_size",
@@ -253,7 +254,7 @@ fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows:
 fn plan_rows(
     job: &Job,
     slots: &[Slot],
-    (plan, use_numbers): (&Plan, &UseNumbers),
+    &Planned { plan, use_numbers, .. }: &Planned<'_>,
     index: &dyn Samples,
 ) -> Vec<BatchRow> {
     let first_view_bytes = job.output.views().first().map(ImageSpec::bytes);

@@ -135,8 +135,8 @@ impl<M: Memory> Core<M> {
         let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id) && comes_once(id);
         let may_stand_in = |id| cache.may_stand_in(id) && comes_once(id);
         let exchanged = match &mut job.stand_ins {
-            Some(all) => all.exchange(plan, (from, to), is_absent, may_stand_in),
-            None => plan.exchange((from as usize, to as usize), ranks, is_absent, may_stand_in),
+            Some(all) => all.exchange(plan, from..to, is_absent, may_stand_in),
+            None => plan.exchange(from as usize..to as usize, ranks, is_absent, may_stand_in),
         };
         if self.cache.properties().counts_exchanges {
             job.exchanged.extend(exchanged);

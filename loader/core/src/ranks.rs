@@ -82,14 +82,14 @@ impl<M: Memory> Core<M> {
                     let weights = weights_by_class(&*self.index, given.subset.as_ref()).map_err(unfit)?;
                     given.weights = Some(weights);
                 }
-                let job = Job::new((self.jobs.next_id(), name), spec, given, &*self.index)?;
+                let job = Job::new(self.jobs.next_id(), name, spec, given, &*self.index)?;
                 let begun = (job.id, place(&job));
                 self.begin_job(job);
                 begun
             }
         };
         self.jobs.get_mut(job).into_iter().for_each(|job| job.has_rank(rank));
-        self.sessions.push(Session::new(session, (job, rank), ring, now_ns));
+        self.sessions.push(Session::new(session, job, rank, ring, now_ns));
         Ok(accepted)
     }
 
@@ -191,7 +191,8 @@ impl<M: Memory> Core<M> {
         &mut self,
         now_ns: u64,
         session: SessionId,
-        (request, has_taken): (EpochRequest, bool),
+        request: EpochRequest,
+        has_taken: bool,
         actions: &mut Vec<Action<M>>,
     ) {
         if has_taken {

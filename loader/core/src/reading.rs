@@ -30,6 +30,13 @@ pub(super) struct Reading {
     group: Vec<(u64, SampleId)>,
 }
 
+/// A job that wants a record, and whether it keeps records in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) job: JobId,
+    pub(super) admits: bool,
+}
+
 /// Where a record is read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {
@@ -43,10 +50,9 @@ pub(super) enum Source {
 /// A record that is queued or in flight.
 #[derive(Debug, Default)]
 struct PendingRead {
-    /// The job that wanted it first.
-    job: JobId,
-    /// One of the jobs that want it keeps records in the cache.
-    admits: bool,
+    /// The job that wanted it first, and whether one of those that want it keeps records in the
+    /// cache.
+    wanted: Wanted,
     waiting: Vec<RowId>,
     /// It is read even if no row waits.
     is_prefetch: bool,
@@ -68,7 +74,7 @@ pub(super) struct Landed {
     pub(super) job: JobId,
     /// The job that wanted the record first, and whether one that wants it keeps records in the
     /// cache; `None` if it is not pending any more.
-    pub(super) wanted: Option<(JobId, bool)>,
+    pub(super) wanted: Option<Wanted>,
     /// The rows that get it.
     pub(super) rows: Vec<RowId>,
 }
@@ -91,7 +97,7 @@ impl Reading {
     /// the row joins.
     pub(super) fn request(
         &mut self,
-        (job, admits): (JobId, bool),
+        wanted: Wanted,
         sample: SampleId,
         row: RowId,
         source: Source,
@@ -99,16 +105,16 @@ impl Reading {
     ) -> bool {
         if let Some(read) = self.pending.get_mut(&sample) {
             read.waiting.push(row);
-            read.admits |= admits;
-            if read.job != job && read.flights == 0 && read.source == Source::Store {
+            read.wanted.admits |= wanted.admits;
+            if read.wanted.job != wanted.job && read.flights == 0 && read.source == Source::Store {
                 // It may be this job's turn first.
-                self.queues.push(job, sample);
+                self.queues.push(wanted.job, sample);
             }
             return false;
         }
         self.queue(
             sample,
-            PendingRead { job, admits, source, waiting: vec![row], ..PendingRead::default() },
+            PendingRead { wanted, source, waiting: vec![row], ..PendingRead::default() },
             index,
         );
         true
@@ -119,13 +125,13 @@ impl Reading {
     pub(super) fn prefetch(&mut self, job: JobId, sample: SampleId, index: &dyn Samples) {
         self.queue(
             sample,
-            PendingRead { job, admits: true, is_prefetch: true, ..PendingRead::default() },
+            PendingRead { wanted: Wanted { job, admits: true }, is_prefetch: true, ..PendingRead::default() },
             index,
         );
     }
 
     fn queue(&mut self, sample: SampleId, read: PendingRead, index: &dyn Samples) {
-        let (job, source) = (read.job, read.source);
+        let (job, source) = (read.wanted.job, read.source);
         self.pending.insert(sample, read);
         if source == Source::Tier {
             return self.from_tier.push_back(sample);
@@ -211,10 +217,10 @@ impl Reading {
 
     /// The tier brought a record. Returns the job that wanted it first, whether one that wants it
     /// keeps records in the cache, and the rows that get it.
-    pub(super) fn came_from_tier(&mut self, sample: SampleId) -> Option<(JobId, bool, Vec<RowId>)> {
+    pub(super) fn came_from_tier(&mut self, sample: SampleId) -> Option<(Wanted, Vec<RowId>)> {
         self.asked_of_tier -= 1;
         let read = self.pending.remove(&sample)?;
-        Some((read.job, read.admits, read.waiting))
+        Some((read.wanted, read.waiting))
     }
 
     /// The tier did not bring a record: it is read from the store, in the turn of the job that
@@ -228,8 +234,8 @@ impl Reading {
     ) -> Option<JobId> {
         self.asked_of_tier -= 1;
         let mut read = self.pending.remove(&sample)?;
-        let job = job_of(read.job, &read.waiting)?;
-        (read.job, read.source, read.is_asked) = (job, Source::Store, false);
+        let job = job_of(read.wanted.job, &read.waiting)?;
+        (read.wanted.job, read.source, read.is_asked) = (job, Source::Store, false);
         self.queue(sample, read, index);
         Some(job)
     }
@@ -292,7 +298,7 @@ impl Reading {
         }
         let Some(first) = first else { return };
         self.queues.submitted(job, flight);
-        self.flights.submitted(job, (first, records), hedged, now_ns);
+        self.flights.submitted(job, first, records, hedged, now_ns);
     }
 
     /// `flight` brought the record of `sample`, or a fault. Returns what is known of it. A
@@ -308,7 +314,7 @@ impl Reading {
         if has_ended {
             self.queues.landed(job);
         }
-        let wanted = self.pending.get(&sample).map(|read| (read.job, read.admits));
+        let wanted = self.pending.get(&sample).map(|read| read.wanted);
         Landed { job, wanted, rows: self.given(flight, sample, good) }
     }
 

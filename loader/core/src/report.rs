@@ -1,6 +1,7 @@
 //! Losses are ranked within their batch and credited to its samples. Validation scores are kept.
 
 use crate::action::Action;
+use crate::batch::BatchId;
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::importance::{rank, rank_portably};
@@ -27,14 +28,15 @@ impl<M: Memory> Core<M> {
     pub(super) fn report(
         &mut self,
         now_ns: u64,
-        (session, epoch, batch): (SessionId, u32, u32),
+        session: SessionId,
+        batch: BatchId,
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
         let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
         let (job_id, of_rank) = (state.job, state.rank);
         let Some(job) = self.jobs.get_mut(job_id) else { return };
-        let Some(delivered) = state.delivered.get_mut(&(epoch, batch)) else {
+        let Some(delivered) = state.delivered.get_mut(&batch) else {
             return job.count(|counts| counts.unmatched_reports += 1);
         };
         let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
@@ -46,13 +48,13 @@ impl<M: Memory> Core<M> {
         delivered.reported = delivered.reported.max(rows);
         job.has_reports |= rows > 0;
         job.total.reported += new;
-        if job.epoch() == Some(epoch) {
+        if job.epoch() == Some(batch.epoch) {
             job.epoch_counts.reported += new;
         }
         // Zero stands below every position of this epoch: a late report of the epoch before never
         // replaces a newer one.
-        let position = if job.epoch() == Some(epoch) {
-            batch.saturating_mul(job.spec.world_size).saturating_add(of_rank).saturating_add(1)
+        let position = if job.epoch() == Some(batch.epoch) {
+            batch.number.saturating_mul(job.spec.world_size).saturating_add(of_rank).saturating_add(1)
         } else {
             0
         };
@@ -73,6 +75,6 @@ impl<M: Memory> Core<M> {
                 }
             }
         }
-        self.trace_report(now_ns, job_id, (epoch, batch, of_rank), losses, actions);
+        self.trace_report(now_ns, job_id, batch, of_rank, losses, actions);
     }
 }

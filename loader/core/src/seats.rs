@@ -82,9 +82,9 @@ impl Job {
     pub(super) fn choose_strata(&mut self, epoch: u32) {
         self.told_from.get_or_insert(epoch);
         let (strata, seats, from) = self.next_strata();
-        let next = (strata.clone(), self.mixed_seats(strata, seats, (from, epoch)));
+        let next = (strata.clone(), self.mixed_seats(strata, seats, from, epoch));
         let of_plan = self.plan.as_ref().map_or(0, |plan| plan.epoch);
-        if next != (self.strata.clone(), self.mixed_seats(&self.strata, &self.seats, (of_plan, epoch))) {
+        if next != (self.strata.clone(), self.mixed_seats(&self.strata, &self.seats, of_plan, epoch)) {
             // What was drawn early was drawn for others.
             self.next_plan = None;
         }
@@ -106,9 +106,9 @@ impl Job {
     }
 
     /// The seats of these strata in the epoch `to`, from those in the epoch `from`.
-    pub(super) fn mixed_seats(&self, strata: &Strata, seats: &Seats, (from, to): (u32, u32)) -> Seats {
+    pub(super) fn mixed_seats(&self, strata: &Strata, seats: &Seats, from: u32, to: u32) -> Seats {
         let plan = PlanSpec { strata: strata.count(), ..self.spec.plan };
-        mixed(&plan, strata.samples(), seats, (from, to))
+        mixed(&plan, strata.samples(), seats, from, to)
     }
 
     /// The seat that has the sample.

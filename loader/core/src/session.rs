@@ -6,7 +6,7 @@ use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadAllocator;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchId};
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
@@ -77,9 +77,9 @@ pub(super) struct Session<M: Memory> {
     pub(super) blocked_since_ns: Option<u64>,
     /// How long its trainer has waited, and for what.
     pub(super) clock: WaitClock,
-    /// By (epoch, batch): the batches of the current epoch and of the one before; only the last
+    /// The batches of the current epoch and of the one before; only the last
     /// ones while nobody needs a loss nor has reported one.
-    pub(super) delivered: HashMap<(u32, u32), Delivered>,
+    pub(super) delivered: HashMap<BatchId, Delivered>,
 }
 
 /// Batches for which a first loss may come where nobody needs one: far more than are in a ring.
@@ -87,12 +87,7 @@ const REPORTABLE: u32 = 256;
 const _: () = assert!(REPORTABLE as usize >= 4 * RING_DESCRIPTORS);
 
 impl<M: Memory> Session<M> {
-    pub(super) fn new(
-        id: SessionId,
-        (job, rank): (JobId, u32),
-        payload: PayloadAllocator,
-        now_ns: u64,
-    ) -> Self {
+    pub(super) fn new(id: SessionId, job: JobId, rank: u32, payload: PayloadAllocator, now_ns: u64) -> Self {
         Self {
             id,
             job,
@@ -161,10 +156,10 @@ impl<M: Memory> Session<M> {
 
     /// A batch was delivered. Where losses may come for any, all are kept: see
     /// [`Job::awaits_losses`].
-    pub(super) fn deliver(&mut self, (epoch, batch): (u32, u32), samples: Vec<SampleId>, keeps_all: bool) {
-        self.delivered.insert((epoch, batch), Delivered { samples, reported: 0 });
-        if !keeps_all && let Some(old) = batch.checked_sub(REPORTABLE) {
-            self.delivered.remove(&(epoch, old));
+    pub(super) fn deliver(&mut self, batch: BatchId, samples: Vec<SampleId>, keeps_all: bool) {
+        self.delivered.insert(batch, Delivered { samples, reported: 0 });
+        if !keeps_all && let Some(number) = batch.number.checked_sub(REPORTABLE) {
+            self.delivered.remove(&BatchId { number, ..batch });
         }
     }
 

@@ -164,7 +164,8 @@ pub(super) fn payload_size(
     spec: &JobSpec,
     output: &Output,
     index: &dyn Samples,
-    (subset, weights): (Option<&Subset>, Option<&WeightTable>),
+    subset: Option<&Subset>,
+    weights: Option<&WeightTable>,
     rooms: &Rooms,
 ) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.

@@ -185,8 +185,8 @@ impl LoadOrder {
         let strata = self.read_strata(&mut fields)?;
         let next = Next::read(&mut fields)?;
         let seats = read_seats(&mut fields, strata.count(), samples)?;
-        let plan = read_plan(&mut fields, samples, (&spec.plan, &strata))?;
-        let next_plan = read_plan(&mut fields, samples, (&spec.plan, &strata))?;
+        let plan = read_plan(&mut fields, samples, &spec.plan, &strata)?;
+        let next_plan = read_plan(&mut fields, samples, &spec.plan, &strata)?;
         fields.expect("a position of the plan", next.fits(plan.as_ref(), strata.samples()))?;
         let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
         let lists = match &plan {
@@ -308,7 +308,8 @@ fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
 fn read_plan(
     fields: &mut Fields<'_>,
     samples: u32,
-    (spec, strata): (&PlanSpec, &Strata),
+    spec: &PlanSpec,
+    strata: &Strata,
 ) -> Result<Option<Plan>, FormatError> {
     let (len, positions) = (fields.u32()?, strata.samples());
     fields.expect("a plan of the epoch's length, or none", len <= positions)?;

@@ -20,7 +20,8 @@ impl<M: Memory> Core<M> {
     pub(super) fn save_state(
         &mut self,
         session: SessionId,
-        (epoch, batch): (u32, u32),
+        epoch: u32,
+        batch: u32,
         actions: &mut Vec<Action<M>>,
     ) {
         let content_id = self.index.content_id().0;
@@ -52,7 +53,8 @@ impl<M: Memory> Core<M> {
     pub(super) fn load_state(
         &mut self,
         session: SessionId,
-        (strata_wanted, bytes): (u32, Vec<u8>),
+        strata_wanted: u32,
+        bytes: Vec<u8>,
         actions: &mut Vec<Action<M>>,
     ) {
         let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };

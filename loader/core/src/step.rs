@@ -4,6 +4,7 @@ use shade_formats::limits::RING_DESCRIPTORS;
 
 use crate::action::Action;
 use crate::aside::AsideResult;
+use crate::batch::BatchId;
 use crate::brain::Core;
 use crate::event::Event;
 use crate::job::Job;
@@ -39,16 +40,16 @@ impl<M: Memory> Core<M> {
             }
             Event::StartEpoch { session, generation, epoch, first_batch, has_taken } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
-                self.start_epoch(now_ns, session, (request, has_taken), actions);
+                self.start_epoch(now_ns, session, request, has_taken, actions);
             }
             Event::Report { session, epoch, batch, losses } => {
-                self.report(now_ns, (session, epoch, batch), &losses, actions);
+                self.report(now_ns, session, BatchId { epoch, number: batch }, &losses, actions);
             }
             Event::Validation { session, score } => self.validation(session, score),
-            Event::SaveState { session, epoch, batch } => self.save_state(session, (epoch, batch), actions),
+            Event::SaveState { session, epoch, batch } => self.save_state(session, epoch, batch, actions),
             Event::TellScores { session, epoch } => self.tell_scores(session, epoch, actions),
             Event::TakeScores { session, bytes } => self.take_scores(session, &bytes, actions),
-            Event::LoadState { session, strata, bytes } => self.load_state(session, (strata, bytes), actions),
+            Event::LoadState { session, strata, bytes } => self.load_state(session, strata, bytes, actions),
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
             Event::Aside(result) => match result {
                 AsideResult::Drawn(drawn) => self.drawn(now_ns, drawn, actions),

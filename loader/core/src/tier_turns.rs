@@ -85,16 +85,15 @@ impl<M: Memory> Core<M> {
     fn tier_got(&mut self, now_ns: u64, op: ReadOp<M::Room>, outcome: Result<(), TierMiss>) {
         let (sample, len) = (op.sample, op.len);
         let Err(miss) = outcome else {
-            let (job, admits, waiting) = self.reading.came_from_tier(sample).unwrap_or_default();
-            self.count(job, |counts| {
+            let (mut wanted, waiting) = self.reading.came_from_tier(sample).unwrap_or_default();
+            self.count(wanted.job, |counts| {
                 counts.tier_hits += 1;
                 counts.tier_bytes += u64::from(len);
             });
             // Else it stays where it is: what it displaced here would be written there.
-            let bytes = charged_bytes(len, self.config.block_bytes);
-            let admits = admits && self.cache.is_worth_moving(sample, bytes);
+            wanted.admits &= self.cache.is_worth_moving(sample, self.charged_bytes(sample));
             let record = M::record(op.blocks, true);
-            return self.arrived(now_ns, (job, admits), (sample, len), record, waiting);
+            return self.arrived(now_ns, wanted, sample, record, waiting);
         };
         self.free.give(op.blocks);
         match miss {

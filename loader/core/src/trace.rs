@@ -5,7 +5,7 @@ use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Done, Job as JobLine, Line, Look, Open, RankLook, Release, Report};
 
 use crate::action::Action;
-use crate::batch::{Batch, BatchRow, RowState};
+use crate::batch::{Batch, BatchId, BatchRow, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
@@ -102,7 +102,8 @@ impl<M: Memory> Core<M> {
         &self,
         now_ns: u64,
         job: JobId,
-        (epoch, batch, rank): (u32, u32, u32),
+        BatchId { epoch, number: batch }: BatchId,
+        rank: u32,
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
@@ -140,7 +141,7 @@ pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {
 
 /// The line of a batch that is opened, without its samples yet.
 pub(super) fn open_line<M: Memory>(rank: u32, batch: &Batch<M>) -> Open {
-    let &Batch { opened_ns, epoch, number, seq, .. } = batch;
+    let &Batch { opened_ns, id: BatchId { epoch, number }, seq, .. } = batch;
     let (ids, served) = (Vec::with_capacity(batch.rows.len()), String::with_capacity(batch.rows.len()));
     Open { at_us: opened_ns / NS_PER_US, epoch, batch: number, rank, seq, ids, served }
 }
@@ -164,8 +165,8 @@ pub(super) fn done_line<M: Memory>(
         observer,
         Line::Done(Done {
             at_us: now_ns / NS_PER_US,
-            epoch: batch.epoch,
-            batch: batch.number,
+            epoch: batch.id.epoch,
+            batch: batch.id.number,
             rank,
             seq: batch.seq,
             opened_us: batch.opened_ns / NS_PER_US,

@@ -105,7 +105,7 @@ fn strata_change_seats_in_step_on_all_nodes() {
     let taken = run(&mut nodes, 5);
     let mut rows = [0; 5];
     for Taken { epoch, rank, batch, ids, .. } in taken {
-        let seats = mixed(&plan, SAMPLES, &Seats::IN_ORDER, (0, epoch));
+        let seats = mixed(&plan, SAMPLES, &Seats::IN_ORDER, 0, epoch);
         for (row, id) in (0..).zip(ids) {
             let position = (batch * BATCH_SIZE + row) * WORLD_SIZE + rank;
             assert_eq!(

@@ -274,7 +274,7 @@ impl Flight {
                     }
                     (Ok(()), Some(pool)) => {
                         let bytes = pool.bytes(&buffer, len).unwrap_or_default();
-                        land(ops, (bytes, self.attempt.offset()), latency, &shared.arena)
+                        land(ops, bytes, self.attempt.offset(), latency, &shared.arena)
                     }
                     _ => (Vec::new(), ops),
                 };

@@ -28,7 +28,8 @@ pub(super) fn recheck(
 /// are missing or wrong: each must be read alone.
 pub(super) fn land(
     ops: Vec<ReadOp>,
-    (bytes, start): (&[u8], u64),
+    bytes: &[u8],
+    start: u64,
     latency: Duration,
     arena: &Arena,
 ) -> (Vec<Completion>, Vec<ReadOp>) {

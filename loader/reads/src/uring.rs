@@ -70,7 +70,7 @@ impl Uring {
                 // The opener's clones of the sender end with it: then this queue has an end.
                 drop(back);
                 let _ = tell.send(Ok(setup));
-                Worker::new(ring, shared, completions, bell, flights, (opener, opened)).run();
+                Worker::new(ring, shared, completions, bell, flights, opener, opened).run();
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -175,7 +175,8 @@ impl Worker {
         completions: Sender<Completion>,
         bell: Arc<Bell>,
         queue: Receiver<Flight>,
-        (opener, opened): (Opener, Receiver<Opened>),
+        opener: Opener,
+        opened: Receiver<Opened>,
     ) -> Self {
         let table = Table::new(Arc::clone(&shared), completions.clone());
         Self {

@@ -97,13 +97,14 @@ impl Jobs {
         &self,
         workload: &Workload,
         system: &System,
-        (cache, capacity): (&str, u64),
+        cache: &str,
+        capacity: u64,
         watch: &Watch,
     ) -> Result<[JobsRow; 2], SimulateError> {
         let row = |is_shared| {
             let play = |nth| self.outcomes(workload, system, capacity, u64::from(nth), is_shared, watch);
             let seeds = (0..workload.seeds()).map(play).collect::<Result<Vec<_>, _>>()?;
-            Ok::<_, SimulateError>(self.row(workload, system, (cache, capacity), is_shared, &seeds))
+            Ok::<_, SimulateError>(self.row(workload, system, cache, capacity, is_shared, &seeds))
         };
         Ok([row(true)?, row(false)?])
     }
@@ -112,7 +113,8 @@ impl Jobs {
         &self,
         workload: &Workload,
         system: &System,
-        (cache, capacity): (&str, u64),
+        cache: &str,
+        capacity: u64,
         is_shared: bool,
         seeds: &[Vec<Outcome>],
     ) -> JobsRow {
@@ -226,7 +228,7 @@ impl Jobs {
         for (session, &job) in (0..).zip(jobs) {
             let plan = PlanSpec { seed: seed_of(job), group: self.group_of(system, nth), ..setup.plan };
             let spec = Setup { plan, ..setup }.job()?;
-            driver.attach(session, (&job.to_string(), 0), &spec, weights.clone());
+            driver.attach(session, &job.to_string(), 0, &spec, weights.clone());
         }
         let mut playing = Playing { driver, epochs: *epochs, skip_epochs: workload.skip_epochs };
         playing.run(jobs.len(), watch)

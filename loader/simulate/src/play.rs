@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
         if setup.recalls && setup.service.is_none() {
             driver.step(Event::Observe { session: OBSERVER, job: Some(JOB.to_owned()) });
         }
-        driver.attach(0, (JOB, 0), &job, setup.weights.cloned());
+        driver.attach(0, JOB, 0, &job, setup.weights.cloned());
         Ok(Self { setup, driver, job, session: 0, tally: Tally::default(), watch })
     }
 
@@ -356,7 +356,7 @@ impl<'a> Run<'a> {
         self.driver.detach(self.session);
         self.driver.world.trainer.leave();
         self.session += 1;
-        self.driver.attach(self.session, (JOB, 0), &self.job, None);
+        self.driver.attach(self.session, JOB, 0, &self.job, None);
     }
 
     fn outcome(&self) -> Outcome {

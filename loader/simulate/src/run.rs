@@ -77,8 +77,8 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         return write(out, args.json, &report);
     }
     if let Some(count) = args.nodes.nodes {
-        let compared = (systems.as_slice(), capacities.as_slice());
-        let report = nodes::report(args, count, &workload, compared, accesses(args, &workload))?;
+        let accesses = accesses(args, &workload);
+        let report = nodes::report(args, count, &workload, &systems, &capacities, accesses)?;
         return write(out, args.json, &report);
     }
     let mut report = Report {
@@ -131,7 +131,7 @@ fn several(
     for system in systems {
         for (cache, &capacity) in args.cache.iter().zip(capacities) {
             watch.name(format!("{} at {}", system.name, cache.text()));
-            rows.extend(jobs.rows(workload, system, (cache.text(), capacity), &watch)?);
+            rows.extend(jobs.rows(workload, system, cache.text(), capacity, &watch)?);
         }
     }
     Ok(JobsReport {

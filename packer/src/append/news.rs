@@ -28,7 +28,7 @@ impl News {
         let Matched { both, only_in_source: new, .. } = Matched::new(listed, dataset);
         for (id, known) in both {
             let Some(sample) = listed.sample(id) else { continue };
-            changes.note(&sample, change_of((dataset, is_transformed), times, known, listed, &sample)?);
+            changes.note(&sample, change_of(dataset, is_transformed, times, known, listed, &sample)?);
         }
         let of_dataset: Vec<String> =
             (0..dataset.index.class_count()).map(|label| dataset.class_text(label)).collect();
@@ -62,7 +62,8 @@ impl News {
 /// # Errors
 /// It is another sample: of another class or length.
 fn change_of(
-    (dataset, is_transformed): (&Dataset, bool),
+    dataset: &Dataset,
+    is_transformed: bool,
     times: &Times,
     known: SampleId,
     listed: &Catalogue,

@@ -212,7 +212,7 @@ impl AppendJob<'_> {
         let mut assembly = Assembly::new(dataset.class_names().chain(new)).map_err(fault)?;
         let labels: Vec<u32> = (0..dataset.index.class_count()).collect();
         let name = |shard| dataset.index.shard(shard).map_or("", |shard| shard.name).to_owned();
-        assembly.add_index((&dataset.index, &self.times), &labels, name).map_err(fault)?;
+        assembly.add_index(&dataset.index, &self.times, &labels, name).map_err(fault)?;
         let packed = assembly.add_packed(&packing, readers)?;
         let options = options.text(Some(&options.plan_id(catalogue)));
         let assembled = assembly.finish(&options_with(dataset.options(), options)).map_err(fault)?;

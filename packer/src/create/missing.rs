@@ -53,7 +53,8 @@ pub(super) fn make_missing(
     new: &NewArgs,
     planned: &[Planned],
     layout: &Layout,
-    (readers, stop): (&Workers, &Stop),
+    readers: &Workers,
+    stop: &Stop,
 ) -> Result<Option<Created>, Error> {
     let start = Instant::now();
     let effort = new.pack.effort();
@@ -81,7 +82,7 @@ pub(super) fn make_missing(
         let progress = &CommandProgress::start(new.pack.output.shown(), "packing", records, bytes);
         for missing in &all {
             let path = dataset.shard_path(missing.shard).display().to_string();
-            match missing.make(&dataset, layout, effort, (readers, progress, stop))? {
+            match missing.make(&dataset, layout, effort, readers, progress, stop)? {
                 None => part.made_again.push(path),
                 Some(fault) => refused.push(Bad { path, fault }),
             }
@@ -151,7 +152,9 @@ impl Missing {
         dataset: &Dataset,
         layout: &Layout,
         effort: Effort,
-        (readers, progress, stop): (&Workers, &CommandProgress, &Stop),
+        readers: &Workers,
+        progress: &CommandProgress,
+        stop: &Stop,
     ) -> Result<Option<String>, Error> {
         let catalogue = match &self.source {
             Ok(catalogue) => catalogue,

@@ -130,7 +130,8 @@ impl Prepared {
     pub(crate) fn packing<'a>(
         &'a self,
         folder: &'a Path,
-        (part, first_position): (Part, usize),
+        part: Part,
+        first_position: usize,
         job: &PackJob<'a>,
     ) -> Packing<'a> {
         Packing {
@@ -157,7 +158,7 @@ impl Prepared {
         let planned = &self.planned;
         let classes = planned.catalogue.classes.iter().map(String::as_bytes);
         let mut assembly = Assembly::new(classes).map_err(fault)?;
-        let packed = assembly.add_packed(&self.packing(folder, (Part::WHOLE, 0), job), job.readers)?;
+        let packed = assembly.add_packed(&self.packing(folder, Part::WHOLE, 0, job), job.readers)?;
         refuse_packed(&planned.catalogue, &packed, job.accept)?;
         let options = planned.options.text(Some(&planned.plan_id));
         let mut part = planned.outline();

@@ -38,7 +38,7 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     if args.dry_run {
         return Ok(unchanged(new, &planned, there(&new.out, &planned)?));
     }
-    if let Some(created) = make_missing(new, &planned, &layout, (&readers, stop))? {
+    if let Some(created) = make_missing(new, &planned, &layout, &readers, stop)? {
         return Ok(created);
     }
     let mut created = report(new, &planned);
@@ -86,7 +86,7 @@ fn make(
     }
     clean_unfinished(folder)?;
     let prepared = planned.prepare(layout, job.readers, job.stop)?;
-    prepared.packing(folder, (Part::WHOLE, 0), job).run(job.readers)?;
+    prepared.packing(folder, Part::WHOLE, 0, job).run(job.readers)?;
     let made = prepared.assemble(folder, job)?;
     clean(folder)?;
     if job.effort.sync {

@@ -50,7 +50,7 @@ impl Packing<'_> {
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
         let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
-        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare, end))
+        workers.all(self.stop, || self.work(&queue, &readers, &kits, &spare, end))
     }
 
     /// Makes sure that no tar was written to while these shards were packed. Shards with samples of
@@ -106,7 +106,8 @@ impl Packing<'_> {
     fn work(
         &self,
         queue: &StretchQueue<'_>,
-        (readers, kits): (&Readers, &Kits<'_>),
+        readers: &Readers,
+        kits: &Kits<'_>,
         spare: &Mutex<Vec<Vec<u8>>>,
         end: &End<'_>,
     ) -> Result<(), Error> {
@@ -117,7 +118,7 @@ impl Packing<'_> {
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
             let memory = lock(spare).pop().unwrap_or_default();
-            let built = builder.build(samples, memory, (&mut seat.pace, kits), self.stop)?;
+            let built = builder.build(samples, memory, &mut seat.pace, kits, self.stop)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }

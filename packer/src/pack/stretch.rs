@@ -98,7 +98,8 @@ impl<'a> StretchBuilder<'a> {
         &mut self,
         samples: &[SampleId],
         spare: Vec<u8>,
-        (pace, kits): (&mut ReadPace, &Kits<'_>),
+        pace: &mut ReadPace,
+        kits: &Kits<'_>,
         stop: &Stop,
     ) -> Result<Built, Error> {
         let mut built = Built { bytes: spare, ..Built::default() };
@@ -220,7 +221,7 @@ impl<'a> StretchBuilder<'a> {
             let image = self.read.get(one.image.clone()).unwrap_or_default();
             let bad = match caught(|| kit.record(image)) {
                 Ok(Ok(record)) => {
-                    self.add(one, &sample, (&record, image), built).err().map(|fault| sample.bad(fault))
+                    self.add(one, &sample, &record, image, built).err().map(|fault| sample.bad(fault))
                 }
                 Ok(Err(fault)) => Some(sample.bad(fault)),
                 Err(text) => {
@@ -240,7 +241,8 @@ impl<'a> StretchBuilder<'a> {
         &self,
         one: &SampleRead,
         sample: &Sample<'_>,
-        (record, image): (&StoredRecord<'_>, &[u8]),
+        record: &StoredRecord<'_>,
+        image: &[u8],
         built: &mut Built,
     ) -> Result<(), StretchFault> {
         let stored = record.stored;

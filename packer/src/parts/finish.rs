@@ -171,7 +171,7 @@ fn look(shard: &PlannedShard, plan: &PlanFile, sync: bool) -> Result<Option<Comp
 fn whole(plan: &PlanFile) -> Result<Vec<Prepared>, Error> {
     let numbers = plan.datasets().into_iter().enumerate();
     // No sample is read any more: the source may be anywhere.
-    let whole = |(number, (_, first))| plan.whole((number, first), Path::new("."));
+    let whole = |(number, (_, first))| plan.whole(number, first, Path::new("."));
     let datasets: Vec<Prepared> = numbers.map(whole).collect::<Result<_, _>>()?;
     let parts = datasets.iter().map(|dataset| (&dataset.planned.options, &dataset.planned.catalogue));
     plan.check_work(&Work::of(parts))?;

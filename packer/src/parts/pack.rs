@@ -65,7 +65,7 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     let mut datasets = Vec::new();
     for (number, (split, first)) in plan.datasets().into_iter().enumerate() {
         let source = split.map_or_else(|| source.clone(), |split| source.join(split));
-        let prepared = plan.part((number, first), &source, part)?;
+        let prepared = plan.part(number, first, &source, part)?;
         datasets.push((prepared.planned.folder(&folder), first, prepared));
     }
     let records = datasets.iter().map(|(_, _, prepared)| u64::from(prepared.planned.catalogue.len())).sum();
@@ -74,7 +74,7 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     let job = PackJob { id: plan.work(), accept: plan.accept(), effort, readers: &readers, progress, stop };
     let packings: Vec<Packing<'_>> = datasets
         .iter()
-        .map(|(folder, first, prepared)| prepared.packing(folder, (part, *first), &job))
+        .map(|(folder, first, prepared)| prepared.packing(folder, part, *first, &job))
         .collect();
     let bad = packings.iter().try_fold(Vec::new(), |mut bad, packing| {
         bad.extend(run(packing, &readers)?);

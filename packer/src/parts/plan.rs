@@ -82,7 +82,7 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
         part.zstd_would_save_percent = prepared.forgone_percent;
     }
     stop.check()?;
-    write_plan(partial.path(), (&work, new.pack.accept()), &datasets, effort.sync)?;
+    write_plan(partial.path(), &work, new.pack.accept(), &datasets, effort.sync)?;
     partial.keep();
     if effort.sync {
         sync_dir(partial.path())?;

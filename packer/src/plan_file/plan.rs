@@ -82,7 +82,8 @@ struct ZstdOutline {
 /// A path is not UTF-8; the file cannot be written.
 pub(crate) fn write_plan(
     folder: &Path,
-    (work, accept): (&Work, Accept),
+    work: &Work,
+    accept: Accept,
     datasets: &[(PathBuf, Prepared)],
     sync: bool,
 ) -> Result<(), Error> {
@@ -183,7 +184,8 @@ impl PlanFile {
     /// source on this machine.
     pub(crate) fn part(
         &self,
-        (number, first): (usize, usize),
+        number: usize,
+        first: usize,
         source: &Path,
         part: Part,
     ) -> Result<Prepared, Error> {
@@ -207,7 +209,7 @@ impl PlanFile {
 
     /// All of dataset `number`, with the samples in the order of their ids. `source` only serves to
     /// name files.
-    pub(crate) fn whole(&self, (number, first): (usize, usize), source: &Path) -> Result<Prepared, Error> {
+    pub(crate) fn whole(&self, number: usize, first: usize, source: &Path) -> Result<Prepared, Error> {
         let dataset = self.dataset(number)?;
         let mut shuffled = self.catalogue(dataset, source);
         let mut order = Vec::new();

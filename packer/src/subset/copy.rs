@@ -50,7 +50,8 @@ impl Output {
 pub(super) fn copy_shard(
     dataset: &Dataset,
     shards: &Shards<'_>,
-    (shard, samples): (ShardId, &[(SampleId, Entry)]),
+    shard: ShardId,
+    samples: &[(SampleId, Entry)],
     to: &Path,
 ) -> Result<Written, Error> {
     let created = File::create_new(to).map_err(Error::io("create", to))?;
@@ -66,7 +67,7 @@ pub(super) fn copy_shard(
             return Err(fault.into());
         }
         for (sample, entry) in some {
-            let part = whole_sample(dataset, (*sample, entry), (run.bytes.start, bytes))?;
+            let part = whole_sample(dataset, *sample, entry, run.bytes.start, bytes)?;
             let offset = output.bytes + MEMBER_HEADER_BYTES as u64;
             entries.push((*sample, Entry { offset, ..*entry }));
             output.write(part).map_err(Error::io("write", to))?;
@@ -108,8 +109,10 @@ fn runs(dataset: &Dataset, samples: &[(SampleId, Entry)]) -> Vec<Run> {
 /// shard.
 fn whole_sample<'b>(
     dataset: &Dataset,
-    (sample, entry): (SampleId, &Entry),
-    (from, bytes): (u64, &'b [u8]),
+    sample: SampleId,
+    entry: &Entry,
+    from: u64,
+    bytes: &'b [u8],
 ) -> Result<&'b [u8], Error> {
     let damaged = |fault: String| {
         let fault = format!("sample {sample} ({}): {fault}", dataset.path_text(sample));

@@ -118,7 +118,7 @@ pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
         linked(args, &dataset, &chosen, stop)?
     };
     let copied_bytes = if args.how.copy { written.iter().map(|shard| shard.bytes).sum() } else { 0 };
-    let index = write_index(args, (&dataset, &times), written, partial.path())?;
+    let index = write_index(args, &dataset, &times, written, partial.path())?;
     stop.check()?;
     partial.publish()?;
     Ok(Report {
@@ -165,7 +165,7 @@ fn copied(
     let bytes = chosen.iter().flat_map(|shard| &shard.samples).map(extent).sum();
     let progress = CommandProgress::start(args.output.shown(), "copying", records, bytes);
     let written = workers.each(chosen, stop, |shard| {
-        let written = copy_shard(dataset, &shards, (shard.shard, &shard.samples), &shard.to)?;
+        let written = copy_shard(dataset, &shards, shard.shard, &shard.samples, &shard.to)?;
         progress.add(shard.samples.len() as u64, shard.samples.iter().map(extent).sum());
         Ok(written)
     })?;
@@ -218,7 +218,8 @@ fn why_not_linked(from: &Path, fault: io::Error) -> Error {
 /// Writes the index of these shards into `folder`, and reads it back.
 fn write_index(
     args: &SubsetArgs,
-    (dataset, times): (&Dataset, &Times),
+    dataset: &Dataset,
+    times: &Times,
     written: Vec<Written>,
     folder: &Path,
 ) -> Result<Index, Error> {
@@ -235,7 +236,7 @@ fn write_index(
         );
     }
     samples.sort_unstable_by_key(|(sample, _)| *sample);
-    assembly.add_samples((&dataset.index, times), &samples).map_err(fault)?;
+    assembly.add_samples(&dataset.index, times, &samples).map_err(fault)?;
     let shards = if args.how.copy { COPIED } else { LINKED };
     let options = serde_json::json!({
         "tool": TOOL,

@@ -47,7 +47,7 @@ pub(super) enum SampleFault {
 
 impl SampleFault {
     pub(super) fn in_dataset(&self, dataset: &Dataset, sample: SampleId, entry: &Entry) -> DamagedSample {
-        DamagedSample::new(dataset, (sample, entry), self.to_string())
+        DamagedSample::new(dataset, sample, entry, self.to_string())
     }
 }
 

@@ -228,7 +228,7 @@ impl Verifying<'_> {
                 Err(SampleFault::Overlap { before_end: covered })
             } else {
                 covered = extent.end;
-                match self.reader.sample((span, bytes), extent, &mut again)? {
+                match self.reader.sample(span, bytes, extent, &mut again)? {
                     Ok(bytes) => caught(|| checking.check(*sample, entry, bytes)).unwrap_or_else(|text| {
                         checking = checker();
                         Err(SampleFault::Panicked(text))
@@ -240,7 +240,7 @@ impl Verifying<'_> {
             match checked {
                 Ok(None) => {}
                 Ok(Some(note)) => {
-                    findings.noted.push(DamagedSample::new(dataset, (*sample, entry), note));
+                    findings.noted.push(DamagedSample::new(dataset, *sample, entry, note));
                 }
                 Err(fault @ SampleFault::NoDecoder(_)) => {
                     findings.not_decodable.push(fault.in_dataset(dataset, *sample, entry));

@@ -69,7 +69,7 @@ pub(super) struct DamagedSample {
 }
 
 impl DamagedSample {
-    pub(super) fn new(dataset: &Dataset, (sample, entry): (SampleId, &Entry), fault: String) -> Self {
+    pub(super) fn new(dataset: &Dataset, sample: SampleId, entry: &Entry, fault: String) -> Self {
         let (shard, path) = (dataset.shard_path(entry.shard), dataset.path_text(sample));
         Self { sample: sample.0, shard, offset: entry.offset, path, fault }
     }

@@ -48,19 +48,20 @@ impl RecordReader {
         };
         let dictionaries = Dictionaries::prepare(&index);
         let content = expected.unwrap_or_else(|| Content::of(&index));
-        Ok(Self::over((index, content), dictionaries, &folder, buffered))
+        Ok(Self::over(index, content, dictionaries, &folder, buffered))
     }
 
     /// A reader for this process, with its own files. It shares the index, which is the large part,
     /// and takes no lock that another thread may have held during a `fork`.
     #[must_use]
     pub fn renewed(&self) -> Self {
-        let opened = (Arc::clone(&self.index), self.content);
-        Self::over(opened, self.dictionaries.clone(), &self.folder, self.buffered)
+        let (index, dictionaries) = (Arc::clone(&self.index), self.dictionaries.clone());
+        Self::over(index, self.content, dictionaries, &self.folder, self.buffered)
     }
 
     fn over(
-        (index, content): (Arc<Index>, Content),
+        index: Arc<Index>,
+        content: Content,
         dictionaries: Dictionaries,
         folder: &Path,
         buffered: bool,

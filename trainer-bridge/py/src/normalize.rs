@@ -32,8 +32,8 @@ pub(crate) fn fill_floats(
     }
     let wrong = || PyValueError::new_err(format!("got tables of {} bytes for {to:?}", tables.len()));
     match to.value_bytes {
-        2 => fill::<2>(py, (source, from), target, normalize::tables(tables).ok_or_else(wrong)?, threads),
-        4 => fill::<4>(py, (source, from), target, normalize::tables(tables).ok_or_else(wrong)?, threads),
+        2 => fill::<2>(py, source, from, target, normalize::tables(tables).ok_or_else(wrong)?, threads),
+        4 => fill::<4>(py, source, from, target, normalize::tables(tables).ok_or_else(wrong)?, threads),
         _ => return Err(wrong()),
     }
     Ok(())
@@ -42,7 +42,8 @@ pub(crate) fn fill_floats(
 /// Each thread gets a stretch of images.
 fn fill<const B: usize>(
     py: Python<'_>,
-    (source, from): (Memory<'_>, Images),
+    source: Memory<'_>,
+    from: Images,
     target: Memory<'_>,
     tables: &Tables<B>,
     threads: usize,

@@ -134,7 +134,7 @@ impl IndexBuilder {
         }
         sections.extend(fields.map(|fields| (KIND_FIELDS, Part::Fields(fields))));
         let minor = if extras { MINOR_EXTRAS } else { MINOR_PLAIN };
-        let index = assemble(minor, (samples, shards, classes), sections)?;
+        let index = assemble(minor, samples, shards, classes, sections)?;
         check(&index)?;
         Ok(index)
     }
@@ -177,7 +177,9 @@ impl Part {
 /// exists twice.
 fn assemble(
     minor: u16,
-    (samples, shards, classes): (u32, u32, u32),
+    samples: u32,
+    shards: u32,
+    classes: u32,
     sections: Vec<(u32, Part)>,
 ) -> Result<Vec<u8>, FormatError> {
     let head = HEADER_BYTES + sections.len() * SECTION_BYTES;

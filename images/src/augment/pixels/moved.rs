@@ -175,7 +175,7 @@ mod tests {
     /// A level of Pillow's bilinear `transform`, in its words: columns and lines are clipped one by
     /// one.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "inside the image")]
-    fn bilinear_level(plane: &[u8], size: Size, matrix: &Matrix, (x, y): (u32, u32)) -> Option<u8> {
+    fn bilinear_level(plane: &[u8], size: Size, matrix: &Matrix, x: u32, y: u32) -> Option<u8> {
         let (width, height) = (i64::from(size.width), i64::from(size.height));
         let (x, y) = (f64::from(x) + 0.5, f64::from(y) + 0.5);
         let [a, b, c, d, e, f] = *matrix;
@@ -220,7 +220,7 @@ mod tests {
             };
             for (plane, (found, fill)) in row.chunks(pixels).zip(found.chunks(pixels).zip(fill)) {
                 for (at, &found) in (0..).zip(found) {
-                    let expected = bilinear_level(plane, size, &matrix, (at % width, at / width));
+                    let expected = bilinear_level(plane, size, &matrix, at % width, at / width);
                     prop_assert_eq!(found, expected.unwrap_or(fill), "{:?} of {:?}, pixel {}", motion, size, at);
                 }
             }

@@ -14,7 +14,7 @@ const EPOCHS_MAX: u32 = 1000;
 
 /// The seats in epoch `to`, from those in epoch `from`, in the plans of `samples` samples.
 #[must_use]
-pub fn mixed(spec: &PlanSpec, samples: u32, seats: &Seats, (from, to): (u32, u32)) -> Seats {
+pub fn mixed(spec: &PlanSpec, samples: u32, seats: &Seats, from: u32, to: u32) -> Seats {
     let count = spec.strata;
     if spec.mix <= 0.0 || count < 2 || from == to {
         return seats.clone();
@@ -82,8 +82,8 @@ mod tests {
             from in 0..9_u32, epochs in 1..5_u32,
         ) {
             let (spec, samples) = (spec(strata, mix, seed), strata + more);
-            let before = mixed(&spec, samples, &Seats::IN_ORDER, (0, from));
-            let next = mixed(&spec, samples, &before, (from, from + 1));
+            let before = mixed(&spec, samples, &Seats::IN_ORDER, 0, from);
+            let next = mixed(&spec, samples, &before, from, from + 1);
             let changed = (0..strata).filter(|&seat| before.stratum(seat) != next.stratum(seat)).count();
             // A circle of one seat changes nothing.
             let of = |seats: u32| Some((mix * f64::from(seats)).round()).filter(|&seats| seats > 1.0).unwrap_or(0.0);
@@ -92,33 +92,28 @@ mod tests {
             // Seats that are no seats of this plan would be refused.
             prop_assert!(Seats::new(order(&next, strata), samples).is_ok());
             let to = from + epochs;
-            let later = mixed(&spec, samples, &before, (from, to));
-            prop_assert_eq!(&mixed(&spec, samples, &next, (from + 1, to)), &later, "step by step");
-            prop_assert_eq!(&mixed(&spec, samples, &later, (to, from)), &before);
+            let later = mixed(&spec, samples, &before, from, to);
+            prop_assert_eq!(&mixed(&spec, samples, &next, from + 1, to), &later, "step by step");
+            prop_assert_eq!(&mixed(&spec, samples, &later, to, from), &before);
         }
     }
 
     #[test]
     fn seeds_and_epochs_have_circles_of_their_own() {
-        let after = |seed, epoch| {
-            order(&mixed(&spec(100, 0.3, seed), 1000, &Seats::IN_ORDER, (epoch, epoch + 1)), 100)
-        };
+        let after =
+            |seed, epoch| order(&mixed(&spec(100, 0.3, seed), 1000, &Seats::IN_ORDER, epoch, epoch + 1), 100);
         let first = after(1, 0);
         assert_eq!(first, after(1, 0));
         assert!(first != after(2, 0) && first != after(1, 1));
         let grouped = PlanSpec { group: 1, ..spec(100, 0.3, 9) };
-        assert_eq!(
-            order(&mixed(&grouped, 1000, &Seats::IN_ORDER, (0, 1)), 100),
-            first,
-            "a group has one seed"
-        );
+        assert_eq!(order(&mixed(&grouped, 1000, &Seats::IN_ORDER, 0, 1), 100), first, "a group has one seed");
     }
 
     /// After 20 epochs of a tenth, few strata are where they were, and each is anywhere.
     #[test]
     fn strata_come_to_any_node() {
         let (strata, nodes) = (400, 4);
-        let seats = mixed(&spec(strata, 0.1, 5), 4000, &Seats::IN_ORDER, (0, 40));
+        let seats = mixed(&spec(strata, 0.1, 5), 4000, &Seats::IN_ORDER, 0, 40);
         let mut counts = [[0_u32; 4]; 4];
         for seat in 0..strata {
             counts[(seat % nodes) as usize][(seats.stratum(seat) % nodes) as usize] += 1;

@@ -4,6 +4,7 @@
 //! plan, so here a table says where.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use shade_formats::SampleId;
 
@@ -58,7 +59,7 @@ impl StandIns {
     pub fn exchange(
         &mut self,
         plan: &mut Plan,
-        (from, to): (u32, u32),
+        Range { start: from, end: to }: Range<u32>,
         is_absent: impl Fn(SampleId) -> bool,
         may_stand_in: impl Fn(SampleId) -> bool,
     ) -> Vec<u32> {
@@ -115,13 +116,13 @@ mod tests {
         let mut all = StandIns::new(&plan.ids, 6000, 1, samples([2, 5000, 901, 900]));
         all.add(SampleId(30));
         all.add(SampleId(31));
-        let exchanged = all.exchange(&mut plan, (0, 4), |id| id.0 < 2, |id| id.0 != 901);
+        let exchanged = all.exchange(&mut plan, 0..4, |id| id.0 < 2, |id| id.0 != 901);
         assert_eq!(exchanged, [0, 1]);
         assert_eq!(plan.ids[..4], samples([900, 30, 2, 3]));
         assert_eq!((plan.ids[900], plan.ids[30]), (SampleId(0), SampleId(1)));
         assert!(all.is_used_from(SampleId(0), 4) && !all.is_used_from(SampleId(900), 4));
         // 31 still waits.
-        assert_eq!(all.exchange(&mut plan, (4, 8), |_| true, |_| true), [4]);
+        assert_eq!(all.exchange(&mut plan, 4..8, |_| true, |_| true), [4]);
         assert_eq!(plan.ids[4..6], samples([31, 5]));
     }
 
@@ -138,7 +139,7 @@ mod tests {
             let is_absent = |id: SampleId| absent[id.index()];
             for from in (0..60).step_by(8) {
                 let (before, to) = (plan.ids.clone(), 60.min(from + 8));
-                let exchanged = all.exchange(&mut plan, (from, to), is_absent, |id| !is_absent(id));
+                let exchanged = all.exchange(&mut plan, from..to, is_absent, |id| !is_absent(id));
                 prop_assert_eq!(&plan.ids[..from as usize], &before[..from as usize]);
                 for at in from..to {
                     let (was, is) = (before[at as usize], plan.ids[at as usize]);

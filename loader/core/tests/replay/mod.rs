@@ -396,7 +396,7 @@ impl Replay {
     /// The same, with these tables.
     pub(crate) fn attach_job_with(&mut self, session: SessionId, name: &str, spec: &JobSpec, tables: Tables) {
         self.ranks.insert(session, 0);
-        self.driver.attach(session, (name, 0), spec, tables);
+        self.driver.attach(session, name, 0, spec, tables);
     }
 
     /// With these tables, whatever `spec` says.
@@ -408,7 +408,7 @@ impl Replay {
         tables: impl Into<Tables>,
     ) {
         self.ranks.insert(session, rank);
-        self.driver.attach(session, ("job", rank), spec, tables);
+        self.driver.attach(session, "job", rank, spec, tables);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {

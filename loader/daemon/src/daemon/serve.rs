@@ -97,11 +97,17 @@ pub(super) struct Daemon {
     column: Vec<u8>,
 }
 
+/// Threads that work for the core's.
+pub(super) struct Helpers {
+    pub(super) workers: Workers,
+    pub(super) aside: Aside,
+}
+
 impl Daemon {
     pub(super) fn new(
         core: Core,
         reads: Reads,
-        (workers, aside): (Workers, Aside),
+        Helpers { workers, aside }: Helpers,
         trace_header: Header,
         served: ServedDataset,
         settings: Running,

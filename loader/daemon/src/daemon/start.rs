@@ -23,7 +23,7 @@ use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
 use super::memory::{CacheTooLarge, check_cache};
-use super::serve::{Daemon, Inbox, Stop};
+use super::serve::{Daemon, Helpers, Inbox, Stop};
 use super::settings::Running;
 use super::tier;
 use crate::batches::Workers;
@@ -192,7 +192,25 @@ fn serve_at(
     }
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
-    let core_config = CoreConfig {
+    let core_config = core_config(settings, &index, cache_bytes, block_bytes, worker_count);
+    let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), worker_count);
+    let core = Core::new(index, free, core_config);
+    let mut daemon =
+        Daemon::new(core, reads, Helpers { workers, aside }, trace_header, served, running, cache_memory);
+    daemon.tier = tier;
+    let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
+    daemon.run(&inbox).map_err(DaemonError::Defect)
+}
+
+/// What the core goes by.
+fn core_config(
+    settings: &DaemonSpec,
+    index: &Index,
+    cache_bytes: u64,
+    block_bytes: u32,
+    workers: usize,
+) -> CoreConfig {
+    CoreConfig {
         cache_bytes,
         policy: settings.policy,
         lookahead: settings.lookahead,
@@ -200,19 +218,13 @@ fn serve_at(
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
         package_bytes: DaemonSpec::package_bytes_of(settings.package_bytes, settings.policy),
-        window_bytes: window_bytes(&index, cache_bytes, block_bytes, settings.policy),
+        window_bytes: window_bytes(index, cache_bytes, block_bytes, settings.policy),
         opens_ahead: true,
         hedge: settings.hedge,
         block_bytes,
-        orders_max: ORDERS_A_WORKER * worker_count,
+        orders_max: ORDERS_A_WORKER * workers,
         decoded_bytes: settings.decode_once,
-    };
-    let trace_header = trace_header(settings, &dataset, &core_config, (reads.description(), worker_count));
-    let core = Core::new(index, free, core_config);
-    let mut daemon = Daemon::new(core, reads, (workers, aside), trace_header, served, running, cache_memory);
-    daemon.tier = tier;
-    let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
-    daemon.run(&inbox).map_err(DaemonError::Defect)
+    }
 }
 
 /// The memory of records.
@@ -255,7 +267,8 @@ fn trace_header(
     settings: &DaemonSpec,
     dataset: &Dataset,
     core: &CoreConfig,
-    (engine, workers): (&str, usize),
+    engine: &str,
+    workers: usize,
 ) -> Header {
     Header {
         shade_trace: VERSION,

@@ -24,7 +24,7 @@ pub(super) struct ReadsSoFar {
 
 impl ReadsSoFar {
     /// Adds the operations of one kind, with their total times queued and on the wire.
-    fn add(&mut self, ops: u64, timeouts: u64, bytes: u64, (queued_ms, rtt_ms): (u64, u64)) {
+    fn add(&mut self, ops: u64, timeouts: u64, bytes: u64, queued_ms: u64, rtt_ms: u64) {
         let before = self.ops;
         self.ops = before.saturating_add(ops);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -75,7 +75,7 @@ fn take_line(line: &str, reads: &mut ReadsSoFar) {
         // queued, of RTT, in all.
         let numbers: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
         if let [ops, _, timeouts, _, received, queued_ms, rtt_ms, ..] = *numbers {
-            reads.add(ops, timeouts, received, (queued_ms, rtt_ms));
+            reads.add(ops, timeouts, received, queued_ms, rtt_ms);
         }
     }
 }

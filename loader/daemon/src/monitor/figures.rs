@@ -93,7 +93,7 @@ pub(crate) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<Daem
             silence_longest_ms: now.silence_longest_ns as f64 / 1e6,
             silence_ms: now.silence_ns as f64 / 1e6,
             target: target_of(&now.socket, &now.dataset),
-            jobs: jobs.map(|(job, old)| of_job(now, (job, old), time_ns, workers_busy)).collect(),
+            jobs: jobs.map(|(job, old)| of_job(now, job, old, time_ns, workers_busy)).collect(),
         }
     };
     now.iter().map(of_daemon).collect()
@@ -109,7 +109,8 @@ fn is_earlier(old: &told::Job, job: &told::Job) -> bool {
 
 fn of_job(
     daemon: &told::Daemon,
-    (job, old): (&told::Job, Option<&told::Job>),
+    job: &told::Job,
+    old: Option<&told::Job>,
     time_ns: u64,
     workers_busy: f64,
 ) -> JobFigures {

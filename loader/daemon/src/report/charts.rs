@@ -43,7 +43,9 @@ impl OverTime {
 
     fn chart(
         &self,
-        (id, title, says): (&'static str, &'static str, &'static str),
+        id: &'static str,
+        title: &'static str,
+        says: &'static str,
         unit: &'static str,
         series: Vec<Figures>,
     ) -> Chart {
@@ -69,14 +71,14 @@ fn waits(over_time: &OverTime, points: &[Point]) -> Chart {
     let series = causes.into_iter().enumerate().map(|(number, name)| by_cause(number, name)).collect();
     let says =
         "Share of the time that trainers waited for batches, by what they waited for. Mean of the ranks.";
-    let chart = over_time.chart(("waits", "Waits", says), "%", series);
+    let chart = over_time.chart("waits", "Waits", says, "%", series);
     Chart { form: Form::Stacked, most: Some(100.0), ..chart }
 }
 
 fn read_rate(over_time: &OverTime, points: &[Point]) -> Chart {
     let rate = of_points(points, |point| Some(point.job.read_mb_per_s));
     let says = "Bytes that were read for the job, from the store and from a tier.";
-    over_time.chart(("read-rate", "Reads", says), "MB/s", vec![named("read", rate)])
+    over_time.chart("read-rate", "Reads", says, "MB/s", vec![named("read", rate)])
 }
 
 fn latency(over_time: &OverTime, points: &[Point]) -> Chart {
@@ -85,7 +87,7 @@ fn latency(over_time: &OverTime, points: &[Point]) -> Chart {
         named("p99", of_points(points, |point| point.daemon.p99_ms)),
     ];
     let says = "Median and 99th percentile of the daemon's recent reads.";
-    over_time.chart(("latency", "Read latency", says), "ms", series)
+    over_time.chart("latency", "Read latency", says, "ms", series)
 }
 
 fn ready(over_time: &OverTime, points: &[Point]) -> Chart {
@@ -116,7 +118,7 @@ fn ready(over_time: &OverTime, points: &[Point]) -> Chart {
         ]
     };
     let says = "Finished batches in each rank's ring, the one that its trainer uses among them.";
-    over_time.chart(("ready", "Ready batches", says), "batches", series)
+    over_time.chart("ready", "Ready batches", says, "batches", series)
 }
 
 fn cache(over_time: &OverTime, points: &[Point]) -> Chart {
@@ -124,12 +126,14 @@ fn cache(over_time: &OverTime, points: &[Point]) -> Chart {
         Some(100.0 * point.daemon.cache_used_bytes as f64 / point.daemon.cache_bytes.max(1) as f64)
     };
     let says = "What the cache holds of its capacity.";
-    let chart = over_time.chart(("cache", "Cache", says), "%", vec![named("used", of_points(points, share))]);
+    let chart = over_time.chart("cache", "Cache", says, "%", vec![named("used", of_points(points, share))]);
     Chart { form: Form::Stacked, most: Some(100.0), ..chart }
 }
 
 fn over_epochs(
-    (id, title, says): (&'static str, &'static str, &'static str),
+    id: &'static str,
+    title: &'static str,
+    says: &'static str,
     unit: &'static str,
     epochs: &[EpochFigures],
     series: Vec<Figures>,
@@ -149,7 +153,7 @@ fn hits(epochs: &[EpochFigures], cached: f64) -> Chart {
         of_epochs("hits", epochs, |epoch| Some(100.0 * epoch.hit_ratio())),
         of_epochs("bound", epochs, |epoch| Some(100.0 * epoch.hits_bound(cached))),
     ];
-    Chart { most: Some(100.0), ..over_epochs(("hits", "Hits", says), "%", epochs, series) }
+    Chart { most: Some(100.0), ..over_epochs("hits", "Hits", says, "%", epochs, series) }
 }
 
 fn losses(epochs: &[EpochFigures]) -> Chart {
@@ -160,7 +164,7 @@ fn losses(epochs: &[EpochFigures]) -> Chart {
         of_epochs("p50", epochs, |epoch| Some(epoch.losses?.p50)),
         of_epochs("p90", epochs, |epoch| Some(epoch.losses?.p90)),
     ];
-    over_epochs(("losses", "Losses", says), "loss", epochs, series)
+    over_epochs("losses", "Losses", says, "loss", epochs, series)
 }
 
 fn coverage(epochs: &[EpochFigures], samples: u32) -> Chart {
@@ -170,5 +174,5 @@ fn coverage(epochs: &[EpochFigures], samples: u32) -> Chart {
         of_epochs("in the epoch", epochs, |epoch| share(epoch.distinct)),
         of_epochs("so far", epochs, |epoch| share(epoch.seen)),
     ];
-    Chart { most: Some(100.0), ..over_epochs(("coverage", "Coverage", says), "%", epochs, series) }
+    Chart { most: Some(100.0), ..over_epochs("coverage", "Coverage", says, "%", epochs, series) }
 }

@@ -126,7 +126,7 @@ impl<W: Write> Events<W> {
         let (opened, ended) = (batch.opened_us, self.now_us.max(batch.opened_us));
         let name = format!("epoch {} batch {}", batch.epoch, batch.batch);
         let args = json!({ "rows": batch.rows, "misses": batch.misses });
-        self.slice((pid, lane), &name, (opened, ended), args)?;
+        self.slice(pid, lane, &name, opened, ended, args)?;
         // A batch may end before it is published: its rank has left.
         let (read, published) = batch.done_us.unwrap_or((ended, ended));
         let read = read.clamp(opened, ended);
@@ -135,7 +135,7 @@ impl<W: Write> Events<W> {
             [("read", opened, read), ("fill", read, published), ("in the ring", published, ended)]
         {
             if to > from {
-                self.slice((pid, lane), name, (from, to), json!({}))?;
+                self.slice(pid, lane, name, from, to, json!({}))?;
             }
         }
         Ok(())
@@ -169,9 +169,11 @@ impl<W: Write> Events<W> {
 
     fn slice(
         &mut self,
-        (pid, lane): (u64, usize),
+        pid: u64,
+        lane: usize,
         name: &str,
-        (from_us, to_us): (u64, u64),
+        from_us: u64,
+        to_us: u64,
         args: Value,
     ) -> io::Result<()> {
         let time_us = to_us - from_us;

@@ -164,7 +164,7 @@ impl Node {
         };
         let mut driver = Driver::new(core(&setup, &samples), machine);
         for (session, rank) in (0..).zip(ranks) {
-            driver.attach(session, (JOB, rank), &job, weights.clone());
+            driver.attach(session, JOB, rank, &job, weights.clone());
             driver.step(Event::Seat { session, bytes: order.to_bytes() });
         }
         if tier_bytes > 0 {

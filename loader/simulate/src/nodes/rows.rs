@@ -22,7 +22,8 @@ pub(in super::super) fn report(
     args: &Simulate,
     nodes: u32,
     workload: &Workload,
-    (systems, capacities): (&[System], &[u64]),
+    systems: &[System],
+    capacities: &[u64],
     accesses: String,
 ) -> Result<NodesReport, SimulateError> {
     if systems.iter().any(|system| matches!(system.keeper, Keeper::Min { .. })) {
@@ -61,7 +62,7 @@ pub(in super::super) fn report(
     for system in systems {
         for (cache, &capacity) in args.cache.iter().zip(capacities) {
             watch.name(format!("{} at {}", system.name, cache.text()));
-            let train = |nth| train(args, workload, system, (capacity, nth), around, &watch);
+            let train = |nth| train(args, workload, system, capacity, nth, around, &watch);
             let trainings = (0..workload.seeds()).map(train).collect::<Result<Vec<_>, _>>()?;
             let head = Head {
                 policy: system.name.to_owned(),
@@ -108,7 +109,8 @@ fn train(
     args: &Simulate,
     workload: &Workload,
     system: &System,
-    (capacity, nth): (u64, u32),
+    capacity: u64,
+    nth: u32,
     around: Surroundings<'_>,
     watch: &Watch,
 ) -> Result<Trained, SimulateError> {

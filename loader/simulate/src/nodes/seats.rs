@@ -98,7 +98,7 @@ impl Seats {
     /// have changed nodes.
     pub(super) fn mix(&mut self, plan: &PlanSpec, epoch: u32) -> u32 {
         let before = self.held.clone();
-        self.order = mixed(plan, self.samples, &self.order, (epoch.saturating_sub(1), epoch));
+        self.order = mixed(plan, self.samples, &self.order, epoch.saturating_sub(1), epoch);
         self.hold();
         self.moved(&before)
     }

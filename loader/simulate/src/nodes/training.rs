@@ -134,7 +134,7 @@ impl<'a> Training<'a> {
                 })?;
             }
             if lost.is_empty() {
-                strata_moved += mix(&mut cluster, &self.node, (&strata, &mut seats), epoch)?;
+                strata_moved += mix(&mut cluster, &self.node, &strata, &mut seats, epoch)?;
             }
             let outcome = cluster.epoch(epoch, seen)?;
             epochs.push(EpochOutcome { strata_moved, ..outcome });
@@ -165,7 +165,7 @@ impl<'a> Training<'a> {
         let node = Node::new(&setup, &strata, seats.of(0), self.tier.bytes)?;
         let mut cluster = self.cluster(vec![node], service, watch);
         let play = |epoch| {
-            mix(&mut cluster, &setup, (&strata, &mut seats), epoch)?;
+            mix(&mut cluster, &setup, &strata, &mut seats, epoch)?;
             cluster.epoch(epoch, &mut |_, _, _| {})
         };
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
@@ -221,7 +221,8 @@ impl<'a> Training<'a> {
 fn mix(
     cluster: &mut Cluster<'_>,
     node: &Setup<'_>,
-    (strata, seats): (&Strata, &mut Seats),
+    strata: &Strata,
+    seats: &mut Seats,
     epoch: u32,
 ) -> Result<u32, SimulateError> {
     if node.plan.mix <= 0.0 || epoch == 0 {
@@ -248,12 +249,7 @@ mod tests {
     const EPOCHS: u32 = 4;
 
     /// By rank: all samples that it has computed.
-    fn played(
-        (sampler, mix): (Sampler, f64),
-        nodes: u32,
-        ranks_per_node: u32,
-        lose: &[Loss],
-    ) -> Vec<Vec<u32>> {
+    fn played(sampler: Sampler, mix: f64, nodes: u32, ranks_per_node: u32, lose: &[Loss]) -> Vec<Vec<u32>> {
         let (samples, labels, places) = (STRATA * 40 + 7, Vec::new(), Vec::new());
         let dataset = Arc::new(SizesOnly { samples, sizes: Sizes::Unit, labels, places, strata: None });
         let node = Setup {
@@ -296,9 +292,12 @@ mod tests {
     #[test]
     fn ranks_have_the_same_samples_on_any_number_of_nodes() {
         for plan in [(Sampler::Pads, 0.0), (Sampler::Uniform, 0.3)] {
-            let one = played(plan, 1, 4, &[]);
+            let one = played(plan.0, plan.1, 1, 4, &[]);
             assert!(one.iter().all(|of_rank| of_rank.len() >= (EPOCHS * STRATA * 10) as usize));
-            assert!(played(plan, 4, 1, &[]) == one && played(plan, 2, 2, &[]) == one, "{plan:?}");
+            assert!(
+                played(plan.0, plan.1, 4, 1, &[]) == one && played(plan.0, plan.1, 2, 2, &[]) == one,
+                "{plan:?}"
+            );
         }
     }
 
@@ -306,7 +305,7 @@ mod tests {
     fn each_epoch_has_each_sample_when_nodes_are_lost() {
         let lose = [Loss { node: 1, epoch: 1 }, Loss { node: 3, epoch: 2 }];
         let mut counts = vec![0; (STRATA * 40 + 7) as usize];
-        for id in played((Sampler::Uniform, 0.2), 4, 1, &lose).into_iter().flatten() {
+        for id in played(Sampler::Uniform, 0.2, 4, 1, &lose).into_iter().flatten() {
             counts[id as usize] += 1;
         }
         assert!(counts.iter().all(|&count| count == EPOCHS), "{counts:?}");

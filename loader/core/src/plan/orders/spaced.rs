@@ -29,12 +29,19 @@ const PARTS: u64 = 1 << 16;
 /// A use that is due, and how many there are after it.
 type Due = (SampleId, u32);
 
+/// Fewest and most batches from a use to the next.
+#[derive(Clone, Copy)]
+struct Gaps {
+    min: usize,
+    max: usize,
+}
+
 /// Lists each sample as often as `counts` says.
 pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     let residents = if inputs.spec.pace { inputs.residents() } else { &[] };
     let (gap_min, gap_max) = GAP_BATCHES;
-    let gaps = (inputs.own_batches(gap_min), inputs.own_batches(gap_max));
-    list(counts, residents, (inputs.batch_size, gaps), &mut inputs.random(Stage::Space)).into()
+    let gaps = Gaps { min: inputs.own_batches(gap_min), max: inputs.own_batches(gap_max) };
+    list(counts, residents, inputs.batch_size, gaps, &mut inputs.random(Stage::Space)).into()
 }
 
 /// The draws in this order, with fewest and most batches from use to use. `resident` says by sample
@@ -42,14 +49,15 @@ pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
 fn list(
     counts: &[u32],
     resident: &[bool],
-    (batch_size, gaps): (usize, (usize, usize)),
+    batch_size: usize,
+    gaps: Gaps,
     random: &mut Random,
 ) -> Vec<SampleId> {
     let total: usize = counts.iter().map(|&count| count as usize).sum();
     let batches = total.div_ceil(batch_size);
     let is_resident = |due: &Due| resident.get(due.0.index()) == Some(&true);
     let (mut residents, mut others): (VecDeque<Due>, VecDeque<Due>) =
-        begins(counts, batches, gaps.0.midpoint(gaps.1), random).into_iter().partition(is_resident);
+        begins(counts, batches, gaps.min.midpoint(gaps.max), random).into_iter().partition(is_resident);
     let misses = others.len();
     let mut missed = 0;
     let mut ids: Vec<SampleId> = Vec::with_capacity(total);
@@ -77,8 +85,8 @@ fn list(
             missed = misses - others.len();
             if left > 0 {
                 let uses = counts[id.index()] as usize;
-                let gap_max = gaps.1.min((batches - 1) / (uses - 1)).max(1);
-                let gap_min = gaps.0.min(gap_max);
+                let gap_max = gaps.max.min((batches - 1) / (uses - 1)).max(1);
+                let gap_min = gaps.min.min(gap_max);
                 let gap = gap_min + random.position(gap_max - gap_min + 1);
                 due[(batch + gap).min(batches - 1)].push((id, left - 1));
             }
@@ -111,8 +119,10 @@ mod tests {
 
     use super::*;
 
+    const GAPS: Gaps = Gaps { min: GAP_BATCHES.0, max: GAP_BATCHES.1 };
+
     fn run(counts: &[u32], batch_size: usize, seed: u64) -> Vec<SampleId> {
-        list(counts, &[], (batch_size, GAP_BATCHES), &mut Random::new(seed, 1, Stage::Space))
+        list(counts, &[], batch_size, GAPS, &mut Random::new(seed, 1, Stage::Space))
     }
 
     /// From each use to the next of the same sample, in batches.
@@ -172,7 +182,7 @@ mod tests {
     fn where_misses_are_to_be_even_they_are_from_the_first_batch_on() {
         let counts = drawn(50_000);
         let resident: Vec<bool> = (0..50_000).map(|sample| sample % 5 == 0).collect();
-        let ids = list(&counts, &resident, (64, GAP_BATCHES), &mut Random::new(3, 1, Stage::Space));
+        let ids = list(&counts, &resident, 64, GAPS, &mut Random::new(3, 1, Stage::Space));
         let mut seen = resident;
         let misses: Vec<bool> =
             ids.iter().map(|id| !std::mem::replace(&mut seen[id.index()], true)).collect();
@@ -191,7 +201,7 @@ mod tests {
             let resident: Vec<bool> = (0..200).map(|sample| cached && sample % 3 == 0).collect();
             let run = || {
                 let random = &mut Random::new(seed, 1, Stage::Space);
-                list(&counts, &resident, (batch_size, GAP_BATCHES), random)
+                list(&counts, &resident, batch_size, GAPS, random)
             };
             let ids = run();
             let mut delivered = vec![0; counts.len()];
