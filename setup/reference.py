@@ -262,7 +262,10 @@ def main() -> None:
     if missing:
         parser.error(f"not on PATH: {', '.join(missing)}; give --programs")
     for page, text in pages({name: Path(path) for name, path in found.items() if path}).items():
-        page.write_text(text, encoding="utf-8")
+        # At once: tests read these pages while others make them.
+        written = page.with_suffix(f".{os.getpid()}")
+        written.write_text(text, encoding="utf-8")
+        written.replace(page)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Open MPI leaves a file of 16 MB in /dev/shm behind each process otherwise, also where it is only
 # looked for, as by Lightning.
 os.environ["OMPI_MCA_btl"] = "self,tcp"
+
+
+@pytest.fixture(scope="session")
+def reference_pages() -> None:
+    """The pages of docs/reference that follow from code, as `make docs` makes them."""
+    script = Path(__file__).parents[2] / "setup/reference.py"
+    subprocess.run([sys.executable, script, "--programs", program("shade-load").parent], check=True)
 
 
 @pytest.fixture(scope="session")

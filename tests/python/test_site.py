@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-import packed
 import pytest
 
 pytest.importorskip("sphinx", reason="setup/docs-requirements.lock is not installed")
@@ -17,11 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory, reference_pages: None) -> Path:
     """Built by what `make docs` runs. `-W`: a warning, such as a link that leads nowhere, is an error."""
     folder = tmp_path_factory.mktemp("site")
-    programs = packed.program("shade-load").parent
-    subprocess.run([sys.executable, ROOT / "setup/reference.py", "--programs", programs], check=True)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs"]
     done = subprocess.run(
         [*command, "-d", folder / "doctrees", ROOT, folder / "html"], capture_output=True, text=True, check=False

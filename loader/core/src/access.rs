@@ -147,7 +147,7 @@ impl<M: Memory> Core<M> {
                 // An answer that nobody waits for any more, as a hedge was first, is offered like
                 // any other of its job.
                 let wanted = wanted.unwrap_or_else(|| self.wanted_by(job));
-                self.arrived(now_ns, wanted, sample, record, waiting);
+                self.arrived(now_ns, wanted, sample, op.len, record, waiting);
             }
             Err(fault) => {
                 self.free.give(op.blocks);
@@ -167,13 +167,14 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A record has come. The rows that wait get it. It is offered to the cache if a job that wants
-    /// it keeps records there.
+    /// A record of `stored_len` bytes has come. The rows that wait get it. It is offered to the
+    /// cache if a job that wants it keeps records there.
     pub(super) fn arrived(
         &mut self,
         now_ns: u64,
         Wanted { job: wanted_by, admits }: Wanted,
         sample: SampleId,
+        stored_len: u32,
         record: M::Record,
         waiting: Vec<RowId>,
     ) {
@@ -189,7 +190,7 @@ impl<M: Memory> Core<M> {
         }
         // Without any job nobody says what is worth keeping.
         if admits && !self.jobs.is_empty() {
-            self.offer(wanted_by, sample, record);
+            self.offer(wanted_by, sample, stored_len, record);
         } else {
             self.release(record);
         }
@@ -208,12 +209,6 @@ impl<M: Memory> Core<M> {
         Wanted { job, admits: self.admits(job) }
     }
 
-    /// Bytes of arena blocks that the sample's record takes.
-    pub(super) fn charged_bytes(&self, sample: SampleId) -> u64 {
-        let Some(entry) = self.index.entry(sample) else { panic!("sample {sample} is not in the index") };
-        charged_bytes(entry.stored_len, self.config.block_bytes)
-    }
-
     /// Whether the job may keep records in the cache.
     pub(super) fn admits(&self, job: JobId) -> bool {
         self.jobs.get(job).is_some_and(|job| self.jobs.admits(job))
@@ -221,8 +216,8 @@ impl<M: Memory> Core<M> {
 
     /// Offers a record that was read for `job` to the cache. The blocks of evicted records are free
     /// again.
-    fn offer(&mut self, job: JobId, sample: SampleId, record: M::Record) {
-        let bytes = self.charged_bytes(sample);
+    fn offer(&mut self, job: JobId, sample: SampleId, stored_len: u32, record: M::Record) {
+        let bytes = charged_bytes(stored_len, self.config.block_bytes);
         let mut evicted = Vec::new();
         // A record that a worker still reads is pinned: its blocks are shared.
         let pinned = |held: &M::Record| M::holders(held) > 1;

@@ -197,6 +197,7 @@ impl<M: Memory> Core<M> {
     pub fn is_idle(&self) -> bool {
         let is_filled = |batch: &Batch<M>| batch.is_held() && batch.stage == BatchStage::Complete;
         self.reading.flights.in_flight() == 0
+            && self.reading.asked_of_tier() == 0
             && self.sessions.iter().all(|session| session.open.iter().all(is_filled))
     }
 

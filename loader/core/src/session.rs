@@ -77,8 +77,8 @@ pub(super) struct Session<M: Memory> {
     pub(super) blocked_since_ns: Option<u64>,
     /// How long its trainer has waited, and for what.
     pub(super) clock: WaitClock,
-    /// The batches of the current epoch and of the one before; only the last
-    /// ones while nobody needs a loss nor has reported one.
+    /// The batches of the current epoch and of the one before; only the last ones while nobody
+    /// needs a loss nor has reported one.
     pub(super) delivered: HashMap<BatchId, Delivered>,
 }
 

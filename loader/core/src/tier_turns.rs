@@ -91,9 +91,10 @@ impl<M: Memory> Core<M> {
                 counts.tier_bytes += u64::from(len);
             });
             // Else it stays where it is: what it displaced here would be written there.
-            wanted.admits &= self.cache.is_worth_moving(sample, self.charged_bytes(sample));
+            let bytes = charged_bytes(len, self.config.block_bytes);
+            wanted.admits &= self.cache.is_worth_moving(sample, bytes);
             let record = M::record(op.blocks, true);
-            return self.arrived(now_ns, wanted, sample, record, waiting);
+            return self.arrived(now_ns, wanted, sample, len, record, waiting);
         };
         self.free.give(op.blocks);
         match miss {

@@ -268,6 +268,19 @@ fn a_job_that_leaves_takes_no_row_of_another_along() {
     assert!(replay.errors.is_empty());
 }
 
+#[test]
+fn all_ranks_may_leave_while_the_tier_is_asked() {
+    let mut replay = tiered(u64::from(SAMPLES), &spec(10, 1), 9);
+    let epoch = fill(&mut replay, 0);
+    replay.start(0, epoch, 0);
+    assert!(!replay.core().is_idle(), "the tier is asked");
+    replay.detach(0);
+    // Memory for the answers is taken, and no row waits for them.
+    replay.run();
+    let stats = replay.core().stats(0);
+    assert!(replay.core().is_idle() && stats.arena_used_bytes == stats.cache_used_bytes);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -1,8 +1,7 @@
 //! Options of a command line made from declarations: `--sampler`, `--rep` and so on from those of a
 //! plan, `--cache`, `--depth` and so on from those of a daemon.
 
-use clap::builder::PossibleValue;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
