@@ -36,7 +36,12 @@ def test_a_slow_store_is_what_is_waited_for(dataset: packed.Packed, capfd: pytes
         for _ in loader:
             pass
         assert loader.metrics()["shade/hit_ratio"] == 1
-    lines = [line for line in capfd.readouterr().err.splitlines() if "epoch 0: waited " in line]
+    # The daemon writes its log from a thread of its own.
+    said, deadline = "", time.monotonic() + 60
+    while "epoch 0: waited " not in (said := said + capfd.readouterr().err) or not said.endswith("\n"):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.01)
+    lines = [line for line in said.splitlines() if "epoch 0: waited " in line]
     assert len(lines) == 1 and 'job "slow"' in lines[0] and "(storage), 0.0 % hits, " in lines[0], lines
 
 
