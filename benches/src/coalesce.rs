@@ -10,7 +10,8 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use shade_core::{Neighbours, SPAN_BYTES_MAX};
+use shade_core::Neighbours;
+use shade_formats::limits::SPAN_BYTES_MAX;
 use shade_formats::{SampleId, ShardId};
 
 use crate::figure::{Figure, Unit};

@@ -21,7 +21,7 @@ pub struct Parameter {
     /// Meaning of the parameter.
     pub help: &'static str,
     /// The names that it can have, each with its line in `--help`. Empty: it is no name.
-    pub choices: &'static [(&'static str, &'static str)],
+    pub choices: Choices,
 }
 
 impl Parameter {
@@ -104,7 +104,7 @@ macro_rules! declared {
                 name: stringify!($name),
                 usage: concat!($($usage)?),
                 help: concat!($($help),+),
-                choices: { let choices: &[(&str, &str)] = &[]; $(let choices = { let _: &[(&str, &str)] = choices; $names::CHOICES };)? choices },
+                choices: $crate::declared::first(&[$($names::CHOICES)?]),
             }),+];
 
             /// Refuses what is outside its range.
@@ -120,6 +120,17 @@ macro_rules! declared {
 }
 
 pub(crate) use declared;
+
+/// Names of a choice, as [`Parameter::choices`] has them.
+type Choices = &'static [(&'static str, &'static str)];
+
+/// The first of at most one; none at all if there is none.
+pub(crate) const fn first(of: &'static [Choices]) -> Choices {
+    match of {
+        [first, ..] => first,
+        [] => &[],
+    }
+}
 
 /// Refuses a number outside its range, if there is one: `value` is a `T` or an `Option<T>`.
 pub(crate) fn check_given<T: PartialOrd + Display>(

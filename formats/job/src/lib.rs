@@ -46,7 +46,7 @@ pub use output::{Decode, Output};
 pub use preset::{Policy, Preset};
 pub use seats::Seats;
 pub use servers::{Address, ParseServersError, Servers};
-pub use settings::{DaemonSpec, LINGERS_FOR_EVER, Settings};
+pub use settings::{DECODED_BYTES, DaemonSpec, LINGERS_FOR_EVER, Settings};
 pub use spec::{JOB_BYTES_MAX, JobSpec, PlanSpec, group_digest};
 pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
 pub use store::{ClockModel, FaultShares, LatencyModel, StoreModel};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shade_formats::limits::{READS_DEPTH_MAX, SETTINGS_BYTES_MAX};
+use shade_formats::limits::{READS_DEPTH_MAX, SETTINGS_BYTES_MAX, SPAN_BYTES_MAX};
 
 use crate::declared::{declared, with_field};
 use crate::values::{auto, auto_bytes, bytes, seconds, text};
@@ -12,6 +12,9 @@ use crate::{
 
 /// `linger` of a daemon that was started by hand and does not end by itself.
 pub const LINGERS_FOR_EVER: &str = "until stopped";
+
+/// Limit of `decode_once` by default. 1,700 images of 224 x 224 pixels: seconds of a training.
+pub const DECODED_BYTES: u64 = 256 << 20;
 
 /// Bytes that a miss brings along with the policy `icache` where none are given.
 const ICACHE_PACKAGE_BYTES: u32 = 64 * 1024;
@@ -40,7 +43,7 @@ declared! {
         /// in for other samples, else 0. For records of a few KB, where the store's operations are
         /// the limit and not its bandwidth.
         #[serde(with = "auto_bytes")]
-        package_bytes: Option<u32> = None, in 0 to 262_144, as "package-bytes auto|SIZE";
+        package_bytes: Option<u32> = None, in 0 to SPAN_BYTES_MAX, as "package-bytes auto|SIZE";
 
         /// Servers of a Valkey or Redis Cluster as a second level behind the cache:
         /// valkey://HOST:PORT,HOST:PORT, or rediss:// for TLS. Some of them are enough. The
@@ -75,7 +78,7 @@ declared! {
         /// decodes it for each of them. Raise it if jobs of a group drift apart by more than the
         /// window.
         #[serde(with = "bytes")]
-        decode_once: u64 = 256 << 20, as "decode-once SIZE";
+        decode_once: u64 = DECODED_BYTES, as "decode-once SIZE";
 
         /// What decodes JPEGs. Pixels are the same. Use `turbo` to rule out shade's own decoder as
         /// the cause of a problem; a photograph then takes about 1.6 times as long.
@@ -309,7 +312,7 @@ mod tests {
             prop::sample::select(EngineChoice::ALL),
             prop::sample::select(IoMode::ALL),
         );
-        let sizes = (prop::option::of(0..=262_144u32), any::<Option<u64>>(), any::<u64>());
+        let sizes = (prop::option::of(0..=SPAN_BYTES_MAX), any::<Option<u64>>(), any::<u64>());
         let rest = (
             prop::sample::select(Policy::ALL),
             0.0..9.0,

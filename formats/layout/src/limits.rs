@@ -52,6 +52,9 @@ pub const JOB_BYTES_MAX: usize = 64 * 1024;
 
 /// Most reads in flight. Servers grant far fewer at once; more would only wait there.
 pub const READS_DEPTH_MAX: u32 = 1024;
+/// Limit of the bytes of a shard that one read of neighbours spans: half of what Linux' NFS client
+/// and server agree on by default (512 KiB to 1 MiB), so that it stays one RPC.
+pub const SPAN_BYTES_MAX: u32 = 256 * 1024;
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 /// Longest document of a daemon's settings. The longest one is the list of a tier's servers.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
+use shade_formats::limits::SPAN_BYTES_MAX;
 use shade_job::Policy;
 
 use crate::batch::{Batch, BatchStage};
@@ -17,7 +18,6 @@ use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
 use crate::memory::Memory;
-use crate::neighbours::SPAN_BYTES_MAX;
 use crate::prefetched::Prefetched;
 use crate::reading::Reading;
 use crate::samples::Samples;
@@ -46,7 +46,7 @@ pub struct CoreConfig {
     /// fits into.
     pub window_bytes: u32,
     /// Bytes of a shard that a miss brings along if the cache would keep them, at most
-    /// [`SPAN_BYTES_MAX`](super::SPAN_BYTES_MAX); 0 brings none. It does nothing beside
+    /// [`SPAN_BYTES_MAX`](shade_formats::limits::SPAN_BYTES_MAX); 0 brings none. It does nothing beside
     /// `window_bytes`.
     pub package_bytes: u32,
     /// Limit of prefetches in flight ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 prefetches
@@ -63,7 +63,7 @@ pub struct CoreConfig {
     /// of jobs if that is higher. The others wait for their jobs' turns.
     pub orders_max: usize,
     /// Limit of the decoded rows that the jobs of a group share
-    /// ([`DECODED_BYTES`](super::DECODED_BYTES)); 0 decodes each row for each job.
+    /// ([`DECODED_BYTES`](shade_job::DECODED_BYTES)); 0 decodes each row for each job.
     pub decoded_bytes: u64,
 }
 

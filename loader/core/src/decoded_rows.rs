@@ -16,8 +16,6 @@ use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::orders::{DecodedRow, FillRow, Pixels, Ticket};
 
-/// Limit of the window by default. 1,700 images of 224 x 224 pixels: seconds of a training.
-pub const DECODED_BYTES: u64 = 256 << 20;
 /// Outputs that are remembered: for each job its own in two epochs. One that comes again after it
 /// was forgotten is decoded again.
 const OUTPUTS_MAX: usize = 2 * JOBS_MAX as usize;

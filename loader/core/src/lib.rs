@@ -123,12 +123,11 @@ pub use aside::{AsideOrder, AsideResult};
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::{Core, CoreConfig};
 pub use counts::Counts;
-pub use decoded_rows::DECODED_BYTES;
 pub use drawing::{DrawOrder, Drawn};
 pub use event::{Attach, Event, SessionId};
 pub use latency::ReadLatency;
 pub use memory::Memory;
-pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours, SPAN_BYTES_MAX};
+pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours};
 pub use orders::{
     Columns, Completion, DecodedRow, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move,
     Pixels, ReadOp, Ticket,

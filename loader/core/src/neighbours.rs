@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 
 use shade_formats::{SampleId, ShardId};
 
-/// Limit of the bytes of a shard that one read of neighbours spans: half of what Linux' NFS client
-/// and server agree on by default (512 KiB to 1 MiB), so that it stays one RPC.
-pub const SPAN_BYTES_MAX: u32 = 256 * 1024;
 /// Limit of the unwanted bytes between two neighbours. By simulation (`shade-benches coalesce`),
 /// for stores from 0.1 ms and 16 Gbit/s to 10 ms and 1 Gbit/s and records of 600 B to 12 KB: 16 KiB
 /// is 0.98 to 2.1 times as fast as reading each record alone. 32 KiB gains more on fast links and

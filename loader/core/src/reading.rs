@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 
 use foldhash::HashMap;
+use shade_formats::limits::SPAN_BYTES_MAX;
 use shade_formats::{SampleId, ShardId};
 
 use crate::batch::RowId;
 use crate::event::SessionId;
 use crate::flights::{FlightId, Flights};
 use crate::job::JobId;
-use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
+use crate::neighbours::Neighbours;
 use crate::read_queues::ReadQueues;
 use crate::samples::Samples;
 

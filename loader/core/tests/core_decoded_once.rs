@@ -2,8 +2,7 @@
 
 use crate::replay::{Replay, index, spec};
 use proptest::prelude::*;
-use shade_core::DECODED_BYTES;
-use shade_job::{Decode, JobSpec, OnError, Pair, PlanSpec, Sampler, Transform, group_digest};
+use shade_job::{DECODED_BYTES, Decode, JobSpec, OnError, Pair, PlanSpec, Sampler, Transform, group_digest};
 
 const SAMPLES: u32 = 240;
 const JOBS: u32 = 4;

@@ -7,7 +7,8 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use shade_core::{PACKAGES_MAX, SPAN_BYTES_MAX};
+use shade_core::PACKAGES_MAX;
+use shade_formats::limits::SPAN_BYTES_MAX;
 
 use crate::blocks::{Arena, Blocks, BlocksError, FreeList};
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use shade_core::SPAN_BYTES_MAX;
 use shade_dataset::{Attempt, Files, Next, OpenShard};
 use shade_formats::ShardId;
+use shade_formats::limits::SPAN_BYTES_MAX;
 
 use crate::ReadFault;
 use crate::blocks::{Arena, Blocks, BlocksError};

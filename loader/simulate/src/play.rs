@@ -12,14 +12,13 @@ use std::time::Duration;
 use shade_core::cache::Cache;
 use shade_core::driver::Driver;
 use shade_core::plan::{Part, Plan, PlanSummary};
-use shade_core::{
-    Core, CoreConfig, DECODED_BYTES, Event, GAP_BYTES_MAX, PREFETCHES_MAX, RING_BATCHES, SessionId,
-};
+use shade_core::{Core, CoreConfig, Event, GAP_BYTES_MAX, PREFETCHES_MAX, RING_BATCHES, SessionId};
 use shade_formats::SampleId;
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_job::{
-    DaemonSpec, Decode, ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail, WeightTable,
+    DECODED_BYTES, DaemonSpec, Decode, ImageSpec, JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Tail,
+    WeightTable,
 };
 
 use crate::error::SimulateError;

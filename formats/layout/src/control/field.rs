@@ -1,5 +1,5 @@
-//! The place of a value in a message. Messages, pixel steps and framings are declared once, field
-//! by field ([`coded`]), and are written and read in that order.
+//! The place of a value in a message. Messages are declared once, field by field
+//! ([`coded`]), and are written and read in that order.
 
 use super::codec::{Coded, Field, Reader, Writer, flag};
 use crate::FormatError;

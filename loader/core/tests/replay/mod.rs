@@ -24,15 +24,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    Accepted, AsideOrder, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
-    Resumed, SessionId, Ticket, block_bytes_for, capacity_bytes, row_bytes, window_bytes,
+    Accepted, AsideOrder, CoreConfig, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels, Resumed,
+    SessionId, Ticket, block_bytes_for, capacity_bytes, row_bytes, window_bytes,
 };
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
 use shade_job::{
-    Capacity, Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
+    Capacity, DECODED_BYTES, Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail,
+    WeightTable,
 };
 use tiering::Tiering;
 
