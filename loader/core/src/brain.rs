@@ -46,8 +46,8 @@ pub struct CoreConfig {
     /// fits into.
     pub window_bytes: u32,
     /// Bytes of a shard that a miss brings along if the cache would keep them, at most
-    /// [`SPAN_BYTES_MAX`](shade_formats::limits::SPAN_BYTES_MAX); 0 brings none. It does nothing beside
-    /// `window_bytes`.
+    /// [`SPAN_BYTES_MAX`](shade_formats::limits::SPAN_BYTES_MAX); 0 brings none. It does nothing
+    /// beside `window_bytes`.
     pub package_bytes: u32,
     /// Limit of prefetches in flight ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 prefetches
     /// nothing.
