@@ -1,5 +1,5 @@
 //! `shade-core`: the whole brain of the daemon as one deterministic state machine. No I/O, no
-//! clock, no threads; it depends on `shade-formats` alone.
+//! clock, no threads; it depends on `shade-formats` and `shade-job` alone.
 //!
 //! [`Core::step`] takes an [`Event`] (a rank attached, a read ended, rows were filled, blocks were
 //! released, losses arrived). [`Core::advance`] decides what follows, as a list of [`Action`]s

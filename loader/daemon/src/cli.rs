@@ -7,9 +7,9 @@ use shade_job::{DaemonSpec, Declared, Preset};
 use shade_simulate::{Given, Simulate, preset};
 
 use crate::ask::{Drain, Resize, Status, Stop};
+pub use crate::default_socket::default_socket;
 use crate::doctor::Doctor;
 use crate::export::Export;
-pub use crate::names::default_socket;
 use crate::report::Report;
 use crate::top::Top;
 use crate::trace::Trace;

@@ -19,7 +19,8 @@
 //! - `resumed` lets flights go first whose shard was opened, or whose wait is over.
 //!
 //! `survey` looks at all shards at start. `availability` says why io_uring cannot be used.
-//! `store_model` is the store that `sim` and `simulate` read from.
+//! `store_model` says when the store answers that `sim` and `simulate` read from; `shade_job` has
+//! its description.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod availability;

@@ -12,7 +12,7 @@ use super::find;
 use super::table::table;
 use super::told::DaemonStatus;
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
-use crate::names::default_socket;
+use crate::default_socket::default_socket;
 
 /// Lists daemons and their jobs.
 ///

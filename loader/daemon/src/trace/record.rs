@@ -21,7 +21,7 @@ use super::error::TraceError;
 use super::job::job_to_record;
 use super::progress::RecordedCounts;
 use crate::control::{Address, CallError, Observed, observe};
-use crate::names::default_socket;
+use crate::default_socket::default_socket;
 
 /// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;

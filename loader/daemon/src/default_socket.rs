@@ -1,4 +1,4 @@
-//! Values that options have by default.
+//! The socket where no option names one.
 
 use std::path::PathBuf;
 
