@@ -2,6 +2,7 @@
 //! anew.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 
 use super::seats::{Seats, words};
 use shade_formats::limits::STRATA_MAX;
@@ -44,100 +45,53 @@ pub fn held_from_bytes(bytes: &[u8], strata: u32) -> Vec<Held> {
 /// Equal arguments give equal seats on every machine. If the number of ranks does not divide that
 /// of strata, all are in order.
 #[must_use]
+#[expect(clippy::indexing_slicing, reason = "strata and seats below their number, ranks below theirs")]
 pub fn seats_for(samples: u32, strata: u32, node_of: &[u32], held: &[Vec<Held>]) -> Seats {
     let world_size = u32::try_from(node_of.len()).unwrap_or(u32::MAX);
     if strata == 0 || world_size == 0 || !strata.is_multiple_of(world_size) {
         return Seats::IN_ORDER;
     }
-    let node_at = |seat: u32| node_of.get((seat % world_size) as usize).copied().unwrap_or(0);
-    let node_of_stratum = nodes_of_strata(samples, strata, &node_at, held);
-    // Within a node a stratum takes its seat in order, or else the first that is free.
+    let node_at = |seat: u32| node_of[(seat % world_size) as usize];
+    let is_longer = |number: u32| number < samples % strata;
+    // The free seats of each node, of either length, the first on top. Some have been taken since.
+    let mut free = HashMap::<(u32, bool), Vec<u32>>::new();
+    (0..strata).rev().for_each(|seat| free.entry((node_at(seat), is_longer(seat))).or_default().push(seat));
     let mut taken: Vec<Option<u32>> = vec![None; strata as usize];
-    let mut moved = Vec::new();
-    for (stratum, &node) in (0..).zip(&node_of_stratum) {
-        match taken.get_mut(stratum as usize).filter(|_| node_at(stratum) == node) {
-            Some(slot) => *slot = Some(stratum),
-            None => moved.push((node, stratum)),
-        }
-    }
-    let is_longer = |stratum: u32| stratum < samples % strata;
-    let mut free: Vec<(u32, bool, u32)> = (0..)
-        .zip(&taken)
-        .filter(|(_, taken)| taken.is_none())
-        .map(|(seat, _)| (node_at(seat), is_longer(seat), seat))
-        .collect();
-    let mut moved: Vec<(u32, bool, u32)> =
-        moved.into_iter().map(|(node, stratum)| (node, is_longer(stratum), stratum)).collect();
-    // Equally many of each node and length: they pair up.
-    free.sort_unstable();
-    moved.sort_unstable();
-    for ((_, _, seat), (_, _, stratum)) in free.into_iter().zip(moved) {
-        taken.get_mut(seat as usize).into_iter().for_each(|slot| *slot = Some(stratum));
-    }
-    let order = (0..).zip(taken).map(|(seat, stratum)| stratum.unwrap_or(seat)).collect();
-    match Seats::new(order, samples) {
-        Ok(seats) => seats,
-        Err(error) => unreachable!("seats and strata pair up by length: {error}"),
-    }
-}
-
-/// By stratum: the node that gets it. Each node gets as many of each length as it has seats.
-fn nodes_of_strata(samples: u32, strata: u32, node_at: &dyn Fn(u32) -> u32, held: &[Vec<Held>]) -> Vec<u32> {
-    let is_longer = |stratum: u32| usize::from(stratum < samples % strata);
-    let nodes = (0..strata).map(node_at).max().map_or(0, |last| last as usize + 1);
-    // By node: its seats of either length that are free.
-    let mut free = vec![[0_u32; 2]; nodes];
-    for seat in 0..strata {
-        if let Some(slot) =
-            free.get_mut(node_at(seat) as usize).and_then(|free| free.get_mut(is_longer(seat)))
-        {
-            *slot += 1;
-        }
-    }
-    let mut take = |node: u32, stratum: u32| -> bool {
-        let slot = free.get_mut(node as usize).and_then(|free| free.get_mut(is_longer(stratum)));
-        slot.filter(|slot| **slot > 0).is_some_and(|slot| {
-            *slot -= 1;
-            true
-        })
+    // A stratum takes its seat in order, or else the first of the node that is free.
+    let mut take = |node: u32, stratum: u32| {
+        let own = Some(stratum).filter(|&seat| node_at(seat) == node && taken[seat as usize].is_none());
+        let seats = free.get_mut(&(node, is_longer(stratum)));
+        let seat = own.or_else(|| {
+            let seats = seats?;
+            while seats.pop_if(|&mut seat| taken[seat as usize].is_some()).is_some() {}
+            seats.pop()
+        });
+        seat.inspect(|&seat| taken[seat as usize] = Some(stratum)).is_some()
     };
     // By stratum: who holds it, most first, and at equal shares the node of its seat in order.
     let mut holders: Vec<Vec<(Reverse<u8>, bool, u32)>> = vec![Vec::new(); strata as usize];
     for (node, held) in (0..).zip(held) {
-        for &(stratum, share) in held {
-            if let Some(holders) = holders.get_mut(stratum as usize) {
-                holders.push((Reverse(share), node_at(stratum) != node, node));
-            }
+        for &(stratum, share) in held.iter().filter(|&&(stratum, _)| stratum < strata) {
+            holders[stratum as usize].push((Reverse(share), node_at(stratum) != node, node));
         }
     }
     holders.iter_mut().for_each(|holders| holders.sort_unstable());
     // First the strata that cost most elsewhere.
-    let share = |holder: Option<&(Reverse<u8>, bool, u32)>| holder.map_or(0, |&(Reverse(share), _, _)| share);
-    let mut order: Vec<u32> = (0..strata).collect();
-    order.sort_by_cached_key(|&stratum| {
-        let holders = holders.get(stratum as usize);
-        let [first, second] = [0, 1].map(|at| share(holders.and_then(|holders| holders.get(at))));
-        (Reverse(first - second), Reverse(first), stratum)
+    let mut rest: Vec<u32> = (0..strata).collect();
+    rest.sort_by_cached_key(|&stratum| {
+        let share = |at| holders[stratum as usize].get(at).map_or(0, |&(Reverse(share), _, _)| share);
+        (Reverse(share(0) - share(1)), Reverse(share(0)), stratum)
     });
-    let mut node_of: Vec<Option<u32>> = vec![None; strata as usize];
-    let mut give = |stratum: u32, node: Option<u32>| {
-        node_of.get_mut(stratum as usize).into_iter().for_each(|slot| *slot = node);
-        node.is_none()
-    };
-    order.retain(|&stratum| {
-        let holders = holders.get(stratum as usize).into_iter().flatten();
-        give(stratum, holders.map(|&(_, _, node)| node).find(|&node| take(node, stratum)))
-    });
-    order.sort_unstable();
-    order.retain(|&stratum| give(stratum, Some(node_at(stratum)).filter(|&node| take(node, stratum))));
-    for stratum in order {
-        give(
-            stratum,
-            (0..nodes).filter_map(|node| u32::try_from(node).ok()).find(|&node| take(node, stratum)),
-        );
+    rest.retain(|&stratum| !holders[stratum as usize].iter().any(|&(_, _, node)| take(node, stratum)));
+    rest.sort_unstable();
+    rest.retain(|&stratum| !take(node_at(stratum), stratum));
+    let nodes: BTreeSet<u32> = node_of.iter().copied().collect();
+    rest.retain(|&stratum| !nodes.iter().any(|&node| take(node, stratum)));
+    assert!(rest.is_empty(), "there are as many seats as strata, of either length");
+    match Seats::new(taken.into_iter().flatten().collect(), samples) {
+        Ok(seats) => seats,
+        Err(error) => unreachable!("each seat has one stratum, of its length: {error}"),
     }
-    // Each has one: there are as many seats as strata, of either length.
-    (0..).zip(node_of).map(|(stratum, node)| node.unwrap_or_else(|| node_at(stratum))).collect()
 }
 
 #[cfg(test)]
