@@ -93,7 +93,7 @@ impl<M: Memory> Core<M> {
         let waited = 100.0 * waited_ns as f64 / times.iter().sum::<u64>().max(1) as f64;
         let main = Cause::ALL.into_iter().max_by_key(|&cause| of(cause)).filter(|_| waited_ns > 0);
         let cause = main.map_or_else(String::new, |cause| format!(" ({})", cause.name()));
-        let counts = job.epoch_counts.since(&job.counts_before);
+        let counts = job.epoch_counts - job.counts_before;
         let seconds = times.iter().copied().max()?.max(1) as f64 / 1e9;
         let rate = (counts.bytes_read + counts.tier_bytes) as f64 / 1e6 / seconds;
         let (name, epoch, hits) = (&job.name, job.epoch()?, 100.0 * counts.hit_ratio());

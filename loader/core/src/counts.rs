@@ -1,10 +1,11 @@
 //! What is counted. The hit ratio is over *all* accesses, cold misses included.
 
+use derive_more::{Add, Sub};
 use serde::Serialize;
 use shade_formats::trace::Served;
 
-/// Counts over an epoch or over a job's life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Counts over an epoch or over a job's life. A difference is what was counted between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Add, Sub)]
 pub struct Counts {
     /// Accesses of the plan: hits, misses, prefetched and exchanged ones.
     pub accesses: u64,
@@ -83,44 +84,6 @@ impl Counts {
         self.prefetched += u64::from(prefetched);
         self.exchanged += u64::from(exchanged);
         self.misses += u64::from(misses);
-    }
-
-    /// What was counted after `before`, an earlier state of the same counts.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            accesses: self.accesses.saturating_sub(before.accesses),
-            hits: self.hits.saturating_sub(before.hits),
-            joined: self.joined.saturating_sub(before.joined),
-            prefetched: self.prefetched.saturating_sub(before.prefetched),
-            misses: self.misses.saturating_sub(before.misses),
-            exchanged: self.exchanged.saturating_sub(before.exchanged),
-            reads: self.reads.saturating_sub(before.reads),
-            prefetches: self.prefetches.saturating_sub(before.prefetches),
-            prefetches_unused: self.prefetches_unused.saturating_sub(before.prefetches_unused),
-            coalesced: self.coalesced.saturating_sub(before.coalesced),
-            hedged: self.hedged.saturating_sub(before.hedged),
-            bytes_read: self.bytes_read.saturating_sub(before.bytes_read),
-            bytes_between: self.bytes_between.saturating_sub(before.bytes_between),
-            tier_hits: self.tier_hits.saturating_sub(before.tier_hits),
-            tier_misses: self.tier_misses.saturating_sub(before.tier_misses),
-            tier_bytes: self.tier_bytes.saturating_sub(before.tier_bytes),
-            tier_writes: self.tier_writes.saturating_sub(before.tier_writes),
-            tier_bytes_written: self.tier_bytes_written.saturating_sub(before.tier_bytes_written),
-            delivered: self.delivered.saturating_sub(before.delivered),
-            fill_ns: self.fill_ns.saturating_sub(before.fill_ns),
-            copied: self.copied.saturating_sub(before.copied),
-            reported: self.reported.saturating_sub(before.reported),
-            substituted: self.substituted.saturating_sub(before.substituted),
-            skipped: self.skipped.saturating_sub(before.skipped),
-            faults: self.faults.saturating_sub(before.faults),
-            admitted: self.admitted.saturating_sub(before.admitted),
-            evicted: self.evicted.saturating_sub(before.evicted),
-            bypassed: self.bypassed.saturating_sub(before.bypassed),
-            nonfinite_losses: self.nonfinite_losses.saturating_sub(before.nonfinite_losses),
-            absorbing_epochs: self.absorbing_epochs.saturating_sub(before.absorbing_epochs),
-            unmatched_reports: self.unmatched_reports.saturating_sub(before.unmatched_reports),
-        }
     }
 
     /// Hits over accesses, 0 before the first access.

@@ -66,7 +66,7 @@ fn whole_epoch(replay: &mut Replay, epoch: u32) -> Counts {
     let taken = replay.epoch(epoch);
     assert!(ids(&taken).into_iter().eq(0..SAMPLES), "epoch {epoch}");
     assert!(replay.errors.is_empty(), "{:?}", replay.errors);
-    counts(replay).since(&before)
+    counts(replay) - before
 }
 
 /// The tier is filled: an epoch reads nothing from the store. Returns the next epoch.

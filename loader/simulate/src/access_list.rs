@@ -1,4 +1,5 @@
 //! A list of accesses from a file, simulated as it is.
+#![warn(clippy::indexing_slicing)]
 
 use std::collections::HashMap;
 

@@ -11,7 +11,7 @@ use crate::capacity::CacheSize;
 use crate::given::Given;
 use crate::keeper::{Keeper, keeper};
 use crate::names::{PackageBytes, parse_lookahead, parse_package_bytes, preset};
-use crate::nodes::NodesArgs;
+use crate::nodes_args::NodesArgs;
 use crate::sizes::SizeModel;
 
 /// Limit of the epochs of a training.
@@ -139,7 +139,7 @@ pub struct Simulate {
 
     /// Jobs that train at the same time, 2 to 16. The result is what all of them read together,
     /// over one cache and over caches of their own, each with its share.
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "recommend", "losses"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "losses"],
           value_parser = clap::value_parser!(u32).range(2..=i64::from(JOBS_MAX)))]
     pub jobs: Option<u32>,
 

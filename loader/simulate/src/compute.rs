@@ -5,6 +5,7 @@
 //! next one, so they wait meanwhile, too. The daemon's counters of waits are recorded now and then,
 //! and what they grew by, between two records in equal parts, is no compute time. The median over
 //! batches leaves out pauses.
+#![warn(clippy::indexing_slicing)]
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

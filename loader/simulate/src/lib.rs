@@ -6,42 +6,36 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `cli`, `given`, `names`, `keeper` | the arguments |
+//! | `cli`, `nodes_args`, `given`, `names`, `keeper` | the arguments |
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
 //! | `recorded_lines` | the lines of a recording, for `recording` and for programs that draw them |
 //! | `lines`, `loss_table` | readers of text files |
 //! | `weights` | weights and classes, for samplers that go by them |
 //! | `system`, `capacity` | what is compared: policies with sampler and order, cache sizes |
-//! | `play` | runs one training through the core |
-//! | `world` | the virtual world of a core |
-//! | `store`, `recalled` | its store, or the reads of a recording |
-//! | `trainer`, `losses` | its trainer, and what that reports |
-//! | `outcome`, `row`, `interval` | the result of one training, and of several seeds |
-//! | `jobs`, `jobs_table` | several trainings at once, and their result |
-//! | `nodes` | several nodes that train together: a core each, one store |
+//! | `surroundings` | nodes and jobs |
+//! | `engine` | plays one training: nodes with a core each, jobs, one store, a virtual clock |
+//! | `store`, `losses` | a virtual store; what the trainers report |
+//! | `row`, `interval` | the result of several seeds |
 //! | `recommend` | the search for a cache that is enough |
 //! | `run`, `table`, `watch` | the command, its output and its progress |
+#![allow(clippy::indexing_slicing, reason = "an index out of range is a defect; what reads files forbids it")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access_list;
 mod capacity;
 mod cli;
 mod compute;
+mod engine;
 mod error;
 mod given;
 mod interval;
-mod jobs;
-mod jobs_table;
 mod keeper;
 mod lines;
 mod loss_table;
 mod losses;
 mod names;
-mod nodes;
-mod outcome;
-mod play;
-mod recalled;
+mod nodes_args;
 mod recommend;
 mod recorded_lines;
 mod recording;
@@ -50,13 +44,12 @@ mod run;
 mod script;
 mod sizes;
 mod store;
+mod surroundings;
 mod system;
 mod table;
-mod trainer;
 mod watch;
 mod weights;
 mod workload;
-mod world;
 
 pub use capacity::CacheSize;
 pub use cli::Simulate;
@@ -64,7 +57,7 @@ pub use error::SimulateError;
 pub use given::Given;
 pub use keeper::Keeper;
 pub use names::preset;
-pub use nodes::NodesArgs;
+pub use nodes_args::NodesArgs;
 pub use recorded_lines::RecordedLines;
 pub use run::simulate;
 pub use sizes::SizeModel;

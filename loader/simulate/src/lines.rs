@@ -1,5 +1,6 @@
 //! Text files, read line by line. Errors name file and line. In files of numbers, blank lines and
 //! comments are skipped.
+#![warn(clippy::indexing_slicing)]
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Recorded losses as a CSV file: columns `sample`, `loss` and, for several epochs, `epoch`, rows
 //! in any order.
+#![warn(clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

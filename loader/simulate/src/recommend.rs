@@ -5,10 +5,8 @@ use serde::Serialize;
 
 use crate::error::SimulateError;
 use crate::interval::mean;
-use crate::row::{compute_s, outcomes};
+use crate::row::Simulation;
 use crate::system::System;
-use crate::watch::Watch;
-use crate::workload::Workload;
 
 /// Share of the removable stall that is removed.
 const ENOUGH: f64 = 0.9;
@@ -42,16 +40,18 @@ pub(super) struct Recommendation {
 /// # Errors
 /// The core refuses the workload, or Ctrl-C.
 pub(super) fn recommend(
-    workload: &Workload,
+    simulation: &Simulation<'_>,
     system: &System,
-    watch: &Watch,
 ) -> Result<Recommendation, SimulateError> {
-    let total = workload.total();
+    let total = simulation.workload.total();
     let capacity_of = |parts: u64| {
         // Below the total, which is a u64.
         u64::try_from(u128::from(total) * u128::from(parts) / u128::from(PARTS)).unwrap_or(total)
     };
-    let stall = |parts: u64| stall_share(workload, system, capacity_of(parts), watch);
+    let stall = |parts: u64| {
+        let trainings = simulation.play(system, capacity_of(parts), true)?;
+        Ok(mean(trainings.iter().map(|training| training.all.all().stall_share())))
+    };
     let (uncached, all_cached) = (stall(0)?, stall(PARTS)?);
     let (parts, stall_share) = search(uncached, all_cached, stall)?;
     Ok(Recommendation {
@@ -62,21 +62,6 @@ pub(super) fn recommend(
         stall_share_uncached: uncached,
         stall_share_all_cached: all_cached,
     })
-}
-
-/// The mean stall of all trainings over their compute time.
-fn stall_share(
-    workload: &Workload,
-    system: &System,
-    capacity: u64,
-    watch: &Watch,
-) -> Result<f64, SimulateError> {
-    let Some(service) = workload.service else { return Ok(0.0) };
-    let outcomes = outcomes(workload, system, capacity, watch)?;
-    Ok(mean(outcomes.iter().map(|outcome| {
-        let stall = outcome.stall.unwrap_or_default().as_secs_f64();
-        stall / compute_s(service.compute, outcome.count(|counts| counts.accesses).max(1))
-    })))
 }
 
 /// Bisects between 0 and [`PARTS`]. It assumes that more cache means no more stall. Returns the

@@ -1,4 +1,5 @@
 //! The lines of a file that `shade-load trace` recorded (`formats/layout/TRACE.md`), one by one.
+#![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
 

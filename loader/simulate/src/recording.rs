@@ -4,6 +4,7 @@
 //! Accesses are in the order in which the daemon opened batches, for all ranks. Each batch has the
 //! losses that came for it. The number of batches opened between a batch and its losses says how
 //! many were in flight. The time of a batch's reads is counted in opened batches, too.
+#![warn(clippy::indexing_slicing)]
 
 use std::collections::HashMap;
 use std::ops::Range;

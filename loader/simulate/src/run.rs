@@ -1,6 +1,5 @@
 //! The command: loads, simulates, writes.
 
-use std::fmt;
 use std::io::Write;
 
 use serde::Serialize;
@@ -8,23 +7,28 @@ use shade_formats::trace::Header;
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;
-use crate::jobs::Jobs;
-use crate::jobs_table::JobsReport;
-use crate::nodes;
 use crate::recommend::{self, Recommendation, recommend};
-use crate::row::Row;
+use crate::row::{Row, Simulation};
+use crate::surroundings::surroundings;
 use crate::system::System;
 use crate::watch::Watch;
 use crate::workload::{Accesses, Workload};
 
 /// The result.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     /// The accesses, in words.
     pub(super) accesses: String,
     pub(super) samples: u32,
     /// Cache size of all samples, in bytes; `None` where sizes are not known.
     pub(super) bytes: Option<u64>,
+    /// Number of jobs; `None` without --jobs.
+    pub(super) jobs: Option<usize>,
+    /// Number of nodes; `None` without --nodes, as the two below.
+    pub(super) nodes: Option<u32>,
+    pub(super) ranks_per_node: Option<u32>,
+    /// Parts of the dataset; also `None` with a plan for all nodes.
+    pub(super) strata: Option<u32>,
     pub(super) epochs: u32,
     /// Number of first epochs that do not count.
     pub(super) skipped_epochs: u32,
@@ -32,6 +36,11 @@ pub(super) struct Report {
     pub(super) seeds: u32,
     /// The virtual store, if there is one.
     pub(super) store: Option<String>,
+    /// Size of each node's tier, as given; `None` without one.
+    pub(super) tier: Option<String>,
+    /// How fast it is; `None` without a store.
+    pub(super) tier_store: Option<String>,
+    /// `None` where nothing takes time.
     pub(super) compute_s_per_sample: Option<f64>,
     pub(super) rows: Vec<Row>,
     /// Hits of the recorded daemon itself.
@@ -72,29 +81,33 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         .iter()
         .map(|cache| cache.resolve("--cache", &workload.dataset.sizes, total))
         .collect::<Result<_, _>>()?;
-    if let Some(jobs) = Jobs::of(args)? {
-        let report = several(args, &jobs, &workload, &systems, &capacities)?;
-        return write(out, args.json, &report);
-    }
-    if let Some(count) = args.nodes.nodes {
-        let accesses = accesses(args, &workload);
-        let report = nodes::report(args, count, &workload, &systems, &capacities, accesses)?;
-        return write(out, args.json, &report);
-    }
+    let around = surroundings(args, &workload, &systems)?;
+    let nodes = around.nodes.as_ref();
+    let tier = args.nodes.tier.as_ref();
     let mut report = Report {
         accesses: accesses(args, &workload),
         samples: workload.dataset.samples,
         bytes: workload.dataset.sizes.are_known().then_some(total),
+        jobs: around.jobs.is_some().then(|| around.jobs()),
+        nodes: nodes.map(|nodes| nodes.count),
+        ranks_per_node: nodes.map(|nodes| nodes.ranks_per_node),
+        strata: nodes.filter(|nodes| !nodes.is_global).map(|nodes| nodes.strata),
         epochs: workload.epochs(),
         skipped_epochs: workload.skip_epochs,
         seeds: workload.seeds(),
         store: workload.service.map(|service| service.store.to_string()),
-        compute_s_per_sample: workload.service.map(|service| service.compute.as_secs_f64()),
+        tier: tier.map(|size| size.text().to_owned()),
+        tier_store: tier.filter(|_| workload.service.is_some()).map(|_| args.nodes.tier_store.to_string()),
+        compute_s_per_sample: (!around.compute.is_zero()).then_some(around.compute.as_secs_f64()),
         rows: Vec::new(),
         recorded: Recorded::of(&workload),
         recommend: args.recommend.then(Vec::new),
     };
-    let ended = fill(&mut report, args, &workload, &systems, &capacities);
+    let simulations = simulations(args, systems.len(), around.jobs());
+    let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
+    let watch = Watch::start(each.saturating_mul(simulations))?;
+    let simulation = Simulation { workload: &workload, around: &around, watch: &watch };
+    let ended = fill(&mut report, args, &simulation, &systems, &capacities);
     if !matches!(ended, Ok(()) | Err(SimulateError::Interrupted)) {
         return ended;
     }
@@ -102,11 +115,14 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
     ended
 }
 
-fn write(
-    out: &mut impl Write,
-    json: bool,
-    report: &(impl Serialize + fmt::Display),
-) -> Result<(), SimulateError> {
+/// How often the accesses of a job are played.
+fn simulations(args: &Simulate, systems: usize, jobs: usize) -> u64 {
+    let ways = if args.jobs.is_some() { 2 } else { 1 };
+    let searches = if args.recommend { recommend::SIMULATIONS } else { 0 };
+    systems as u64 * jobs as u64 * (ways * args.cache.len() as u64 + searches)
+}
+
+fn write(out: &mut impl Write, json: bool, report: &Report) -> Result<(), SimulateError> {
     if json {
         serde_json::to_writer(&mut *out, report).map_err(std::io::Error::from)?;
         writeln!(out)?;
@@ -116,58 +132,24 @@ fn write(
     Ok(())
 }
 
-/// Simulates several jobs at the same time.
-fn several(
-    args: &Simulate,
-    jobs: &Jobs,
-    workload: &Workload,
-    systems: &[System],
-    capacities: &[u64],
-) -> Result<JobsReport, SimulateError> {
-    let simulations = 2 * jobs.len() as u64 * systems.len() as u64 * args.cache.len() as u64;
-    let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
-    let watch = Watch::start(each.saturating_mul(simulations))?;
-    let mut rows = Vec::new();
-    for system in systems {
-        for (cache, &capacity) in args.cache.iter().zip(capacities) {
-            watch.name(format!("{} at {}", system.name, cache.text()));
-            rows.extend(jobs.rows(workload, system, cache.text(), capacity, &watch)?);
-        }
-    }
-    Ok(JobsReport {
-        accesses: accesses(args, workload),
-        samples: workload.dataset.samples,
-        jobs: jobs.len(),
-        epochs: workload.epochs(),
-        skipped_epochs: workload.skip_epochs,
-        seeds: workload.seeds(),
-        store: workload.service.map(|service| service.store.to_string()),
-        rows,
-    })
-}
-
 /// Simulates row after row.
 fn fill(
     report: &mut Report,
     args: &Simulate,
-    workload: &Workload,
+    simulation: &Simulation<'_>,
     systems: &[System],
     capacities: &[u64],
 ) -> Result<(), SimulateError> {
-    let searches = if args.recommend { recommend::SIMULATIONS } else { 0 };
-    let simulations = systems.len() as u64 * (args.cache.len() as u64 + searches);
-    let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
-    let watch = Watch::start(each.saturating_mul(simulations))?;
     for system in systems {
         for (cache, &capacity) in args.cache.iter().zip(capacities) {
-            watch.name(format!("{} at {}", system.name, cache.text()));
-            report.rows.push(Row::play(workload, system, cache.text(), capacity, &watch)?);
+            simulation.watch.name(format!("{} at {}", system.name, cache.text()));
+            report.rows.extend(simulation.rows(system, cache.text(), capacity)?);
         }
     }
     if let Some(found) = &mut report.recommend {
         for system in systems {
-            watch.name(format!("how much {} needs", system.name));
-            found.push(recommend(workload, system, &watch)?);
+            simulation.watch.name(format!("how much {} needs", system.name));
+            found.push(recommend(simulation, system)?);
         }
     }
     Ok(())

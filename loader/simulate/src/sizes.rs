@@ -1,4 +1,5 @@
 //! Sizes of samples: bytes from an index, a file or a model, or one unit where nothing is known.
+#![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
 use std::str::FromStr;

@@ -21,29 +21,29 @@ const HEADER_BYTES: u64 = SHARD_ALIGN_BYTES;
 
 /// A store with a trainer behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Service {
+pub(crate) struct Service {
     /// The model of the store.
-    pub(super) store: StoreModel,
+    pub(crate) store: StoreModel,
     /// Compute time of a sample.
-    pub(super) compute: Duration,
+    pub(crate) compute: Duration,
 }
 
 /// A dataset with nothing but the samples' sizes and labels.
 #[derive(Debug)]
-pub(super) struct SizesOnly {
-    pub(super) samples: u32,
-    pub(super) sizes: Sizes,
+pub(crate) struct SizesOnly {
+    pub(crate) samples: u32,
+    pub(crate) sizes: Sizes,
     /// By sample; empty if all are in one class.
-    pub(super) labels: Vec<u32>,
+    pub(crate) labels: Vec<u32>,
     /// By sample: where its record lies. Empty if no two are close enough for one read.
-    pub(super) places: Vec<(ShardId, u64)>,
+    pub(crate) places: Vec<(ShardId, u64)>,
     /// The strata of the whole dataset, where these are the samples of some of them.
-    pub(super) strata: Option<Strata>,
+    pub(crate) strata: Option<Strata>,
 }
 
 impl SizesOnly {
     /// Some of the samples, numbered anew, and the strata that they are of.
-    pub(super) fn part(&self, samples: &[u32], strata: Strata) -> Self {
+    pub(crate) fn part(&self, samples: &[u32], strata: Strata) -> Self {
         fn of<T: Copy>(all: &[T], samples: &[u32]) -> Vec<T> {
             samples.iter().filter_map(|&id| all.get(id as usize)).copied().collect()
         }
@@ -58,7 +58,7 @@ impl SizesOnly {
 }
 
 /// Places of records that lie in one shard, by their ids.
-pub(super) fn in_one_shard(sizes: &Sizes, samples: u32) -> Vec<(ShardId, u64)> {
+pub(crate) fn in_one_shard(sizes: &Sizes, samples: u32) -> Vec<(ShardId, u64)> {
     let mut end = 0u64;
     let mut place = |id| {
         let offset = end + HEADER_BYTES;
@@ -119,7 +119,7 @@ impl Samples for SizesOnly {
 
 /// Memory that never runs out, as nothing is written to it. The cache keeps its limit by itself.
 #[derive(Debug)]
-pub(super) struct NoMemory;
+pub(crate) struct NoMemory;
 
 impl Memory for NoMemory {
     type Room = ();
@@ -168,7 +168,7 @@ impl Memory for NoMemory {
 
 /// A store that answers when its model says.
 #[derive(Debug)]
-pub(super) struct VirtualStore {
+pub(crate) struct VirtualStore {
     model: StoreModel,
     queues: Queues<Duration>,
     sent: u64,
@@ -186,12 +186,12 @@ struct Waiting {
 }
 
 impl VirtualStore {
-    pub(super) fn new(model: StoreModel) -> Self {
+    pub(crate) fn new(model: StoreModel) -> Self {
         Self { model, queues: Queues::default(), sent: 0, waiting: BTreeMap::new() }
     }
 
     /// A node sends a read: of these records, by offset, and of what lies between them.
-    pub(super) fn send(&mut self, now_ns: u64, node: usize, ops: Vec<ReadOp<()>>) {
+    pub(crate) fn send(&mut self, now_ns: u64, node: usize, ops: Vec<ReadOp<()>>) {
         let now = Duration::from_nanos(now_ns);
         let latency = latency_of(&self.model, self.sent);
         let start = ops.first().map_or(0, |op| op.offset);
@@ -206,12 +206,12 @@ impl VirtualStore {
     }
 
     /// The time of the next answer.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         self.waiting.first_key_value().map(|(&(at_ns, ..), _)| at_ns)
     }
 
     /// The next answer, if it comes by now, and the node that it is for.
-    pub(super) fn answer(&mut self, now_ns: u64) -> Option<(usize, Completion<()>)> {
+    pub(crate) fn answer(&mut self, now_ns: u64) -> Option<(usize, Completion<()>)> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= now_ns)?;
         let Waiting { node, op, latency } = first.remove();
         Some((node, answered(op, latency)))
@@ -219,7 +219,7 @@ impl VirtualStore {
 }
 
 /// An order that takes no time.
-pub(super) fn filled(order: FillOrder<()>) -> Filled<()> {
+pub(crate) fn filled(order: FillOrder<()>) -> Filled<()> {
     let FillOrder { ticket, output, mut rows, .. } = order;
     rows.iter_mut().for_each(|row| row.keep(Vec::new(), &[]));
     let geometry = vec![Geometry::default(); output.views().len() * rows.len()];
@@ -227,6 +227,6 @@ pub(super) fn filled(order: FillOrder<()>) -> Filled<()> {
 }
 
 /// A read that brought its record.
-pub(super) fn answered(op: ReadOp<()>, latency: Duration) -> Completion<()> {
+pub(crate) fn answered(op: ReadOp<()>, latency: Duration) -> Completion<()> {
     Completion { op, outcome: Ok(()), checked: true, latency }
 }

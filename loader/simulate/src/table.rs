@@ -13,19 +13,72 @@ const GAP: &str = "  ";
 /// Columns whose text begins at the left; numbers end at the right.
 const LEFT: usize = 2;
 
-const HEADS: [&str; 11] = [
-    "policy",
-    "cache",
-    "hit %",
-    "D/N %",
-    "seen %",
-    "max repeat",
-    "bytes read",
-    "evictions",
-    "bypasses",
-    "stall %",
-    "ns/access",
+/// A column of the table.
+struct Column {
+    head: &'static str,
+    /// Which results have it.
+    is_in: fn(&Report) -> bool,
+    cell: fn(&Report, &Row) -> Option<String>,
+}
+
+const fn column(
+    head: &'static str,
+    is_in: fn(&Report) -> bool,
+    cell: fn(&Report, &Row) -> Option<String>,
+) -> Column {
+    Column { head, is_in, cell }
+}
+
+const COLUMNS: &[Column] = &[
+    column("policy", always, |_, row| Some(row.policy.clone())),
+    column("cache", always, |report, row| Some(cache(report, row))),
+    column("shared", of_jobs, |_, row| {
+        Some(if row.is_shared? { "one cache" } else { "a part each" }.to_owned())
+    }),
+    column("hit %", always, |_, row| percent(Some(row.hit_ratio), row.hit_ratio_ci95, 2)),
+    column("tier %", of_nodes, |report, row| percent(report.tier.as_ref().map(|_| row.tier_ratio), None, 2)),
+    column("store %", of_nodes, |_, row| percent(Some(row.store_ratio), None, 2)),
+    column("datasets/epoch", of_several, |_, row| {
+        Some(spread(row.datasets_per_epoch, row.datasets_per_epoch_ci95, 3, 3))
+    }),
+    column("decoded %", of_jobs, |_, row| percent(Some(row.decoded_share), None, 1)),
+    column("D/N %", of_one, |_, row| percent(Some(row.distinct_share), None, 1)),
+    column("seen %", of_one, |_, row| percent(row.ever_seen_share, None, 1)),
+    column("max repeat", of_one, |_, row| Some(HumanCount(u64::from(row.repeat_max)).to_string())),
+    column("bytes read", always, |_, row| Some(BinaryBytes(row.bytes_read?).to_string())),
+    column("evictions", of_one, |_, row| Some(HumanCount(row.evictions).to_string())),
+    column("bypasses", of_one, |_, row| Some(HumanCount(row.bypasses).to_string())),
+    column("stall %", always, |_, row| match &row.stall_shares {
+        Some(of_jobs) => Some(range(of_jobs)),
+        None => percent(row.stall_share, row.stall_share_ci95, 1),
+    }),
+    column("Jain", of_jobs, |_, row| Some(format!("{:.3}", row.jain?))),
+    column("stragglers %", of_nodes, |_, row| percent(row.straggle_share, None, 1)),
+    column("boundary s", of_nodes, |_, row| Some(format!("{:.3}", row.boundary_s?))),
+    column("efficiency %", of_nodes, |_, row| percent(row.efficiency, row.efficiency_ci95, 1)),
+    column("loader's %", of_nodes, |_, row| percent(row.loader_efficiency, row.loader_efficiency_ci95, 1)),
+    column("ns/access", of_one, |_, row| Some(format!("{:.0}", row.ns_per_access))),
 ];
+
+fn always(_: &Report) -> bool {
+    true
+}
+
+fn of_jobs(report: &Report) -> bool {
+    report.jobs.is_some()
+}
+
+fn of_nodes(report: &Report) -> bool {
+    report.nodes.is_some()
+}
+
+fn of_several(report: &Report) -> bool {
+    of_jobs(report) || of_nodes(report)
+}
+
+fn of_one(report: &Report) -> bool {
+    !of_several(report)
+}
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,35 +87,52 @@ impl fmt::Display for Report {
             let ms = self.compute_s_per_sample.unwrap_or_default() * 1e3;
             writeln!(f, "SIMULATED store {store}; {ms} ms of compute a sample")?;
         }
+        if let Some(tier) = &self.tier {
+            let speed = self.tier_store.as_ref().map_or_else(String::new, |store| format!(": {store}"));
+            writeln!(f, "each node has a tier of {tier}{speed}")?;
+        }
         if let Some(Recorded { policy, cache_bytes, accesses, hits }) = &self.recorded {
             let percent = 100.0 * *hits as f64 / (*accesses).max(1) as f64;
             let (cache, accesses) = (BinaryBytes(*cache_bytes), HumanCount(*accesses));
             writeln!(f, "recorded: {percent:.2} % of {accesses} hit, with {policy} and a cache of {cache}")?;
         }
         writeln!(f)?;
-        let cells: Vec<[String; HEADS.len()]> =
-            self.rows.iter().map(|row| cells(row, self.bytes.is_some())).collect();
-        write_table(f, &cells)?;
+        self.write_table(f)?;
         if let Some(all) = &self.recommend {
             writeln!(f, "\nto remove 90 % of the stall that caching everything would remove")?;
             for found in all {
                 writeln!(f, "  {}", self.advice(found))?;
             }
         }
-        Ok(())
+        self.write_losses(f)
     }
 }
 
 impl Report {
     fn about(&self) -> String {
         let size = self.bytes.map_or_else(String::new, |bytes| format!(", {}", BinaryBytes(bytes)));
+        let nodes = match (self.nodes, self.ranks_per_node) {
+            (Some(nodes), Some(ranks)) => {
+                format!("; {nodes} nodes, ranks on each: {ranks}; {}", self.parts())
+            }
+            _ => String::new(),
+        };
+        let jobs = self.jobs.map_or_else(String::new, |jobs| format!("{jobs} jobs, "));
         let skipped = match self.skipped_epochs {
             0 => String::new(),
             first => format!(", counted from epoch {first} on"),
         };
         let seeds = if self.seeds == 1 { String::new() } else { format!("; means of {} seeds", self.seeds) };
         let samples = HumanCount(u64::from(self.samples));
-        format!("{samples} samples{size}; {}; epochs: {}{skipped}{seeds}", self.accesses, self.epochs)
+        format!(
+            "{samples} samples{size}{nodes}; {jobs}{}; epochs: {}{skipped}{seeds}",
+            self.accesses, self.epochs
+        )
+    }
+
+    fn parts(&self) -> String {
+        let strata = |strata| format!("{} strata", HumanCount(u64::from(strata)));
+        self.strata.map_or_else(|| "one plan for all".to_owned(), strata)
     }
 
     fn advice(&self, found: &Recommendation) -> String {
@@ -81,6 +151,42 @@ impl Report {
             percent(found.stall_share_all_cached)
         )
     }
+
+    fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&Column> = COLUMNS.iter().filter(|column| (column.is_in)(self)).collect();
+        let cell = |column: &&Column, row| (column.cell)(self, row).unwrap_or_else(|| "-".to_owned());
+        let heads = columns.iter().map(|column| column.head.to_owned()).collect();
+        let rows = self.rows.iter().map(|row| columns.iter().map(|column| cell(column, row)).collect());
+        let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+        let widths: Vec<usize> = (0..columns.len())
+            .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        for line in lines {
+            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+                let gap = if column == 0 { "" } else { GAP };
+                if column < LEFT {
+                    write!(f, "{gap}{cell:<width$}")?;
+                } else {
+                    write!(f, "{gap}{cell:>width$}")?;
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    /// What the loss of nodes did, if any was lost.
+    fn write_losses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moved = |row: &Row| row.by_epoch.iter().any(|epoch| epoch.strata_moved > 0);
+        for row in self.rows.iter().filter(|row| moved(row)) {
+            writeln!(f, "\n{} at {}, by epoch: strata moved before it, hit %", row.policy, row.cache)?;
+            for epoch in &row.by_epoch {
+                let hits = 100.0 * epoch.hit_ratio;
+                writeln!(f, "{:>5}  {:>7}  {hits:>6.2}", epoch.epoch, epoch.strata_moved)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A capacity: bytes, or samples where sizes are not known.
@@ -88,44 +194,26 @@ fn amount(capacity: u64, sizes_known: bool) -> String {
     if sizes_known { BinaryBytes(capacity).to_string() } else { format!("{} samples", HumanCount(capacity)) }
 }
 
-fn cells(row: &Row, sizes_known: bool) -> [String; HEADS.len()] {
-    let percent = |share: f64| format!("{:.1}", 100.0 * share);
-    let spread = |half: Option<f64>| half.map_or_else(String::new, |half| format!(" ±{:.2}", 100.0 * half));
-    let cache = amount(row.capacity, sizes_known);
-    [
-        row.policy.clone(),
-        if row.cache.ends_with('%') { format!("{} {cache}", row.cache) } else { cache },
-        format!("{:.2}{}", 100.0 * row.hit_ratio, spread(row.hit_ratio_ci95)),
-        percent(row.distinct_share),
-        percent(row.ever_seen_share),
-        HumanCount(u64::from(row.repeat_max)).to_string(),
-        row.bytes_read.map_or_else(|| "-".to_owned(), |bytes| BinaryBytes(bytes).to_string()),
-        HumanCount(row.evictions).to_string(),
-        HumanCount(row.bypasses).to_string(),
-        match row.stall_share {
-            Some(share) => format!("{}{}", percent(share), spread(row.stall_share_ci95)),
-            None => "-".to_owned(),
-        },
-        format!("{:.0}", row.ns_per_access),
-    ]
+fn cache(report: &Report, row: &Row) -> String {
+    let cache = amount(row.capacity, report.bytes.is_some());
+    if row.cache.ends_with('%') { format!("{} {cache}", row.cache) } else { cache }
 }
 
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; HEADS.len()]]) -> fmt::Result {
-    let heads = HEADS.map(str::to_owned);
-    let mut widths = [0; HEADS.len()];
-    for row in std::iter::once(&heads).chain(rows) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    for row in std::iter::once(&heads).chain(rows) {
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let gap = if column == 0 { "" } else { GAP };
-            if column < LEFT { write!(f, "{gap}{cell:<width$}")? } else { write!(f, "{gap}{cell:>width$}")? }
-        }
-        writeln!(f)?;
-    }
-    Ok(())
+/// A share in per cent. Half of its interval has two digits.
+fn percent(share: Option<f64>, half: Option<f64>, digits: usize) -> Option<String> {
+    Some(spread(100.0 * share?, half.map(|half| 100.0 * half), digits, 2))
+}
+
+fn spread(value: f64, half: Option<f64>, digits: usize, half_digits: usize) -> String {
+    let half = half.map_or_else(String::new, |half| format!(" ±{half:.half_digits$}"));
+    format!("{value:.digits$}{half}")
+}
+
+/// The least and the greatest share, in per cent.
+fn range(shares: &[f64]) -> String {
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    format!("{:.1} to {:.1}", 100.0 * least, 100.0 * most)
 }
 
 #[cfg(test)]
@@ -135,32 +223,24 @@ mod tests {
     fn row() -> Row {
         Row {
             policy: "lru".to_owned(),
-            sampler: Some("uniform"),
-            order: Some("shuffled"),
             cache: "20%".to_owned(),
             capacity: 1 << 20,
             capacity_share: 0.2,
             accesses: 1000,
             hits: 211,
             misses: 789,
-            prefetched: 0,
-            exchanged: 0,
             hit_ratio: 0.211,
             hit_ratio_ci95: Some(0.0012),
             evictions: 1234,
-            bypasses: 0,
             reads: 789,
             bytes_read: Some(5 << 30),
-            bytes_between: 0,
             distinct_share: 0.634,
-            ever_seen_share: 1.0,
+            ever_seen_share: Some(1.0),
             repeat_max: 7,
-            absorbing_epochs: 0,
-            position_entropy: Some(1.0),
-            stall_s: Some(1.5),
             stall_share: Some(1.204),
             stall_share_ci95: Some(0.005),
             ns_per_access: 81.4,
+            ..Row::default()
         }
     }
 
@@ -175,8 +255,8 @@ mod tests {
             store: Some("latency=2ms".to_owned()),
             compute_s_per_sample: Some(0.001),
             rows,
-            recorded: None,
             recommend,
+            ..Report::default()
         }
     }
 

@@ -1,4 +1,5 @@
 //! What the samplers `weighted` and `balanced` go by: a file of weights, and the samples' classes.
+#![warn(clippy::indexing_slicing)]
 
 use std::path::Path;
 

@@ -14,7 +14,7 @@ use crate::error::SimulateError;
 
 /// The strata of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seats {
+pub(crate) struct Seats {
     samples: u32,
     strata: u32,
     ranks_per_node: u32,
@@ -28,15 +28,15 @@ pub(super) struct Seats {
 
 /// A node's share of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Share {
+pub(crate) struct Share {
     /// The strata that it has.
-    pub(super) held: Vec<u32>,
+    pub(crate) held: Vec<u32>,
     /// The stratum of each seat, of all nodes.
-    pub(super) order: shade_job::Seats,
+    pub(crate) order: shade_job::Seats,
     /// Its ranks.
-    pub(super) ranks: Range<u32>,
+    pub(crate) ranks: Range<u32>,
     /// Number of ranks of all nodes.
-    pub(super) world_size: u32,
+    pub(crate) world_size: u32,
 }
 
 impl Seats {
@@ -44,7 +44,7 @@ impl Seats {
     ///
     /// # Errors
     /// The strata cannot be dealt to the ranks in equal numbers.
-    pub(super) fn new(
+    pub(crate) fn new(
         nodes: u32,
         ranks_per_node: u32,
         strata: u32,
@@ -62,11 +62,11 @@ impl Seats {
     }
 
     /// What a node has that is there.
-    pub(super) fn of(&self, node: usize) -> Share {
+    pub(crate) fn of(&self, node: usize) -> Share {
         let before = (0..).zip(&self.nodes).find(|&(_, &number)| number as usize == node);
         let first = before.map_or(0, |(before, _)| before * self.ranks_per_node);
         Share {
-            held: self.held.get(node).cloned().unwrap_or_default(),
+            held: self.held[node].clone(),
             order: self.order.clone(),
             ranks: first..first + self.ranks_per_node,
             world_size: self.world_size(),
@@ -81,7 +81,7 @@ impl Seats {
     ///
     /// # Errors
     /// No node is left, or the strata cannot be dealt to the ranks in equal numbers.
-    pub(super) fn lose(&mut self, node: usize) -> Result<u32, SimulateError> {
+    pub(crate) fn lose(&mut self, node: usize) -> Result<u32, SimulateError> {
         let lost = self.held.get_mut(node).map(std::mem::take).unwrap_or_default();
         let left: Vec<u32> =
             (0..).zip(&self.held).filter(|(_, held)| !held.is_empty()).map(|(node, _)| node).collect();
@@ -96,7 +96,7 @@ impl Seats {
 
     /// Goes over to the seats of `epoch`, from those of the epoch before. Returns how many strata
     /// have changed nodes.
-    pub(super) fn mix(&mut self, plan: &PlanSpec, epoch: u32) -> u32 {
+    pub(crate) fn mix(&mut self, plan: &PlanSpec, epoch: u32) -> u32 {
         let before = self.held.clone();
         self.order = mixed(plan, self.samples, &self.order, epoch.saturating_sub(1), epoch);
         self.hold();
@@ -133,15 +133,14 @@ impl Seats {
         let ranks = self.ranks_per_node as usize;
         let node_of = self.nodes.iter().flat_map(|&node| std::iter::repeat_n(node, ranks));
         for (seat, node) in (0..self.strata).zip(node_of.cycle()) {
-            let held = self.held.get_mut(node as usize);
-            held.into_iter().for_each(|held| held.push(self.order.stratum(seat)));
+            self.held[node as usize].push(self.order.stratum(seat));
         }
     }
 }
 
 /// The number of strata for these nodes, as a training chooses it; with nodes that are `lost` one
 /// that suits all numbers of nodes that are left, too.
-pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
+pub(crate) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
     let strata = shade_job::strata_for(ranks_per_node, nodes, samples);
     let left = nodes.saturating_sub(lost).max(1)..nodes;
     left.map(|count| count.saturating_mul(ranks_per_node))

@@ -20,7 +20,7 @@ pub struct NodesArgs {
     /// Nodes that train together, 1 to 1000. Each has its ranks, its cache (an equal part of
     /// --cache) and its strata of the dataset; all share --store. A step ends when the slowest rank
     /// has its batch and has computed it. `--strata` is chosen for the nodes unless it is given.
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "recommend", "jobs"],
+    #[arg(long, value_name = "N", conflicts_with = "trace",
           value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     pub nodes: Option<u32>,
 
@@ -56,7 +56,7 @@ pub struct NodesArgs {
 
     /// Instead of strata: one plan of the whole dataset, whose positions go to the ranks by turns,
     /// whatever their nodes have cached. Nothing takes time then. Takes the memory of N datasets.
-    #[arg(long, requires = "nodes", conflicts_with_all = ["store", "straggle", "lose"])]
+    #[arg(long, requires = "nodes", conflicts_with_all = ["store", "straggle", "lose", "jobs"])]
     pub global_plan: bool,
 }
 

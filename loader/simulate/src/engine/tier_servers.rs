@@ -16,7 +16,7 @@ const FETCHED_AT_ONCE: usize = 32;
 const STORED_AT_ONCE: usize = 4;
 
 /// A tier of one server for each node, all alike.
-pub(super) struct TierServers {
+pub(crate) struct TierServers {
     model: StoreModel,
     servers: Vec<Server>,
     sent: u64,
@@ -25,7 +25,7 @@ pub(super) struct TierServers {
 }
 
 /// A record's length, and the event when it has come or is stored.
-pub(super) type Answer = (u32, Event<NoMemory>);
+pub(crate) type Answer = (u32, Event<NoMemory>);
 
 #[derive(Default)]
 struct Server {
@@ -37,14 +37,14 @@ struct Server {
 }
 
 impl TierServers {
-    pub(super) fn new(model: StoreModel, nodes: usize) -> Self {
+    pub(crate) fn new(model: StoreModel, nodes: usize) -> Self {
         let servers = (0..nodes).map(|_| Server::default()).collect();
         Self { model, servers, sent: 0, waiting: BTreeMap::new() }
     }
 
     /// A node gives its tier an order.
-    pub(super) fn order(&mut self, now_ns: u64, node: usize, order: TierOrder<NoMemory>) {
-        let Some(server) = self.servers.get_mut(node) else { return };
+    pub(crate) fn order(&mut self, now_ns: u64, node: usize, order: TierOrder<NoMemory>) {
+        let server = &mut self.servers[node];
         let queue = if matches!(order, TierOrder::Get(_)) { &mut server.fetches } else { &mut server.writes };
         queue.extend(answers(order));
         if server.missing == 0 {
@@ -54,7 +54,7 @@ impl TierServers {
 
     /// Asks for records and stores some. Latencies count from here, as in the daemon.
     fn begin_round(&mut self, now_ns: u64, node: usize) {
-        let Some(server) = self.servers.get_mut(node) else { return };
+        let server = &mut self.servers[node];
         let fetched = server.fetches.len().min(FETCHED_AT_ONCE);
         let stored = server.writes.len().min(STORED_AT_ONCE);
         let round: Vec<Answer> =
@@ -72,15 +72,15 @@ impl TierServers {
     }
 
     /// Time of the next answer.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
     }
 
     /// The next answer, if it comes by now, and the node that it is for.
-    pub(super) fn answer(&mut self, now_ns: u64) -> Option<(usize, Answer)> {
+    pub(crate) fn answer(&mut self, now_ns: u64) -> Option<(usize, Answer)> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= now_ns)?;
         let ((at_ns, _), (node, answer)) = first.remove_entry();
-        let server = self.servers.get_mut(node)?;
+        let server = &mut self.servers[node];
         server.missing -= 1;
         if server.missing == 0 {
             self.begin_round(at_ns, node);
@@ -91,7 +91,7 @@ impl TierServers {
 
 /// The answers of servers that have whatever they are asked for and room for all they are given.
 /// They take no time.
-pub(super) fn answers(order: TierOrder<NoMemory>) -> Vec<Answer> {
+pub(crate) fn answers(order: TierOrder<NoMemory>) -> Vec<Answer> {
     let of = |op: ReadOp<()>| {
         (op.len, Event::Tier(TierEvent::Got { op, outcome: Ok(()), latency: Duration::ZERO }))
     };
@@ -105,7 +105,7 @@ pub(super) fn answers(order: TierOrder<NoMemory>) -> Vec<Answer> {
 }
 
 /// The same answer when it takes longer.
-pub(super) fn later(mut event: Event<NoMemory>, by: Duration) -> Event<NoMemory> {
+pub(crate) fn later(mut event: Event<NoMemory>, by: Duration) -> Event<NoMemory> {
     match &mut event {
         Event::Read(record) => record.latency += by,
         Event::Tier(TierEvent::Got { latency, .. }) => *latency += by,

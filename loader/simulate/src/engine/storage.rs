@@ -8,22 +8,25 @@ use shade_core::{Completion, Event, ReadOp, TierOrder};
 use shade_job::StoreModel;
 use shade_reads::depth::DepthController;
 
-use crate::nodes::tier_servers::{TierServers, later};
+use crate::engine::tier_servers::{TierServers, later};
 use crate::store::{NoMemory, VirtualStore};
 
 /// What stores the nodes have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct StorageModel {
+pub(crate) struct StorageModel {
     /// The store of all.
-    pub(super) store: StoreModel,
+    pub(crate) store: StoreModel,
     /// Rate of each node's link, bytes a second.
-    pub(super) nic: Option<u64>,
+    pub(crate) nic: Option<u64>,
     /// Each node's tier.
-    pub(super) tier: StoreModel,
+    pub(crate) tier: StoreModel,
+    /// Whether each node looks for the depth of its reads, as a daemon does. Else it sends all that
+    /// its core orders.
+    pub(crate) finds_depth: bool,
 }
 
 /// Store, links, and how many reads each node has in flight.
-pub(super) struct Storage {
+pub(crate) struct Storage {
     store: VirtualStore,
     gates: Vec<Gate>,
     tiers: TierServers,
@@ -32,10 +35,10 @@ pub(super) struct Storage {
 
 impl Storage {
     /// The stores, before any read.
-    pub(super) fn new(model: StorageModel, nodes: usize) -> Self {
+    pub(crate) fn new(model: StorageModel, nodes: usize) -> Self {
         let mut storage = Self {
             store: VirtualStore::new(model.store),
-            gates: (0..nodes).map(|_| Gate::default()).collect(),
+            gates: (0..nodes).map(|_| Gate::new(model.finds_depth)).collect(),
             tiers: TierServers::new(model.tier, nodes),
             links: model.nic.map(|rate| Links::new(rate, nodes)),
         };
@@ -44,31 +47,32 @@ impl Storage {
     }
 
     /// Sets how many nodes read from the store.
-    pub(super) fn share(&mut self, nodes: usize) {
+    pub(crate) fn share(&mut self, nodes: usize) {
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
-        self.gates.iter_mut().for_each(|gate| gate.controller.share(nodes));
+        let controllers = self.gates.iter_mut().filter_map(|gate| gate.controller.as_mut());
+        controllers.for_each(|controller| controller.share(nodes));
     }
 
-    /// A node orders reads, each of one record or of neighbours.
-    pub(super) fn order(&mut self, now_ns: u64, node: usize, reads: Vec<Vec<ReadOp<()>>>) {
-        let Some(gate) = self.gates.get_mut(node) else { return };
-        gate.queued.extend(reads);
+    /// A node orders a read, of one record or of neighbours.
+    pub(crate) fn order(&mut self, now_ns: u64, node: usize, read: Vec<ReadOp<()>>) {
+        let gate = &mut self.gates[node];
+        gate.queued.push_back(read);
         gate.send(now_ns, node, &mut self.store);
     }
 
-    /// A node gives its tier orders.
-    pub(super) fn order_from_tier(&mut self, now_ns: u64, node: usize, orders: Vec<TierOrder<NoMemory>>) {
-        orders.into_iter().for_each(|order| self.tiers.order(now_ns, node, order));
+    /// A node gives its tier an order.
+    pub(crate) fn order_from_tier(&mut self, now_ns: u64, node: usize, order: TierOrder<NoMemory>) {
+        self.tiers.order(now_ns, node, order);
     }
 
     /// Time of the next answer, or when it has passed the node's link.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         let arrives = self.links.as_ref().and_then(Links::next_ns);
         self.store.next_ns().into_iter().chain(self.tiers.next_ns()).chain(arrives).min()
     }
 
     /// What reaches the nodes at this time, by node, in its order.
-    pub(super) fn answer(&mut self, now_ns: u64) -> BTreeMap<usize, Vec<Event<NoMemory>>> {
+    pub(crate) fn answer(&mut self, now_ns: u64) -> BTreeMap<usize, Vec<Event<NoMemory>>> {
         let mut arrived = BTreeMap::<usize, Vec<Event<NoMemory>>>::new();
         let mut answers = Vec::new();
         while let Some((node, record)) = self.store.answer(now_ns) {
@@ -89,9 +93,9 @@ impl Storage {
         arrived.into_iter().map(|(node, answers)| (node, self.take_in(now_ns, node, answers))).collect()
     }
 
-    /// How many reads of the node may be in flight.
-    pub(super) fn depth(&self, node: usize) -> u32 {
-        self.gates.get(node).map_or(0, Gate::depth)
+    /// How many reads of the node may be in flight; `None` if there is no limit.
+    pub(crate) fn depth(&self, node: usize) -> Option<u32> {
+        Some(self.gates[node].controller.as_ref()?.depth())
     }
 
     /// A node's reads end, and others begin in their places.
@@ -101,25 +105,24 @@ impl Storage {
         node: usize,
         mut events: Vec<Event<NoMemory>>,
     ) -> Vec<Event<NoMemory>> {
-        let Some(gate) = self.gates.get_mut(node) else { return events };
-        let before = gate.depth();
+        let before = self.depth(node);
+        let gate = &mut self.gates[node];
         for event in &events {
             if let Event::Read(record) = event {
                 gate.leave(now_ns, record);
             }
         }
         gate.send(now_ns, node, &mut self.store);
-        if gate.depth() != before {
-            events.push(Event::Depth(gate.depth()));
-        }
+        events.extend(self.depth(node).filter(|&depth| Some(depth) != before).map(Event::Depth));
         events
     }
 }
 
 /// The reads of one node: as many are in flight as its controller finds best.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Gate {
-    controller: DepthController,
+    /// `None` lets all reads through.
+    controller: Option<DepthController>,
     in_flight: u32,
     /// Reads in flight when the last one began.
     level: u32,
@@ -129,15 +132,23 @@ struct Gate {
 }
 
 impl Gate {
-    fn depth(&self) -> u32 {
-        self.controller.depth()
+    fn new(finds_depth: bool) -> Self {
+        let controller = finds_depth.then(DepthController::new);
+        Self { controller, in_flight: 0, level: 0, queued: VecDeque::new(), missing: HashMap::new() }
+    }
+
+    fn is_open(&self) -> bool {
+        self.controller.as_ref().is_none_or(|controller| self.in_flight < controller.depth())
     }
 
     fn send(&mut self, now_ns: u64, node: usize, store: &mut VirtualStore) {
-        if self.in_flight == 0 && !self.queued.is_empty() {
-            self.controller.begins(now_ns);
+        if let Some(controller) = &mut self.controller
+            && self.in_flight == 0
+            && !self.queued.is_empty()
+        {
+            controller.begins(now_ns);
         }
-        while self.in_flight < self.depth() {
+        while self.is_open() {
             let Some(ops) = self.queued.pop_front() else { return };
             self.in_flight += 1;
             self.level = self.in_flight;
@@ -160,7 +171,9 @@ impl Gate {
         }
         self.in_flight -= 1;
         let latency_ns = u64::try_from(record.latency.as_nanos()).unwrap_or(u64::MAX);
-        self.controller.completed(self.level, latency_ns, now_ns);
+        if let Some(controller) = &mut self.controller {
+            controller.completed(self.level, latency_ns, now_ns);
+        }
     }
 }
 
@@ -185,7 +198,7 @@ impl Links {
     }
 
     fn carry(&mut self, now_ns: u64, node: usize, len: u32, answer: Event<NoMemory>) {
-        let Some(free_ns) = self.free_ns.get_mut(node) else { return };
+        let free_ns = &mut self.free_ns[node];
         let takes_ns = u128::from(len) * 1_000_000_000 / u128::from(self.bytes_per_s);
         let takes_ns = u64::try_from(takes_ns).unwrap_or(u64::MAX);
         *free_ns = now_ns.max(*free_ns).saturating_add(takes_ns);
@@ -231,14 +244,14 @@ mod tests {
 
     fn storage(model: &str, nodes: usize, nic: Option<u64>) -> Storage {
         let (store, tier) = (model.parse().unwrap(), "latency=1ms".parse().unwrap());
-        Storage::new(StorageModel { store, nic, tier }, nodes)
+        Storage::new(StorageModel { store, nic, tier, finds_depth: true }, nodes)
     }
 
     #[test]
     fn nodes_share_the_stores_slots() {
         let mut storage = storage("latency=2ms,depth=2", 2, None);
         for node in 0..2 {
-            storage.order(0, node, (0..2).map(|flight| vec![op(flight, 0, 1)]).collect());
+            (0..2).for_each(|flight| storage.order(0, node, vec![op(flight, 0, 1)]));
         }
         assert_eq!(answers(&mut storage), [(2, 0, 0), (2, 0, 1), (4, 1, 0), (4, 1, 1)]);
     }
@@ -248,7 +261,7 @@ mod tests {
         // A record of 1,000 bytes takes 1 ms of it.
         let mut storage = storage("latency=2ms", 2, Some(1_000_000));
         for node in 0..2 {
-            storage.order(0, node, (0..2).map(|flight| vec![op(flight, 0, 1000)]).collect());
+            (0..2).for_each(|flight| storage.order(0, node, vec![op(flight, 0, 1000)]));
         }
         assert_eq!(answers(&mut storage), [(3, 0, 0), (3, 1, 0), (4, 0, 1), (4, 1, 1)]);
     }
@@ -256,8 +269,8 @@ mod tests {
     #[test]
     fn what_a_tier_brings_takes_no_read_of_the_store_and_passes_the_link() {
         let mut storage = storage("latency=2ms,depth=1", 1, Some(1_000_000));
-        storage.order(0, 0, vec![vec![op(0, 0, 1000)]]);
-        storage.order_from_tier(0, 0, vec![TierOrder::Get(vec![op(1, 0, 1000), op(2, 0, 1000)])]);
+        storage.order(0, 0, vec![op(0, 0, 1000)]);
+        storage.order_from_tier(0, 0, TierOrder::Get(vec![op(1, 0, 1000), op(2, 0, 1000)]));
         let mut seen = Vec::new();
         while let Some(now_ns) = storage.next_ns() {
             for event in storage.answer(now_ns).remove(&0).unwrap_or_default() {
@@ -275,7 +288,7 @@ mod tests {
     fn no_more_reads_are_in_flight_than_the_controller_says() {
         let mut storage = storage("latency=2ms", 1, None);
         let first = DepthController::new().depth();
-        storage.order(0, 0, (0..2 * u64::from(first)).map(|flight| vec![op(flight, 0, 1)]).collect());
+        (0..2 * u64::from(first)).for_each(|flight| storage.order(0, 0, vec![op(flight, 0, 1)]));
         let at_first = answers(&mut storage).iter().filter(|(ms, ..)| *ms == 2).count();
         assert_eq!(at_first, first as usize);
     }
@@ -283,7 +296,8 @@ mod tests {
     #[test]
     fn neighbours_are_one_read() {
         let mut storage = storage("latency=2ms,depth=1", 1, None);
-        storage.order(0, 0, vec![vec![op(0, 0, 1), op(0, 512, 1)], vec![op(1, 0, 1)]]);
+        storage.order(0, 0, vec![op(0, 0, 1), op(0, 512, 1)]);
+        storage.order(0, 0, vec![op(1, 0, 1)]);
         assert_eq!(storage.gates[0].in_flight, 2);
         assert_eq!(answers(&mut storage), [(2, 0, 0), (2, 0, 0), (4, 0, 1)]);
         assert!(storage.gates[0].in_flight == 0 && storage.gates[0].missing.is_empty());
