@@ -20,6 +20,8 @@ RIVALS_ARGS ?=
 HIT_RATIO_ARGS ?=
 # Options of `python -m studies.accuracy run --help`, for example STUDY_ARGS="--cells uniform pads".
 STUDY_ARGS ?=
+# The lives of simulated daemons that `make lives` plays: FROM..TO, or one.
+SEEDS ?= 0..5000
 # Options of `python -m demo --help`, for example DEMO_ARGS="--delay-us 500 --at-once 32".
 DEMO_ARGS ?=
 
@@ -34,7 +36,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel docs bench bench-rivals bench-hit-ratio study clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel docs bench bench-rivals bench-hit-ratio study lives clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -94,6 +96,9 @@ docs: $(VENV)/.docs $(VENV)/.built ## the site, in site/, and the pages of docs/
 study: build dataset ## what ways of choosing samples do to accuracy: trains what is missing, hours (STUDY_ARGS=)
 	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)
 	$(VENV)/bin/python -m studies.accuracy report
+
+lives: ## simulated lives of the daemon, thousands by seed; a seed that fails is printed (SEEDS=0..5000)
+	SHADE_SEEDS='$(SEEDS)' cargo test --package shade-load --lib simulated
 
 clean: ## remove all that make has made
 	cargo clean

@@ -7,7 +7,7 @@ mod config;
 mod events;
 mod floods;
 mod inherited;
-mod judge;
+mod lifecycle;
 mod memory;
 mod observer;
 mod observers;
@@ -20,6 +20,8 @@ mod silence;
 mod start;
 mod stats;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tier;
 
 use shade_reads::blocks::FreeList;

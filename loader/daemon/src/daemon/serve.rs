@@ -15,14 +15,14 @@ use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::events::{carried_out, filled, read};
 use super::floods::Floods;
+use super::lifecycle::{Lifecycle, Present};
 use super::memory::RingRoom;
 use super::observers::Observers;
 use super::sessions::Sessions;
-use super::settings::Running;
 use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
-use crate::control::{Message, ServedDataset, Terms};
+use crate::control::{Message, Terms};
 use crate::signals;
 
 /// Most events taken in before the core acts on them.
@@ -69,26 +69,14 @@ pub(super) struct Daemon {
     pub(super) tier: Option<Tier>,
     pub(super) sessions: Sessions,
     pub(super) observers: Observers,
-    pub(super) served: ServedDataset,
-    pub(super) settings: Running,
-    pub(super) linger: Option<Duration>,
+    pub(super) lifecycle: Lifecycle,
     pub(super) cache_memory: CacheMemory,
     ring_room: RingRoom,
     floods: Floods,
     pub(super) silence: Silence,
-    /// What a rank asked a private daemon for that has no rank attached and does not have it: this
-    /// daemon ends, and the next has it.
-    pub(super) gives_way: Option<&'static str>,
-    /// It takes no new job.
-    pub(super) draining: bool,
-    /// Who drains it has been told, so it ends when the last rank has left.
-    pub(super) is_drained: bool,
     /// The user ends it now.
     told_to_stop: bool,
     started: Instant,
-    /// Since when no rank is attached, and whether one ever was.
-    pub(super) empty_since: Instant,
-    pub(super) had_rank: bool,
     pub(super) events: Vec<Event>,
     /// The ranks that have asked for figures.
     pub(super) stats_asked: Vec<SessionId>,
@@ -109,12 +97,10 @@ impl Daemon {
         reads: Reads,
         Helpers { workers, aside }: Helpers,
         trace_header: Header,
-        served: ServedDataset,
-        settings: Running,
+        lifecycle: Lifecycle,
         cache_memory: CacheMemory,
     ) -> Self {
         let started = Instant::now();
-        let linger = settings.linger();
         Self {
             core,
             reads,
@@ -123,20 +109,13 @@ impl Daemon {
             tier: None,
             sessions: Sessions::default(),
             observers: Observers::new(trace_header),
-            served,
-            settings,
-            linger,
+            lifecycle,
             ring_room: RingRoom::new(Arc::clone(&cache_memory.arena)),
             cache_memory,
             floods: Floods::new(started),
             silence: Silence::new(started),
-            gives_way: None,
-            draining: false,
-            is_drained: false,
             told_to_stop: false,
             started,
-            empty_since: started,
-            had_rank: false,
             events: Vec::new(),
             stats_asked: Vec::new(),
             actions: Vec::new(),
@@ -169,8 +148,8 @@ impl Daemon {
         let mut beaten = Instant::now();
         let mut has_more = false;
         loop {
-            let wait =
-                if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            let stays = self.lifecycle.settings.linger().is_none();
+            let wait = if self.sessions.is_empty() && stays { Duration::MAX } else { HEARTBEAT };
             let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
             let wait = if has_more { Duration::ZERO } else { wait };
             let mut first = None;
@@ -206,7 +185,7 @@ impl Daemon {
             self.events.push(Event::Depth(self.reads.depth()));
             has_more = self.turn();
             self.tell_stats();
-            self.give_back();
+            self.cache_memory.give_back(&mut self.core);
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
                 self.sessions.beat();
@@ -217,7 +196,8 @@ impl Daemon {
             if self.told_to_stop {
                 return Stop::Told;
             }
-            if self.is_unneeded() {
+            let has_sessions = !self.sessions.is_empty() || self.core.session_count() > 0;
+            if self.lifecycle.is_unneeded(self.started.elapsed(), has_sessions) {
                 return Stop::Asked;
             }
         }
@@ -253,7 +233,9 @@ impl Daemon {
             Action::Accept(session, accepted) => {
                 let promised_bytes = self.sessions.promised_bytes();
                 let room = self.ring_room.promise(accepted.payload.bytes, promised_bytes);
-                self.had_rank |= room.is_ok();
+                if room.is_ok() {
+                    self.lifecycle.admitted();
+                }
                 self.sessions.answer(session, room.map(|()| accepted));
             }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
@@ -318,19 +300,25 @@ impl Daemon {
     /// Turns a session's message into an event, or answers it at once.
     fn take(&mut self, message: Message) {
         match message {
-            Message::Hello { mut attach, asked, socket, verdict } => match self.judge(&attach, &asked) {
-                Ok(terms) => {
-                    attach.job.clone_from(&terms.job);
-                    self.sessions.hello(attach.session, socket, verdict, terms);
-                    self.events.push(Event::Attach(attach));
+            Message::Hello { mut attach, asked, socket, verdict } => {
+                // Ranks that said hello before have their jobs then.
+                self.turn();
+                let jobs = self.core.jobs().into_iter().map(|job| job.name).collect();
+                let present = Present { has_sessions: !self.sessions.is_empty(), jobs };
+                match self.lifecycle.judge(&attach, &asked, &present) {
+                    Ok(terms) => {
+                        attach.job.clone_from(&terms.job);
+                        self.sessions.hello(attach.session, socket, verdict, terms);
+                        self.events.push(Event::Attach(attach));
+                    }
+                    Err(refusal) => {
+                        // It counts as a session until its thread has sent the refusal: a daemon
+                        // that gives way ends only then.
+                        self.sessions.hello(attach.session, socket, verdict, Terms::default());
+                        self.sessions.answer(attach.session, Err(refusal));
+                    }
                 }
-                Err(refusal) => {
-                    // It counts as a session until its thread has sent the refusal: a daemon that
-                    // gives way ends only then.
-                    self.sessions.hello(attach.session, socket, verdict, Terms::default());
-                    self.sessions.answer(attach.session, Err(refusal));
-                }
-            },
+            }
             Message::Observe { session, job, socket, pipe, verdict } => {
                 let begun = self.observers.begin(session, &job, socket, pipe);
                 if begun.is_ok() {
@@ -352,11 +340,11 @@ impl Daemon {
             }
             Message::Drain(answer) => {
                 tracing::info!("drained: no new job is taken, as its user asked");
-                self.draining = true;
+                self.lifecycle.drain();
                 // Fails only when the thread has ended.
                 let _ = answer.send(());
             }
-            Message::Stop { drain: true } => self.is_drained = true,
+            Message::Stop { drain: true } => self.lifecycle.drained(),
             Message::Stop { drain: false } => {
                 tracing::info!("stopped, as its user asked");
                 self.told_to_stop = true;
@@ -385,7 +373,7 @@ impl Daemon {
             Message::Gone(session) => {
                 // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
-                    self.empty_since = Instant::now();
+                    self.lifecycle.left(self.started.elapsed());
                 }
                 self.events.push(Event::Detach(session));
             }

@@ -65,14 +65,12 @@ impl Running {
         (self.settings.cache, self.cache_bytes) = (cache, cache_bytes);
     }
 
-    /// Takes over the linger time of `asked`, if it has one and this daemon lingers at all. Returns
-    /// the time that now holds.
-    pub(super) fn linger_as(&mut self, asked: &Settings) -> Option<Duration> {
+    /// Takes over the linger time of `asked`, if it has one and this daemon lingers at all.
+    pub(super) fn linger_as(&mut self, asked: &Settings) {
         if self.linger.is_some() && asked.get("linger").is_some() {
             self.settings.linger = asked.spec().linger;
             self.linger = Some(Duration::from_secs_f64(self.settings.linger));
         }
-        self.linger
     }
 
     /// Whether a trainer that asks for this would have started another daemon.

@@ -22,6 +22,7 @@ use shade_shm::memfd::lacking;
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
+use super::lifecycle::Lifecycle;
 use super::memory::{CacheTooLarge, check_cache};
 use super::serve::{Daemon, Helpers, Inbox, Stop};
 use super::settings::Running;
@@ -195,15 +196,16 @@ fn serve_at(
     let core_config = core_config(settings, &index, cache_bytes, block_bytes, worker_count);
     let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), worker_count);
     let core = Core::new(index, free, core_config);
-    let mut daemon =
-        Daemon::new(core, reads, Helpers { workers, aside }, trace_header, served, running, cache_memory);
+    let lifecycle = Lifecycle::new(served, running);
+    let helpers = Helpers { workers, aside };
+    let mut daemon = Daemon::new(core, reads, helpers, trace_header, lifecycle, cache_memory);
     daemon.tier = tier;
     let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 
 /// What the core goes by.
-fn core_config(
+pub(super) fn core_config(
     settings: &DaemonSpec,
     index: &Index,
     cache_bytes: u64,

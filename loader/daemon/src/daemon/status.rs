@@ -43,15 +43,15 @@ impl Daemon {
         let silence = self.silence.tell(Instant::now());
         // No session has this number, so only figures of the whole daemon are in it.
         let shared = self.core.stats(0);
-        let settings = self.settings.in_words_of(&Settings::default());
+        let settings = self.lifecycle.settings.in_words_of(&Settings::default());
         let status = Status {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
             uptime_ns: self.now_ns(),
-            dataset: &self.served.folder,
-            socket: &self.served.address,
-            samples: self.served.samples,
-            content_id: ContentId(self.served.content_id).to_string(),
+            dataset: &self.lifecycle.served.folder,
+            socket: &self.lifecycle.served.address,
+            samples: self.lifecycle.served.samples,
+            content_id: ContentId(self.lifecycle.served.content_id).to_string(),
             cache_bytes: shared.cache_bytes,
             cache_used_bytes: shared.cache_used_bytes,
             resident: shared.resident,
@@ -64,8 +64,8 @@ impl Daemon {
             settings,
             silence_longest_ns: silence.longest_ns,
             silence_ns: silence.recent_ns,
-            linger_s: self.linger.map(|linger| linger.as_secs_f64()),
-            draining: self.draining,
+            linger_s: self.lifecycle.settings.linger().map(|linger| linger.as_secs_f64()),
+            draining: self.lifecycle.is_draining(),
             jobs: shared.jobs,
         };
         // Numbers, strings and lists with string keys always have a JSON form.

@@ -7,28 +7,94 @@ use serde_json::Value;
 use shade_core::{Attach, Refusal};
 use shade_formats::control::{REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING};
 
-use super::serve::Daemon;
-use crate::control::{Asked, Terms};
+use super::settings::Running;
+use crate::control::{Asked, ServedDataset, Terms};
 
 /// How long a private daemon waits for its first rank.
 const FIRST_RANK: Duration = Duration::from_secs(30);
 
-impl Daemon {
+/// See the [module](self). Times are those since the daemon began.
+pub(super) struct Lifecycle {
+    pub(super) served: ServedDataset,
+    pub(super) settings: Running,
+    /// What a rank asked a private daemon for that has no rank attached and does not have it: this
+    /// daemon ends, and the next has it.
+    gives_way: Option<&'static str>,
+    draining: bool,
+    /// Who drains it has been told, so it ends when the last rank has left.
+    is_drained: bool,
+    /// A rank was ever attached.
+    had_rank: bool,
+    /// Since when no rank is attached.
+    empty_since: Duration,
+}
+
+/// Who is there when a rank says hello.
+pub(super) struct Present {
+    pub(super) has_sessions: bool,
+    /// Names of the jobs.
+    pub(super) jobs: Vec<String>,
+}
+
+impl Lifecycle {
+    pub(super) fn new(served: ServedDataset, settings: Running) -> Self {
+        Self {
+            served,
+            settings,
+            gives_way: None,
+            draining: false,
+            is_drained: false,
+            had_rank: false,
+            empty_since: Duration::ZERO,
+        }
+    }
+
+    /// A rank was accepted.
+    pub(super) fn admitted(&mut self) {
+        self.had_rank = true;
+    }
+
+    /// An admitted rank has left.
+    pub(super) fn left(&mut self, now: Duration) {
+        self.empty_since = now;
+    }
+
+    /// No new job is taken from now on.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether it takes no new job.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Who drains it was told.
+    pub(super) fn drained(&mut self) {
+        self.is_drained = true;
+    }
+
     /// Whether no rank needs this daemon any more, and it does not stay for others.
-    pub(super) fn is_unneeded(&self) -> bool {
-        let patience = match (self.linger, self.had_rank) {
+    pub(super) fn is_unneeded(&self, now: Duration, has_sessions: bool) -> bool {
+        let patience = match (self.settings.linger(), self.had_rank) {
             _ if self.is_drained || self.gives_way.is_some() => Duration::ZERO,
             (None, _) => return false,
             (Some(linger), true) => linger,
             (Some(_), false) => FIRST_RANK,
         };
-        self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
+        !has_sessions && now.saturating_sub(self.empty_since) >= patience
     }
 
     /// Whether the daemon has what a rank expects: the present content of its dataset and, where no
     /// rank would lose anything by a new daemon, the settings.
-    pub(super) fn judge(&mut self, attach: &Attach, asked: &Asked) -> Result<Terms, Refusal> {
-        let is_free = self.linger.is_some() && self.sessions.is_empty();
+    pub(super) fn judge(
+        &mut self,
+        attach: &Attach,
+        asked: &Asked,
+        present: &Present,
+    ) -> Result<Terms, Refusal> {
+        let is_private = self.settings.linger().is_some();
+        let is_free = is_private && !present.has_sessions;
         // A rank that starts again, or a validation beside a training, gets what the others have.
         if asked.content_id != self.served.content_id && (is_free || !asked.is_served) {
             if is_free {
@@ -38,7 +104,7 @@ impl Daemon {
             if self.gives_way.is_some() {
                 return Err(Refusal { code: REFUSE_ENDING, text: format!("{changed}; it ends now") });
             }
-            let advice = if self.linger.is_some() {
+            let advice = if is_private {
                 "stop the trainings that are attached to it and start them again, or give this one a daemon of its \
                  own with Daemon(socket=\"...\")"
             } else {
@@ -51,7 +117,7 @@ impl Daemon {
         let is_free_for_training = is_free && attach.spec.admit;
         if is_free_for_training {
             // No reason to start another daemon: this matters only after the rank has left.
-            self.linger = self.settings.linger_as(&asked.settings);
+            self.settings.linger_as(&asked.settings);
         }
         // A daemon without any rank so far was started by one that is about to attach.
         if is_free_for_training && self.had_rank && self.settings.differs_from(&asked.settings) {
@@ -61,33 +127,26 @@ impl Daemon {
             let text = format!("this daemon ends: a trainer asked for {what}");
             return Err(Refusal { code: REFUSE_ENDING, text });
         }
-        let job = self.name(attach, asked)?;
+        let job = self.name(attach, asked, &present.jobs)?;
         let settings = Value::Object(self.settings.in_words_of(&asked.settings)).to_string();
         Ok(Terms { job, settings })
     }
 
     /// The job's name: the one that is asked for, or the next free one.
-    fn name(&mut self, attach: &Attach, asked: &Asked) -> Result<String, Refusal> {
+    fn name(&self, attach: &Attach, asked: &Asked, jobs: &[String]) -> Result<String, Refusal> {
         let takes_any = asked.or_free_name && attach.spec.world_size == 1;
-        if !takes_any && !self.draining {
-            return Ok(attach.job.clone());
-        }
-        // Ranks that said hello before have their jobs then.
-        self.turn();
-        let jobs = self.core.jobs();
-        let is_taken = |name: &str| jobs.iter().any(|job| job.name == name);
-        if self.draining && self.linger.is_some() && jobs.is_empty() {
+        let is_taken = |name: &String| jobs.contains(name);
+        if self.draining && self.settings.linger().is_some() && jobs.is_empty() {
             let text = "this daemon was drained and ends".to_owned();
             return Err(Refusal { code: REFUSE_ENDING, text });
         }
         // The jobs that are here may still validate.
         if self.draining && attach.spec.admit && (takes_any || !is_taken(&attach.job)) {
-            let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
             let text = format!(
                 "this daemon (process {}) is drained and takes no new job: start again when the others have left ({}), \
                  or end them with shade-load stop",
                 std::process::id(),
-                names.join(", ")
+                jobs.join(", ")
             );
             return Err(Refusal { code: REFUSE_DRAINING, text });
         }

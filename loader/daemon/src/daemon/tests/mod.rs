@@ -1,0 +1,3 @@
+//! Tests of the daemon's parts together.
+
+mod simulated;
