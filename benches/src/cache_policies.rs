@@ -87,16 +87,17 @@ impl Cached {
 
     /// Serves an epoch. New scores come between the batches, as in a training, outside the time.
     fn epoch(&mut self, epoch: &Epoch) -> Timing {
-        let (start, mut outlook) = timed(|| self.look_ahead(&epoch.ids));
+        let (start, mut lookahead) = timed(|| self.look_ahead(&epoch.ids));
         let mut accesses = Duration::ZERO;
         let mut positions = 0..;
         for (batch, ranked) in epoch.batches() {
             let (time, ()) = timed(|| {
                 for (&id, position) in batch.iter().zip(&mut positions) {
-                    if let Some(outlook) = &mut outlook {
-                        let next = outlook.access(Known::from(epoch.ids.as_slice()), position, |(id, at)| {
-                            self.cache.see(0, id, at, &self.importance);
-                        });
+                    if let Some(lookahead) = &mut lookahead {
+                        let next =
+                            lookahead.access(Known::from(epoch.ids.as_slice()), position, |(id, at)| {
+                                self.cache.see(0, id, at, &self.importance);
+                            });
                         self.cache.use_at(0, id, next);
                     }
                     self.access(id);
@@ -117,10 +118,10 @@ impl Cached {
             return None;
         }
         let known = Known::from(ids);
-        let mut outlook = Lookahead::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
+        let mut lookahead = Lookahead::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
         self.cache.forget_uses(0);
-        outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
-        Some(outlook)
+        lookahead.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
+        Some(lookahead)
     }
 
     fn access(&mut self, id: SampleId) {

@@ -88,7 +88,7 @@ impl<M: Memory> Core<M> {
         job.judge_reports(drawn_first, actions);
         job.had_reports = std::mem::take(&mut job.has_reports);
         let spec = spec_now(&job.spec.plan, job.had_reports);
-        job.outlook = None;
+        job.lookahead = None;
         if let Some((order, drawn)) = job.take_ahead(epoch) {
             job.awaits = Some(drawn.map_or(Awaited::Order(order), Awaited::Group));
             return;

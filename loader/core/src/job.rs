@@ -81,7 +81,7 @@ pub(super) struct Job {
     /// Where the samples of the known accesses are accessed next, if it was found with the plan.
     pub(super) next_accesses: Option<Arc<Vec<u32>>>,
     /// The uses in sight; `None` while nothing looks ahead.
-    pub(super) outlook: Option<Lookahead>,
+    pub(super) lookahead: Option<Lookahead>,
     /// How random the plan's order is.
     pub(super) position_entropy: f64,
     /// Which use each position is; made for a group only.
@@ -205,7 +205,7 @@ impl Job {
             next_plan: None,
             scripted: None,
             next_accesses: None,
-            outlook: None,
+            lookahead: None,
             position_entropy: 1.0,
             use_numbers: UseNumbers::default(),
             slices,
@@ -246,7 +246,7 @@ impl Job {
         self.plan = plan;
         self.ahead = None;
         self.waits_since_ns = None;
-        self.outlook = None;
+        self.lookahead = None;
         self.settled = 0;
         self.rest_is_saved = false;
         self.repeated = None;

@@ -24,7 +24,7 @@
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
-//! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
+//! | `lookahead`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `packages` | what a miss brings along |
 //! | `tier`, `tier_turns`, `tier_orders` | memory of other machines as a second level |
 //! | `hedge`, `late_reads`, `latency` | late reads |
@@ -77,12 +77,12 @@ mod jobs;
 mod late_reads;
 mod latency;
 mod lists;
+mod lookahead;
 mod memory;
 mod neighbours;
 mod number;
 mod open;
 mod orders;
-mod outlook;
 mod pace;
 mod packages;
 pub mod plan;

@@ -77,15 +77,15 @@ impl<M: Memory> Core<M> {
     /// The next sample of the job's known accesses that is missing, with its position.
     fn missing_use(&mut self, id: JobId) -> Option<(SampleId, u32)> {
         let job = self.jobs.get(id)?;
-        let outlook = job.outlook.as_ref()?;
-        let sight = outlook.sight();
+        let lookahead = job.lookahead.as_ref()?;
+        let sight = lookahead.sight();
         let opened = self.next_batches(id, job.epoch()?).max()?;
         let known = job.known();
         let mut at = job.prefetch_at.max(job.start(opened));
         let missing = loop {
             match known.get(at) {
                 Some(sample)
-                    if outlook.is_over(at)
+                    if lookahead.is_over(at)
                         || self.cache.get(sample).is_some()
                         || self.reading.is_pending(sample)
                         || self.tier.source_of(sample) == Source::Tier =>

@@ -106,7 +106,7 @@ impl<M: Memory> Core<M> {
         for job in before.into_iter().filter(|job| !after.contains(job)) {
             self.cache.forget_job(job);
             self.tier.forget_job(job);
-            self.jobs.get_mut(job).into_iter().for_each(|job| job.outlook = None);
+            self.jobs.get_mut(job).into_iter().for_each(|job| job.lookahead = None);
         }
         if after.contains(&id) {
             self.weigh_jobs();
@@ -227,7 +227,7 @@ impl<M: Memory> Core<M> {
             && job.epoch() == Some(epoch)
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
-            job.outlook = None;
+            job.lookahead = None;
             job.counts_before = job.epoch_counts;
             // What it was given before, it is given again.
             job.row_counts

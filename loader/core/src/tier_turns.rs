@@ -46,7 +46,7 @@ impl<M: Memory> Core<M> {
                 }
                 self.tier.resize(bytes);
                 // It learns of the uses in sight when the next batch is opened.
-                self.jobs.iter_mut().for_each(|job| job.outlook = None);
+                self.jobs.iter_mut().for_each(|job| job.lookahead = None);
             }
             TierEvent::Held(samples) => self.tier.found.extend(samples),
             TierEvent::Got { op, outcome, latency } => {

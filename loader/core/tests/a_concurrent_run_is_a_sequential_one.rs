@@ -48,7 +48,7 @@ struct Sequence {
     plans: Vec<Plan>,
     /// The one after them, where it is drawn early.
     next_plan: Option<Plan>,
-    outlook: Option<Lookahead>,
+    lookahead: Option<Lookahead>,
     /// Ranks that want the next epoch.
     waiting: BTreeSet<u32>,
     /// By rank: its next batch.
@@ -72,7 +72,7 @@ impl Sequence {
             importance: Importance::new(samples),
             plans: Vec::new(),
             next_plan: None,
-            outlook: None,
+            lookahead: None,
             waiting: BTreeSet::new(),
             next_batch: vec![0; job.world_size as usize],
             reading: BTreeSet::new(),
@@ -130,10 +130,10 @@ impl Sequence {
         self.plans.push(plan);
         self.next_plan = next_plan;
         let known = known(&self.plans, &self.next_plan);
-        let mut outlook = Lookahead::new(known, self.setup.samples, 0, ahead);
+        let mut lookahead = Lookahead::new(known, self.setup.samples, 0, ahead);
         self.cache.forget_uses(0);
-        outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
-        self.outlook = Some(outlook);
+        lookahead.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
+        self.lookahead = Some(lookahead);
     }
 
     /// The positions of a batch.
@@ -152,7 +152,7 @@ impl Sequence {
             let id = self.plans[epoch].ids[position as usize];
             let known = known(&self.plans, &self.next_plan);
             let see = |(id, at)| self.cache.see(0, id, at, &self.importance);
-            let next = self.outlook.as_mut().unwrap().access(known, position, see);
+            let next = self.lookahead.as_mut().unwrap().access(known, position, see);
             self.cache.use_at(0, id, next);
             self.access(id);
         }

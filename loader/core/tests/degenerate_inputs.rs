@@ -63,15 +63,15 @@ impl Training {
         let plan = draw_plan(spec, epoch, BATCH_SIZE, facts, is_resident, spec.rep);
         self.check(spec, &plan);
         self.delivered += plan.ids.len();
-        let mut outlook = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
+        let mut lookahead = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
         self.cache.forget_uses(0);
-        outlook
+        lookahead
             .begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(0, id, at, &self.importance));
         let mut positions = 0..;
         for batch in plan.ids.chunks(BATCH_SIZE as usize) {
             for (&id, position) in batch.iter().zip(&mut positions) {
                 let see = |(id, at)| self.cache.see(0, id, at, &self.importance);
-                let next = outlook.access(Known::from(plan.ids.as_slice()), position, see);
+                let next = lookahead.access(Known::from(plan.ids.as_slice()), position, see);
                 self.cache.use_at(0, id, next);
                 self.access(id, epoch);
             }

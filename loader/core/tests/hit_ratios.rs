@@ -94,14 +94,14 @@ impl Training {
             let counts = u32::from(epoch >= self.counted_from);
             clairvoyant.forget_uses(0);
             let known = Known::from(plan.ids.as_slice());
-            let mut outlook = Lookahead::new(known, self.samples, 0, u32::MAX);
-            outlook.begin(known, |(id, at)| clairvoyant.see(0, id, at, &importance));
+            let mut lookahead = Lookahead::new(known, self.samples, 0, u32::MAX);
+            lookahead.begin(known, |(id, at)| clairvoyant.see(0, id, at, &importance));
             let mut positions = 0..;
             for batch in plan.ids.chunks(BATCH_SIZE as usize) {
                 accesses += counts * u32::try_from(batch.len()).unwrap();
                 for &id in batch {
                     hits_lru += counts * u32::from(access(id, &mut lru, &importance));
-                    clairvoyant.use_at(0, id, outlook.access(known, positions.next().unwrap(), |_| {}));
+                    clairvoyant.use_at(0, id, lookahead.access(known, positions.next().unwrap(), |_| {}));
                     hits_lookahead += counts * u32::from(access(id, &mut clairvoyant, &importance));
                     if app.get(id).is_some() {
                         importance.record_hit(id);

@@ -21,10 +21,10 @@ const SAMPLES: u32 = 20;
 fn lookahead(trace: &[SampleId], importance: &Importance, capacity: u64, ahead: u32) -> Vec<bool> {
     let mut cache = Cache::new(Policy::Lookahead, capacity, SAMPLES);
     let known = Known::from(trace);
-    let mut outlook = Lookahead::new(known, SAMPLES, 0, ahead);
-    outlook.begin(known, |(id, at)| cache.see(0, id, at, importance));
+    let mut lookahead = Lookahead::new(known, SAMPLES, 0, ahead);
+    lookahead.begin(known, |(id, at)| cache.see(0, id, at, importance));
     let access = |(at, &id): (usize, &SampleId)| {
-        let next = outlook.access(known, at as u32, |(id, at)| cache.see(0, id, at, importance));
+        let next = lookahead.access(known, at as u32, |(id, at)| cache.see(0, id, at, importance));
         cache.use_at(0, id, next);
         serve(&mut cache, id, importance)
     };

@@ -7,9 +7,9 @@ use clap::{ArgGroup, Args};
 use shade_formats::limits::JOBS_MAX;
 use shade_job::{PlanSpec, Preset, StoreModel, parse_time};
 
+use crate::cache_policy::{CachePolicy, cache_policy};
 use crate::capacity::CacheSize;
 use crate::given::Given;
-use crate::keeper::{Keeper, keeper};
 use crate::names::{PackageBytes, parse_lookahead, parse_package_bytes, preset};
 use crate::nodes_args::NodesArgs;
 use crate::sizes::SizeModel;
@@ -91,12 +91,12 @@ pub struct Simulate {
     /// unless --sampler is given.
     #[arg(
         long,
-        value_parser = keeper(),
+        value_parser = cache_policy(),
         value_name = "POLICIES",
         value_delimiter = ',',
         default_value = "lru,app,lookahead"
     )]
-    pub policy: Vec<Keeper>,
+    pub policy: Vec<CachePolicy>,
 
     /// Sight of `lookahead`, in epochs, but never beyond the epoch's plan, as the next one is not
     /// drawn yet. A list of accesses is known to its end; with `inf` so is a recorded training.

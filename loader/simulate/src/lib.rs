@@ -6,7 +6,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `cli`, `nodes_args`, `given`, `names`, `keeper` | the arguments |
+//! | `cli`, `nodes_args`, `given`, `names`, `cache_policy` | the arguments |
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
 //! | `recorded_lines` | the lines of a recording, for `recording` and for programs that draw them |
@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access_list;
+mod cache_policy;
 mod capacity;
 mod cli;
 mod compute;
@@ -30,7 +31,6 @@ mod engine;
 mod error;
 mod given;
 mod interval;
-mod keeper;
 mod lines;
 mod loss_table;
 mod losses;
@@ -51,11 +51,11 @@ mod watch;
 mod weights;
 mod workload;
 
+pub use cache_policy::CachePolicy;
 pub use capacity::CacheSize;
 pub use cli::Simulate;
 pub use error::SimulateError;
 pub use given::Given;
-pub use keeper::Keeper;
 pub use names::preset;
 pub use nodes_args::NodesArgs;
 pub use recorded_lines::RecordedLines;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use shade_core::TIER_OVERHEAD_BYTES;
 
+use crate::cache_policy::CachePolicy;
 use crate::capacity::CacheSize;
 use crate::cli::Simulate;
 use crate::engine::{Jobs, Nodes, Surroundings, strata_for};
 use crate::error::SimulateError;
-use crate::keeper::Keeper;
 use crate::system::System;
 use crate::workload::{COMPUTE_DEFAULT, Workload};
 
@@ -25,7 +25,7 @@ pub(super) fn surroundings<'a>(
     let plan = args.training.plan();
     let (nodes, jobs) = (nodes(args, workload)?, jobs(args)?);
     let is_alone = nodes.is_none() && jobs.is_none();
-    if !is_alone && systems.iter().any(|system| matches!(system.keeper, Keeper::Min { .. })) {
+    if !is_alone && systems.iter().any(|system| matches!(system.policy, CachePolicy::Min { .. })) {
         return usage("--policy min knows one core's whole training: leave it out with --nodes and --jobs");
     }
     if nodes.is_some() && plan.mix > 0.0 && plan.draw_ahead {

@@ -187,13 +187,14 @@ mod tests {
     #[test]
     fn uses_come_into_sight_as_accesses_go_on() {
         let plan = ids(&[3, 1, 3, 0, 1, 3]);
-        let mut outlook = Lookahead::new(known(&plan), 4, 0, 2);
+        let mut lookahead = Lookahead::new(known(&plan), 4, 0, 2);
         let mut seen = Vec::new();
-        outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
+        lookahead.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(3, 0), (1, 1)]);
         let mut nexts = Vec::new();
         for position in 0..6 {
-            nexts.push(outlook.access(known(&plan), position, |(id, position)| seen.push((id.0, position))));
+            nexts
+                .push(lookahead.access(known(&plan), position, |(id, position)| seen.push((id.0, position))));
         }
         assert_eq!(seen[2..], [(3, 2), (0, 3), (1, 4), (3, 5)]);
         // 1 is used again at 4, which is three away; 3 at 5, three away.
@@ -203,20 +204,20 @@ mod tests {
     #[test]
     fn accesses_of_another_order_leave_no_use_behind() {
         let plan = ids(&[7, 7, 7, 1]);
-        let mut outlook = Lookahead::new(known(&plan), 8, 0, 100);
-        assert_eq!(outlook.access(known(&plan), 1, |_| {}), Some(2));
-        assert_eq!(outlook.access(known(&plan), 0, |_| {}), Some(2), "position 1 is over");
-        assert_eq!(outlook.access(known(&plan), 2, |_| {}), None);
+        let mut lookahead = Lookahead::new(known(&plan), 8, 0, 100);
+        assert_eq!(lookahead.access(known(&plan), 1, |_| {}), Some(2));
+        assert_eq!(lookahead.access(known(&plan), 0, |_| {}), Some(2), "position 1 is over");
+        assert_eq!(lookahead.access(known(&plan), 2, |_| {}), None);
     }
 
     #[test]
     fn an_epoch_that_begins_in_its_middle_has_no_uses_before() {
         let plan = ids(&[0, 1, 0, 1]);
-        let mut outlook = Lookahead::new(known(&plan), 2, 2, 100);
+        let mut lookahead = Lookahead::new(known(&plan), 2, 2, 100);
         let mut seen = Vec::new();
-        outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
+        lookahead.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(0, 2), (1, 3)]);
-        assert_eq!(outlook.access(known(&plan), 2, |_| {}), None);
+        assert_eq!(lookahead.access(known(&plan), 2, |_| {}), None);
     }
 
     proptest! {
@@ -225,12 +226,12 @@ mod tests {
             samples in prop::collection::vec(0..6u32, 0..60), ahead in prop_oneof![0..10u32, Just(u32::MAX)]
         ) {
             let plan = ids(&samples);
-            let mut outlook = Lookahead::new(known(&plan), 6, 0, ahead);
+            let mut lookahead = Lookahead::new(known(&plan), 6, 0, ahead);
             let mut seen = 0;
-            outlook.begin(known(&plan), |(_, position)| { assert_eq!(position, seen); seen += 1; });
+            lookahead.begin(known(&plan), |(_, position)| { assert_eq!(position, seen); seen += 1; });
             for position in 0..plan.len() {
                 let in_sight = plan.len().min(position.saturating_add(1).saturating_add(ahead as usize));
-                let next = outlook.access(known(&plan), position as u32, |(id, at)| {
+                let next = lookahead.access(known(&plan), position as u32, |(id, at)| {
                     assert_eq!((id, at), (plan[at as usize], seen));
                     seen += 1;
                 });

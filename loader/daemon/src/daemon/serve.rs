@@ -14,8 +14,8 @@ use shade_tier::Tier;
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::events::{carried_out, filled, read};
-use super::floods::Floods;
 use super::lifecycle::{Lifecycle, Present};
+use super::log_limits::LogLimits;
 use super::memory::RingRoom;
 use super::observers::Observers;
 use super::sessions::Sessions;
@@ -72,7 +72,7 @@ pub(super) struct Daemon {
     pub(super) lifecycle: Lifecycle,
     pub(super) cache_memory: CacheMemory,
     ring_room: RingRoom,
-    floods: Floods,
+    log_limits: LogLimits,
     pub(super) silence: Silence,
     /// The user ends it now.
     told_to_stop: bool,
@@ -112,7 +112,7 @@ impl Daemon {
             lifecycle,
             ring_room: RingRoom::new(Arc::clone(&cache_memory.arena)),
             cache_memory,
-            floods: Floods::new(started),
+            log_limits: LogLimits::new(started),
             silence: Silence::new(started),
             told_to_stop: false,
             started,
@@ -190,7 +190,7 @@ impl Daemon {
                 beaten = Instant::now();
                 self.sessions.beat();
                 self.cache_memory.beat();
-                self.floods.settle(beaten);
+                self.log_limits.settle(beaten);
             }
             self.silence.end(Instant::now());
             if self.told_to_stop {
@@ -265,7 +265,7 @@ impl Daemon {
             Action::Finalize(order) => self.finalize(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
             Action::PublishError(session, descriptor, text) => {
-                self.floods.failed_epoch(&text);
+                self.log_limits.failed_epoch(&text);
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
@@ -277,9 +277,9 @@ impl Daemon {
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
             Action::Trace(observer, line) => self.observers.take(observer, line),
-            Action::Inform(text) => self.floods.ended_epoch(&text),
+            Action::Inform(text) => self.log_limits.ended_epoch(&text),
             Action::Warn(text) => tracing::warn!("{text}"),
-            Action::BadRecord(text) => self.floods.bad_record(&text),
+            Action::BadRecord(text) => self.log_limits.bad_record(&text),
         }
     }
 

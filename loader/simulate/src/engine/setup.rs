@@ -15,8 +15,8 @@ use shade_job::{
     WeightTable,
 };
 
+use crate::cache_policy::CachePolicy;
 use crate::error::SimulateError;
-use crate::keeper::Keeper;
 use crate::store::{NoMemory, SizesOnly};
 
 /// Least number of blocks in a ring (`sizes` of `shade-core`).
@@ -32,7 +32,7 @@ fn row() -> ImageSpec {
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) dataset: &'a Arc<SizesOnly>,
-    pub(crate) keeper: Keeper,
+    pub(crate) policy: CachePolicy,
     /// Bytes; samples where sizes are not known.
     pub(crate) capacity: u64,
     /// Sight of `Policy::Lookahead`, in plans.
@@ -61,22 +61,22 @@ pub(crate) struct Setup<'a> {
 impl Setup<'_> {
     /// An empty cache of a node.
     pub(crate) fn cache(&self) -> Cache<()> {
-        self.keeper.cache(self.capacity, self.dataset.samples)
+        self.policy.cache(self.capacity, self.dataset.samples)
     }
 
     /// A core with this cache.
     pub(crate) fn core(&self, cache: Cache<()>) -> Core<NoMemory> {
         let slots = self.store.and_then(|store| store.slots);
-        let looks_ahead = self.keeper == Keeper::Policy(Policy::Lookahead);
+        let looks_ahead = self.policy == CachePolicy::Online(Policy::Lookahead);
         let config = CoreConfig {
             cache_bytes: self.capacity,
-            policy: self.keeper.policy(),
+            policy: self.policy.online(),
             lookahead: self.lookahead,
             // Half of them wait for their turn.
             reads_max: slots.unwrap_or(u32::MAX).saturating_mul(2),
             gap_bytes_max: if self.coalesces { GAP_BYTES_MAX } else { 0 },
             window_bytes: 0,
-            package_bytes: DaemonSpec::package_bytes_of(self.package_bytes, self.keeper.policy()),
+            package_bytes: DaemonSpec::package_bytes_of(self.package_bytes, self.policy.online()),
             // Without a store there is no time for it.
             prefetches_max: if self.store.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
             // A training ends with its last epoch, and a script may not go on with what is drawn.

@@ -8,6 +8,7 @@ use shade_core::plan::{Part, Plan, PlanSummary, Strata};
 use shade_formats::SampleId;
 use shade_job::{Order, PlanSpec, Policy, Sampler, StoreModel, group_digest};
 
+use crate::cache_policy::CachePolicy;
 use crate::engine::cluster::{Answers, Cluster, Seen};
 use crate::engine::node::{Before, Node};
 use crate::engine::outcome::{EpochOutcome, Played, Trained};
@@ -17,7 +18,6 @@ use crate::engine::setup::Setup;
 use crate::engine::storage::{Storage, StorageModel};
 use crate::engine::trainer::Trainer;
 use crate::error::SimulateError;
-use crate::keeper::Keeper;
 use crate::losses::Losses;
 use crate::nodes_args::{Loss, Straggle};
 use crate::script::{Epoch, Repeats, Script};
@@ -131,7 +131,7 @@ impl<'a> Training<'a> {
         let is_global = self.around.nodes.is_some_and(|nodes| nodes.is_global);
         let all = match &self.workload.accesses {
             Accesses::Training { .. } if is_global => self.play_sliced(watch)?,
-            Accesses::Training { .. } if matches!(self.system.keeper, Keeper::Min { .. }) => {
+            Accesses::Training { .. } if matches!(self.system.policy, CachePolicy::Min { .. }) => {
                 self.play_min(watch)?
             }
             Accesses::Training { .. } => {
@@ -305,7 +305,7 @@ impl<'a> Training<'a> {
     /// What the ranks of each node are given if plans do not depend on what is cached.
     fn drawn(&self, nodes: u32, ranks: u32, watch: &Watch) -> Result<Vec<Script>, SimulateError> {
         let setup = Setup {
-            keeper: Keeper::Policy(Policy::Static),
+            policy: CachePolicy::Online(Policy::Static),
             capacity: 0,
             store: None,
             ring: 1,
@@ -427,9 +427,9 @@ impl<'a> Training<'a> {
         let batches = if takes_time { RING_BATCHES } else { 1 };
         Setup {
             dataset,
-            keeper: self.system.keeper,
+            policy: self.system.policy,
             capacity: self.capacity / u64::from(nodes),
-            lookahead: self.system.keeper.lookahead(lookahead),
+            lookahead: self.system.policy.lookahead(lookahead),
             plans,
             weights: weights.filter(|_| plans.iter().any(|plan| plan.weights_digest != 0)),
             batch_size,

@@ -10,7 +10,7 @@ use shade_job::{Order, PlanSpec, Policy, Sampler, StoreModel};
 
 use super::setup::Setup;
 use super::*;
-use crate::keeper::Keeper;
+use crate::cache_policy::CachePolicy;
 use crate::losses::LossSource;
 use crate::nodes_args::Loss;
 use crate::script::{Epoch, Repeats, Script};
@@ -46,7 +46,7 @@ fn workload(dataset: &Arc<SizesOnly>, accesses: Accesses) -> Workload {
 
 fn system(policy: Policy, plan: &PlanSpec) -> System {
     let PlanSpec { sampler, order, .. } = *plan;
-    System { name: "tested", keeper: Keeper::Policy(policy), sampler, order, is_group: false }
+    System { name: "tested", policy: CachePolicy::Online(policy), sampler, order, is_group: false }
 }
 
 /// Epochs of these accesses, each known when it begins.

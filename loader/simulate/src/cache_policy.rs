@@ -1,4 +1,4 @@
-//! The keeper of a simulated cache, as the command line names it.
+//! The policy of a simulated cache, as the command line names it.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_core::cache::Cache;
@@ -7,9 +7,9 @@ use shade_job::Policy;
 /// Decides which samples stay: a policy of the daemon, or Belady's MIN, which knows the whole
 /// training and so cannot run in a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
-    /// A policy of the daemon.
-    Policy(Policy),
+pub enum CachePolicy {
+    /// A policy of the daemon, which knows no plan but those that are drawn.
+    Online(Policy),
     /// MIN. It refuses a newcomer that is used later than all residents, or admits everything.
     Min {
         /// Whether it may refuse.
@@ -20,11 +20,11 @@ pub enum Keeper {
 const MIN: &str = "min";
 const MIN_ADMITS: &str = "min-admits";
 
-impl Keeper {
+impl CachePolicy {
     /// The name in options and reports.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Policy(policy) => policy.as_str(),
+            Self::Online(policy) => policy.as_str(),
             Self::Min { bypasses: true } => MIN,
             Self::Min { bypasses: false } => MIN_ADMITS,
         }
@@ -33,16 +33,16 @@ impl Keeper {
     /// An empty cache of its kind.
     pub(super) fn cache(self, capacity: u64, samples: u32) -> Cache<()> {
         match self {
-            Self::Policy(policy) => Cache::new(policy, capacity, samples),
+            Self::Online(policy) => Cache::new(policy, capacity, samples),
             Self::Min { bypasses: true } => Cache::new(Policy::Lookahead, capacity, samples),
             Self::Min { bypasses: false } => Cache::that_admits_all(capacity, samples),
         }
     }
 
     /// The policy that the core is told.
-    pub(super) fn policy(self) -> Policy {
+    pub(super) fn online(self) -> Policy {
         match self {
-            Self::Policy(policy) => policy,
+            Self::Online(policy) => policy,
             Self::Min { .. } => Policy::Lookahead,
         }
     }
@@ -50,15 +50,15 @@ impl Keeper {
     /// Its sight in epochs, if `lookahead` is that of the policy of that name.
     pub(super) fn lookahead(self, lookahead: f64) -> f64 {
         match self {
-            Self::Policy(Policy::Lookahead) => lookahead,
-            Self::Policy(_) => 0.0,
+            Self::Online(Policy::Lookahead) => lookahead,
+            Self::Online(_) => 0.0,
             Self::Min { .. } => f64::INFINITY,
         }
     }
 }
 
 /// Reads the name of a policy or of MIN.
-pub(super) fn keeper() -> impl TypedValueParser<Value = Keeper> {
+pub(super) fn cache_policy() -> impl TypedValueParser<Value = CachePolicy> {
     let policies = Policy::ALL.iter().map(|&policy| PossibleValue::new(policy.as_str()).help(policy.about()));
     let others = [
         (
@@ -69,7 +69,7 @@ pub(super) fn keeper() -> impl TypedValueParser<Value = Keeper> {
     ];
     let others = others.map(|(name, about)| PossibleValue::new(name).help(about));
     PossibleValuesParser::new(policies.chain(others)).map(|name| match name.parse::<Policy>() {
-        Ok(policy) => Keeper::Policy(policy),
-        Err(_) => Keeper::Min { bypasses: name == MIN },
+        Ok(policy) => CachePolicy::Online(policy),
+        Err(_) => CachePolicy::Min { bypasses: name == MIN },
     })
 }

@@ -7,7 +7,7 @@ use crate::log::{Rate, Throttle};
 
 /// The limits.
 #[derive(Debug)]
-pub(super) struct Floods {
+pub(super) struct LogLimits {
     /// A dataset may have as many bad records as samples.
     bad_records: Throttle,
     /// With `on_error="raise"` an epoch ends at each of them.
@@ -16,7 +16,7 @@ pub(super) struct Floods {
     ended_epochs: Throttle,
 }
 
-impl Floods {
+impl LogLimits {
     pub(super) fn new(now: Instant) -> Self {
         let [bad_records, failed_epochs, ended_epochs] = [(); 3].map(|()| Throttle::new(Rate::FAULTS, now));
         Self { bad_records, failed_epochs, ended_epochs }

@@ -23,10 +23,10 @@ impl<M: Memory> Core<M> {
         if !self.cache.properties().looks_ahead || slot.padding {
             return;
         }
-        let Some(mut outlook) = self.jobs.get_mut(job).and_then(|job| job.outlook.take()) else { return };
+        let Some(mut lookahead) = self.jobs.get_mut(job).and_then(|job| job.lookahead.take()) else { return };
         let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
         if let Some(of) = self.jobs.get(job) {
-            let next = outlook.access(of.known(), slot.place, |(sample, at)| {
+            let next = lookahead.access(of.known(), slot.place, |(sample, at)| {
                 cache.see(job, sample, at, importance);
                 tier.see(job, sample, at, importance);
             });
@@ -34,7 +34,7 @@ impl<M: Memory> Core<M> {
             tier.use_at(job, sample, next, importance);
         }
         if let Some(job) = self.jobs.get_mut(job) {
-            job.outlook = Some(outlook);
+            job.lookahead = Some(lookahead);
         }
     }
 
@@ -57,7 +57,7 @@ impl<M: Memory> Core<M> {
             return;
         }
         let Some(job) = self.jobs.get(id) else { return };
-        let (Some(plan), None) = (&job.plan, &job.outlook) else { return };
+        let (Some(plan), None) = (&job.plan, &job.lookahead) else { return };
         let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
         let known = job.known();
@@ -65,20 +65,20 @@ impl<M: Memory> Core<M> {
             Some(next) if next.len() == known.len() as usize => Arc::clone(next),
             _ => next_accesses(known, self.index.len()),
         };
-        let mut outlook = Lookahead::over(next, from, ahead);
+        let mut lookahead = Lookahead::over(next, from, ahead);
         // Unless repeats of a sample are dealt to the ranks, a position says whose it is.
         if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
             let of_job = self.sessions.iter().filter(|session| session.job == id);
             let here: HashSet<u32> = of_job.map(|session| session.rank).collect();
             let len = to_u32(plan.ids.len());
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
-            outlook.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
+            lookahead.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
         }
         self.cache.set_clock(id, clock);
         self.cache.forget_uses(id);
         self.tier.begin_plan(id, clock);
         if let Some(job) = self.jobs.get_mut(id) {
-            (job.outlook, job.prefetch_at) = (Some(outlook), 0);
+            (job.lookahead, job.prefetch_at) = (Some(lookahead), 0);
         }
         if !self.look_on() {
             self.rank_on();
@@ -87,17 +87,17 @@ impl<M: Memory> Core<M> {
 
     /// Goes on to tell the cache of the uses that are in sight. Returns whether there are more.
     pub(super) fn look_on(&mut self) -> bool {
-        let has_more = |job: &&Job| job.outlook.as_ref().is_some_and(Lookahead::has_more_in_sight);
+        let has_more = |job: &&Job| job.lookahead.as_ref().is_some_and(Lookahead::has_more_in_sight);
         let Some(id) = self.jobs.iter().find(has_more).map(|job| job.id) else { return false };
-        let outlook = self.jobs.get_mut(id).and_then(|job| job.outlook.take());
-        let Some((job, mut outlook)) = self.jobs.get(id).zip(outlook) else { return false };
+        let lookahead = self.jobs.get_mut(id).and_then(|job| job.lookahead.take());
+        let Some((job, mut lookahead)) = self.jobs.get(id).zip(lookahead) else { return false };
         let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
-        outlook.look_on(job.known(), LOOKED_AT_ONCE, |(sample, at)| {
+        lookahead.look_on(job.known(), LOOKED_AT_ONCE, |(sample, at)| {
             cache.see(id, sample, at, importance);
             tier.see(id, sample, at, importance);
         });
         if let Some(job) = self.jobs.get_mut(id) {
-            job.outlook = Some(outlook);
+            job.lookahead = Some(lookahead);
         }
         self.jobs.iter().any(|job| has_more(&job))
     }
