@@ -54,4 +54,4 @@ def test_the_page_about_compatibility_names_the_formats() -> None:
     assert f"`{number('loader/core/src/snapshot.rs', 'MAGIC')}`" in page
     assert f"protocol number, now {number('formats/layout/src/control/codec.rs', 'PROTOCOL')}." in page
     assert f"(index major version {number('formats/layout/src/index/layout.rs', 'MAJOR')})" in page
-    assert f"`shade-load trace`), version {number('formats/layout/src/trace/line.rs', 'VERSION')} |" in page
+    assert f"`shade-load trace`), version {number('formats/layout/src/trace.rs', 'VERSION')} |" in page

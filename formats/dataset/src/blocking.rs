@@ -10,7 +10,7 @@ use shade_formats::ShardId;
 use crate::attempt::{Attempt, Next};
 use crate::fault::ReadFault;
 use crate::files::{Files, OpenShard};
-use crate::memory::{PAGE_BYTES, ReadMemory};
+use crate::direct::{PAGE_BYTES, ReadMemory};
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;

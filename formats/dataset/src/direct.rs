@@ -4,15 +4,17 @@
 //! keeps written pages for a while: the kernel writes those out first. They see what other machines
 //! write no later than buffered reads do. Shards never change once they are there, and each record
 //! has a checksum.
+//!
+//! [`FileSystem`] is a mount by its magic number, with the one table of what it means for reads.
+//! [`ReadMemory`] is memory that is aligned for direct reads.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatFs, StatxFlags, fstatfs, statfs, statx};
 use rustix::io::{Errno, pread};
 use shade_job::IoMode;
 
-use crate::file_system::{FileSystem, Locality};
-use crate::memory::{PAGE_BYTES, ReadMemory};
 use crate::regular;
 use crate::rules::refuses_direct;
 
@@ -148,6 +150,94 @@ impl std::fmt::Display for Choice {
     }
 }
 
+/// Where a file system keeps its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locality {
+    /// On this machine: no server can change or truncate a file under a mapping.
+    Local,
+    /// On a server.
+    Network,
+    /// The layer below may be anything.
+    Unknown,
+}
+
+/// Magic number, name and locality. The numbers are the kernel's (`linux/magic.h`).
+const KNOWN: [(u32, &str, Locality); 9] = [
+    (0x6969, "nfs", Locality::Network),
+    (0x0bd0_0bd0, "lustre", Locality::Network),
+    (0xef53, "ext4", Locality::Local),
+    (0x5846_5342, "xfs", Locality::Local),
+    (0x9123_683e, "btrfs", Locality::Local),
+    (0x0102_1994, "tmpfs", Locality::Local),
+    (0x2fc1_2fc1, "zfs", Locality::Unknown),
+    (0x794c_7630, "overlayfs", Locality::Unknown),
+    (0x6573_5546, "fuse", Locality::Unknown),
+];
+
+/// The kind of a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub(crate) name: String,
+    pub(crate) locality: Locality,
+}
+
+impl FileSystem {
+    /// The file system at `path`.
+    pub(crate) fn of_path(path: &Path) -> Result<Self, Errno> {
+        statfs(path).map(|status| Self::of(&status))
+    }
+
+    /// The file system of an open file.
+    pub(crate) fn of_file(file: impl AsFd) -> Result<Self, Errno> {
+        fstatfs(file).map(|status| Self::of(&status))
+    }
+
+    fn of(status: &StatFs) -> Self {
+        let magic = u32::try_from(status.f_type).unwrap_or_default();
+        match KNOWN.iter().find(|(known, ..)| *known == magic) {
+            Some((_, name, locality)) => Self { name: (*name).to_owned(), locality: *locality },
+            None => Self { name: format!("file system {magic:#x}"), locality: Locality::Unknown },
+        }
+    }
+}
+
+/// Largest alignment of memory, offsets and lengths for direct reads: the largest sector and the
+/// page.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Memory below this at least doubles, as records differ in length; above it are spans, all of
+/// about one length.
+const DOUBLED_BYTES_MAX: usize = 1 << 20;
+
+/// Memory for one thread's reads, reused. It grows to the largest read.
+#[derive(Debug, Default)]
+pub struct ReadMemory {
+    /// A page longer than needed, so that it contains an aligned part.
+    bytes: Vec<u8>,
+}
+
+impl ReadMemory {
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// `len` bytes that start at a multiple of [`PAGE_BYTES`], with any content.
+    pub(crate) fn aligned(&mut self, len: usize) -> &mut [u8] {
+        let needed = len.saturating_add(PAGE_BYTES);
+        if self.bytes.len() < needed {
+            let twice = 2 * self.bytes.len();
+            let grown = if needed < DOUBLED_BYTES_MAX { needed.max(twice) } else { needed };
+            // The old content is not needed: it is freed first, and not copied.
+            self.bytes = Vec::new();
+            self.bytes = vec![0; grown];
+        }
+        let start = self.bytes.as_ptr().align_offset(PAGE_BYTES);
+        self.bytes.get_mut(start..).and_then(|rest| rest.get_mut(..len)).unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,5 +294,15 @@ mod tests {
         assert_eq!(choose(IoMode::Auto, nowhere, None, 512).unwrap().direct_align_bytes, None);
         assert!(choose(IoMode::Direct, nowhere, None, 512).is_err());
         assert_eq!(choose(IoMode::Buffered, nowhere, None, 512).unwrap().to_string(), "buffered: as asked");
+    }
+
+    #[test]
+    fn memory_is_aligned_whatever_it_held() {
+        let mut memory = ReadMemory::default();
+        for len in [0, 1, 4096, 100, 70_000, 512] {
+            let room = memory.aligned(len);
+            assert_eq!((room.len(), room.as_ptr().align_offset(PAGE_BYTES)), (len, 0));
+        }
+        assert!(memory.capacity() > 70_000);
     }
 }

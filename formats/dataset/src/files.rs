@@ -15,7 +15,7 @@ use shade_formats::{ContentId, ShardId};
 use crate::descriptors::{Descriptors, open_max};
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
-use crate::memory::PAGE_BYTES;
+use crate::direct::PAGE_BYTES;
 use crate::open::{Content, DatasetError};
 use crate::outage::Outage;
 use crate::regular;

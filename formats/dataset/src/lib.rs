@@ -2,12 +2,12 @@
 //!
 //! `open` opens an index and tells whether it has changed. `files` opens shards, within
 //! `descriptors`, and opens them again when they go stale; `identity` says whether a file is still
-//! the same one. `direct` decides between direct and buffered reads, by what `file_system` knows of
-//! the mount. An `attempt` is one read on its way: `rules` judges each of its results, and `outage`
-//! tells of trouble that it waits for. `blocking` makes a read's system calls in the calling
-//! thread, into the aligned `memory` of the caller; the daemon's engines make their own.
-//! `decompress` checks records and decompresses them. `fault` says what can go wrong. `regular` is
-//! how any crate opens a file by its name.
+//! the same one. `direct` decides between direct and buffered reads, by the file system of the
+//! mount, and has aligned memory for them. An `attempt` is one read on its way: `rules` judges each
+//! of its results, and `outage` tells of trouble that it waits for. `blocking` makes a read's
+//! system calls in the calling thread; the daemon's engines make their own. `decompress` checks
+//! records and decompresses them. `fault` says what can go wrong. `regular` is how any crate opens
+//! a file by its name.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attempt;
@@ -16,10 +16,8 @@ mod decompress;
 mod descriptors;
 mod direct;
 mod fault;
-mod file_system;
 mod files;
 mod identity;
-mod memory;
 mod open;
 mod outage;
 pub mod regular;
@@ -29,9 +27,8 @@ pub use attempt::{Attempt, Next};
 pub use blocking::IsStopped;
 pub use decompress::{Decompressor, Dictionaries};
 pub use descriptors::raise_open_files_limit;
-pub use direct::{Choice, NotDirect, choose};
+pub use direct::{Choice, NotDirect, ReadMemory, choose};
 pub use fault::{Mismatch, ReadFault, RecordFault, ZstdFault};
 pub use files::{Files, OpenShard};
-pub use memory::ReadMemory;
 pub use open::{Content, Dataset, DatasetError};
 pub use rules::PATIENCE;

@@ -10,7 +10,7 @@ use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError};
 
-use crate::file_system::{FileSystem, Locality};
+use crate::direct::{FileSystem, Locality};
 use crate::regular;
 
 /// A dataset on disk.

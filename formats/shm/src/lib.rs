@@ -19,7 +19,6 @@ mod producer;
 mod region;
 #[cfg(not(loom))]
 mod segments;
-mod sync;
 
 pub use consumer::{Consumer, Releaser};
 #[cfg(not(loom))]
@@ -33,3 +32,11 @@ pub use producer::Producer;
 pub use region::Region;
 #[cfg(not(loom))]
 pub use segments::{RingEnd, RingSegments};
+
+/// The switch between the machine's atomics and loom's, which explores every allowed order.
+mod sync {
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{Ordering, fence};
+    #[cfg(not(loom))]
+    pub(crate) use std::sync::atomic::{Ordering, fence};
+}
