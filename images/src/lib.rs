@@ -47,8 +47,6 @@ mod augment;
 #[cfg(feature = "codecs")]
 mod decode;
 #[cfg(feature = "codecs")]
-mod encode;
-#[cfg(feature = "codecs")]
 mod fault;
 #[cfg(feature = "codecs")]
 mod guard;

@@ -8,9 +8,9 @@ use rustix::io::pread;
 use shade_formats::ShardId;
 
 use crate::attempt::{Attempt, Next};
+use crate::direct::{PAGE_BYTES, ReadMemory};
 use crate::fault::ReadFault;
 use crate::files::{Files, OpenShard};
-use crate::direct::{PAGE_BYTES, ReadMemory};
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;

@@ -13,9 +13,9 @@ use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{ContentId, ShardId};
 
 use crate::descriptors::{Descriptors, open_max};
+use crate::direct::PAGE_BYTES;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
-use crate::direct::PAGE_BYTES;
 use crate::open::{Content, DatasetError};
 use crate::outage::Outage;
 use crate::regular;

@@ -1,9 +1,8 @@
 //! Adds restart markers to a JPEG without changing its pixels.
 
 use super::baseline::Frame;
-use super::end::has_end;
 use super::turbo::Recoder;
-use super::{CUT_SHORT, corrupt, open};
+use super::{CUT_SHORT, corrupt, has_end, open};
 use crate::ImageFault;
 use crate::limits::{JPEG_SCANS_MAX, check_size};
 

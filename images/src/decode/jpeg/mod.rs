@@ -2,10 +2,10 @@
 //! by libjpeg-turbo (`turbo`). `markers` adds restart markers.
 
 pub mod baseline;
-mod end;
 mod markers;
 mod turbo;
 
+use memchr::memchr;
 use shade_formats::index::Media;
 use shade_job::JpegDecoder;
 
@@ -13,7 +13,6 @@ use super::colour::{each, from_inks, grey};
 use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch};
 use crate::{Area, ImageFault, Part, Size};
 use baseline::{Frame, Region};
-use end::has_end;
 pub use markers::with_restart_markers;
 use turbo::{Decode, Handle, Header, Opened, Samples};
 
@@ -162,6 +161,33 @@ fn corrupt(text: String) -> ImageFault {
     ImageFault::corrupt(Media::Jpeg, text)
 }
 
+/// Whether libjpeg finds an end of image marker in `bytes`, behind anything that is out of place.
+///
+/// Where there is none, libjpeg makes up the rest of the image, and Pillow calls the file
+/// truncated. libjpeg's own warning about it is not told if another one came before.
+fn has_end(bytes: &[u8]) -> bool {
+    /// Start and end of image.
+    const SOI: u8 = 0xD8;
+    const EOI: u8 = 0xD9;
+    let mut rest = bytes;
+    while let Some(at) = memchr(0xFF, rest) {
+        // Fill bytes may stand before a marker's code.
+        let mut marker = rest.get(at..).unwrap_or_default().iter();
+        let Some(&code) = marker.find(|&&byte| byte != 0xFF) else { return false };
+        let behind = marker.as_slice();
+        rest = match code {
+            EOI => return true,
+            // A stuffed zero and markers without a length.
+            0 | 1 | 0xD0..=SOI => behind,
+            _ => {
+                let length = behind.first_chunk().map_or(0, |&length| u16::from_be_bytes(length));
+                behind.get(usize::from(length)..).unwrap_or_default()
+            }
+        };
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +203,18 @@ mod tests {
             assert!(usual(JpegDecoder::Turbo, &file(name)).is_none(), "{name}");
         }
         assert!(usual(JpegDecoder::Auto, &file("progressive.jpg")).is_none());
+    }
+
+    #[test]
+    fn the_end_is_found_behind_anything() {
+        let scan = b"\xff\xd8\xff\xda\0\x02\x01\xff\0\x02\xff\xd3\x03";
+        let with = |tail: &[u8]| has_end(&[scan, tail].concat());
+        assert!(!has_end(b"") && !has_end(b"\xff") && !with(b""));
+        assert!(with(b"\xff\xd9"));
+        assert!(with(b"\0\0\xff\xff\xd9more"), "bytes that are left over and a fill byte");
+        assert!(with(b"\xff\xc4\0\x04\x01\x02\xff\xda\0\x02\xff\xd9"), "another scan");
+        assert!(!with(b"\xff"), "half a marker");
+        assert!(!with(b"\xff\xfe\0\x04\xff\xd9"), "within a comment");
+        assert!(!with(b"\xff\xfe\xff\xff\xff\xd9"), "a segment that is cut short");
     }
 }

@@ -1,7 +1,6 @@
 //! A TIFF's samples to RGB, by Pillow's table of what it opens.
 
-use super::directory::{Directory, tag};
-use super::faults::unsupported;
+use super::directory::{Directory, tag, unsupported};
 use super::layout::Layout;
 use crate::ImageFault;
 use crate::decode::colour::{each, from_inks, grey, saturate, undo_alpha};

@@ -1,4 +1,4 @@
-//! The tags of a TIFF's first page.
+//! The tags of a TIFF's first page, and the faults of a TIFF.
 //!
 //! ```text
 //! "II" or "MM"  42 u16  directory's offset u32              43, 8, 0 u16, u64 in BigTIFF
@@ -6,7 +6,10 @@
 //!   tag u16, type u16, count u32, values or their offset    u64, 8 bytes
 //! ```
 
-use super::faults::{corrupt, unsupported};
+use std::fmt::Display;
+
+use shade_formats::index::Media;
+
 use crate::ImageFault;
 
 /// The tags that are read.
@@ -151,4 +154,12 @@ impl<'a> Directory<'a> {
         };
         (start..end).step_by(number_bytes).map(number).collect()
     }
+}
+
+pub(super) fn corrupt(text: impl Display) -> ImageFault {
+    ImageFault::corrupt(Media::Tiff, text)
+}
+
+pub(super) fn unsupported(detail: impl Display) -> ImageFault {
+    ImageFault::unsupported(Media::Tiff, detail)
 }

@@ -1,7 +1,6 @@
 //! Where a TIFF's samples lie: in strips or tiles, pixel by pixel or plane by plane.
 
-use super::directory::{Directory, tag};
-use super::faults::{corrupt, unsupported};
+use super::directory::{Directory, corrupt, tag, unsupported};
 use super::unpack::{Compression, EXPANSION_MAX, high_byte_first, undo_differences};
 use crate::limits::{RGBA_BYTES_MAX, check_size, scratch};
 use crate::{Area, ImageFault, Size};

@@ -6,7 +6,6 @@
 
 mod colours;
 mod directory;
-mod faults;
 mod layout;
 mod unpack;
 

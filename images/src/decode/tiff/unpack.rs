@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use flate2::{Decompress, FlushDecompress};
 use weezl::{BitOrder, decode::Decoder};
 
-use super::faults::{corrupt, unsupported};
+use super::directory::{corrupt, unsupported};
 use crate::ImageFault;
 
 /// Most bytes that a stored byte becomes: LZW's longest strings, on average, are half as long.

@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
-use super::tile::{CHUNK, Column, LINES, TILE, Tile, chunk};
+use super::plain::{CHUNK, Column, LINES, TILE, Tile, chunk};
 use super::weights::Weights;
 
 /// Taps whose rounding errors, of half a 256th each, add up to at most an eighth of a step.

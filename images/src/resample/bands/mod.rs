@@ -23,7 +23,6 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod plain;
-mod tile;
 mod weights;
 
 use multiversion::multiversion;
@@ -31,8 +30,8 @@ use multiversion::target::match_target;
 
 use crate::part::FloatBox;
 use crate::{SCRATCH_KEEP_BYTES, Size};
-pub(crate) use tile::LINES;
-use tile::{CHUNK, Column, TILE, Tile};
+pub(crate) use plain::LINES;
+use plain::{CHUNK, Column, TILE, Tile};
 use weights::Weights;
 
 /// Tiles that are turned as soon as all lines are in them: 16 KiB.

@@ -1,7 +1,8 @@
-//! The headers of a usual baseline JPEG (ITU-T T.81, annex B).
+//! The headers of a usual baseline JPEG (ITU-T T.81, annex B), sizes and regions of an image, and
+//! why an image is refused.
 
-use super::Error;
-use super::Size;
+use std::fmt;
+
 use super::huffman::Codes;
 
 /// Side of a block of coefficients.
@@ -220,3 +221,76 @@ const fn zigzag() -> [u8; 256] {
     }
     places
 }
+
+/// Columns and rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+/// A rectangle of pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First column.
+    pub left: u32,
+    /// First row.
+    pub top: u32,
+    /// Columns and rows.
+    pub size: Size,
+}
+
+impl Size {
+    /// Number of pixels.
+    pub(super) fn pixels(self) -> u64 {
+        u64::from(self.width) * u64::from(self.height)
+    }
+
+    /// Both sides divided by `by`, rounded up.
+    #[must_use]
+    pub fn divided(self, by: u32) -> Self {
+        let by = by.max(1);
+        Self { width: self.width.div_ceil(by), height: self.height.div_ceil(by) }
+    }
+}
+
+impl Region {
+    /// All of an image.
+    #[must_use]
+    pub fn whole(size: Size) -> Self {
+        Self { left: 0, top: 0, size }
+    }
+
+    /// Whether it has pixels and lies within an image of `size`.
+    pub(super) fn is_within(self, size: Size) -> bool {
+        let fits = |from: u32, len: u32, end: u32| from.checked_add(len).is_some_and(|to| to <= end);
+        let Self { left, top, size: own } = self;
+        own.pixels() > 0 && fits(left, own.width, size.width) && fits(top, own.height, size.height)
+    }
+}
+
+/// Why this decoder refuses an image. Another decoder may accept it: the image need not be bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The headers are damaged, or not those of a usual baseline JPEG.
+    Headers,
+    /// The region is empty, too large or not within the image, the reduction is unknown, or the
+    /// buffer for the pixels has another length.
+    Region,
+    /// The coded data is damaged or cut off, or something follows it.
+    Data,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Headers => "headers that are damaged or not those of a usual baseline JPEG",
+            Self::Region => "no such region or reduction of this JPEG",
+            Self::Data => "the JPEG's coded data is damaged or does not end where it should",
+        })
+    }
+}
+
+impl std::error::Error for Error {}

@@ -41,9 +41,7 @@
 //! ```
 
 mod bits;
-mod buffer;
 mod colours;
-mod error;
 mod frame;
 mod huffman;
 mod interpolate;
@@ -51,12 +49,9 @@ mod inverse;
 mod layout;
 mod pairs;
 mod planes;
-mod region;
 mod scan;
 
-pub use error::Error;
-pub use frame::Frame;
-pub use region::{Region, Size};
+pub use frame::{Error, Frame, Region, Size};
 
 use colours::to_rgb;
 use interpolate::Line;

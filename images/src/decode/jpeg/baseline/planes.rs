@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::Size;
-use super::buffer::shrink;
 use super::frame::{COEFFICIENTS, Component};
 use super::inverse::{Samples, inverse};
 use super::layout::{Layout, Units};
-use super::scan::Block;
+use super::scan::{Block, shrink};
 
 /// A component's samples; its buffer is kept from image to image.
 #[derive(Default)]

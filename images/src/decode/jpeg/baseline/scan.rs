@@ -6,7 +6,6 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use super::bits::{Bits, Segments, len};
-use super::buffer::shrink;
 use super::frame::{COEFFICIENTS, Component, Frame, TABLES, ZIGZAG};
 use super::huffman::{Kind, PAST_THE_END, Table};
 use super::pairs::{PAIR_BITS, Pairs};
@@ -227,5 +226,12 @@ fn coefficients(table: &Pairs, mut bits: Bits, segment: &[u8], block: &mut Block
             }
             bits.skip(pair.bits);
         }
+    }
+}
+
+/// Frees a buffer that has grown beyond `bytes_max`.
+pub(super) fn shrink(buffer: &mut Vec<u8>, bytes_max: usize) {
+    if buffer.capacity() > bytes_max {
+        *buffer = Vec::new();
     }
 }

@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
-use super::factors::{
+use super::plain::{
     BETWEEN_BITS, CONSTANT_BITS, Coefficients, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples,
 };
 

@@ -13,15 +13,14 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod factors;
 mod plain;
 mod reduced;
 
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
-pub(super) use factors::Samples;
-use factors::{Coefficients, Rows, SIDE};
+pub(super) use plain::Samples;
+use plain::{Coefficients, Rows, SIDE};
 
 /// The samples of `block`: `side` rows of `side` each, 8, 4, 2 or 1.
 #[multiversion(targets("x86_64+avx2"))]

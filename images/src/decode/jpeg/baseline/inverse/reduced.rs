@@ -1,6 +1,6 @@
 //! 4, 2 or 1 samples along a block's side: libjpeg's "reduced" transforms, bit for bit.
 
-use super::factors::{BETWEEN_BITS, CONSTANT_BITS, Coefficients, Rows, SIDE, Samples};
+use super::plain::{BETWEEN_BITS, CONSTANT_BITS, Coefficients, Rows, SIDE, Samples};
 
 /// Four values: factors of rows 1, 3, 5 and 7 for the first and for the second. The fourth and the
 /// third have the other sign.
