@@ -1,5 +1,5 @@
 //! One read under way: what is still to be read, and what its next result means. Engines make the
-//! system calls.
+//! system calls: [`Engine`] is the seam between what is read and how.
 //!
 //! A flight moves through an engine by value: to the kernel with [`Step::Read`], back with the
 //! result. Code without the flight cannot touch its memory, so a buffer is never used before its
@@ -16,9 +16,8 @@ use shade_formats::limits::SPAN_BYTES_MAX;
 
 use crate::ReadFault;
 use crate::blocks::{Arena, Blocks, BlocksError};
-use crate::bounce::BouncePool;
 use crate::gate::Gate;
-use crate::land::{land, recheck};
+use crate::land::{BouncePool, land, recheck};
 use crate::op::{Completion, ReadOp};
 
 /// Most iovecs of one call (Linux' `UIO_MAXIOV`); a record in more pieces is read in several calls.
@@ -290,4 +289,15 @@ impl Flight {
 fn failed(ops: Vec<ReadOp>, fault: &ReadFault, latency: Duration) -> Vec<Completion> {
     let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
     ops.into_iter().map(end).collect()
+}
+
+/// Carries out reads, as many at a time as the gate allows. When it is dropped, reads that have not
+/// begun end as stopped, those that have begun are waited for, and its threads are joined. After
+/// that no memory of the arena is in the kernel's hands.
+pub(super) trait Engine: Send + Sync {
+    /// Takes a flight; sooner or later its records are delivered.
+    fn submit(&self, flight: Flight);
+
+    /// The engine's name and the settings worth knowing.
+    fn description(&self) -> String;
 }

@@ -1,11 +1,37 @@
-//! Counts the reads in flight, and limits them.
+//! How many reads are in flight: the setting, their count and its limit.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::config::Depth;
 use crate::depth::{DEPTH_MAX, DepthController};
+
+/// How many reads are in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// As many as the store gains from ([`DepthController`](DepthController)).
+    Auto,
+    /// This number, 1 to [`READS_DEPTH_MAX`](shade_formats::limits::READS_DEPTH_MAX).
+    Fixed(u32),
+}
+
+impl From<Option<u32>> for Depth {
+    /// As a daemon's settings have it.
+    fn from(depth: Option<u32>) -> Self {
+        depth.map_or(Self::Auto, Self::Fixed)
+    }
+}
+
+impl Depth {
+    /// Most reads worth submitting at a time: twice as many as can be in flight.
+    #[must_use]
+    pub fn submitted_max(self) -> u32 {
+        2 * match self {
+            Self::Auto => DEPTH_MAX,
+            Self::Fixed(depth) => depth,
+        }
+    }
+}
 
 /// The count and its limit, shared by an engine's threads. It only counts; no thread waits in it.
 pub(super) struct Gate {

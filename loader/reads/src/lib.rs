@@ -10,12 +10,13 @@
 //!
 //! The way of a read:
 //!
-//! - `reader` hands it to an engine: `uring`, `threads` or `sim`, behind the one seam `engine`.
+//! - `reader` hands it to an engine: `uring`, `threads` or `sim`, behind the one seam, `Engine` of
+//!   `flight`.
 //! - The engine begins it when the `gate` has room; `depth` finds the gate's width.
 //! - `flight` follows each result, by the rules of `shade_dataset`, which also has the shards'
 //!   files and the choice of direct or buffered reads.
-//! - Neighbours that the core found are one flight through a `bounce` buffer; `land` takes them
-//!   apart.
+//! - Neighbours that the core found are one flight through a bounce buffer; `land` has the buffers
+//!   and takes them apart.
 //! - `resumed` lets flights go first whose shard was opened, or whose wait is over.
 //!
 //! `survey` looks at all shards at start. `availability` says why io_uring cannot be used.
@@ -26,11 +27,8 @@
 mod availability;
 mod bell;
 pub mod blocks;
-mod bounce;
-mod config;
 pub mod depth;
 mod depth_shared;
-mod engine;
 mod fault;
 mod flight;
 mod gate;
@@ -47,10 +45,10 @@ mod threads;
 mod uring;
 
 pub use availability::{Unavailable, linux_version};
-pub use config::{Depth, ReadsConfig};
 pub use fault::{ReadsError, ShardWarning, core_fault};
+pub use gate::Depth;
 pub use op::{Completion, ReadOp, verify};
-pub use reader::Reads;
+pub use reader::{Reads, ReadsConfig};
 pub use ring_setup::io_uring_here;
 pub use shade_dataset::{PATIENCE, ReadFault};
 pub use store_model::{Queues, STUCK, latency_of};

@@ -1,8 +1,9 @@
-//! The front: starts an engine and takes reads.
+//! The front: the configuration of reads, the start of an engine, and reads for it.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
@@ -10,20 +11,36 @@ use shade_dataset::{Files, choose};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
-use shade_job::{EngineChoice, IoMode};
+use shade_job::{EngineChoice, IoMode, StoreModel};
 
 use crate::blocks::Arena;
-use crate::bounce::BouncePool;
-use crate::config::{Depth, ReadsConfig};
-use crate::engine::Engine;
 use crate::fault::{ReadsError, ShardWarning};
-use crate::flight::{Flight, Shared};
-use crate::gate::Gate;
+use crate::flight::{Engine, Flight, Shared};
+use crate::gate::{Depth, Gate};
+use crate::land::BouncePool;
 use crate::op::{Completion, ReadOp};
 use crate::sim::SimThread;
 use crate::survey::{any_shard, survey};
 use crate::threads::Threads;
 use crate::uring::Uring;
+
+/// How records are read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadsConfig {
+    /// What reads.
+    pub engine: EngineChoice,
+    /// Past the page cache or through it.
+    pub io: IoMode,
+    /// Reads in flight; more may be submitted, they wait for their turn.
+    pub depth: Depth,
+    /// The store that the simulator pretends to read from; only with [`EngineChoice::Sim`] or
+    /// [`Auto`](EngineChoice::Auto), which then is the simulator.
+    pub store: Option<StoreModel>,
+    /// How long a shard that cannot be opened or may not be read is tried again
+    /// ([`PATIENCE`](crate::PATIENCE)): trouble of the store, which may pass, not of a record.
+    /// Zero: not at all.
+    pub patience: Duration,
+}
 
 /// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not
 /// come back as [`Stopped`](crate::ReadFault::Stopped), and all have been sent before the drop

@@ -15,8 +15,7 @@ use rustix::io::{Errno, preadv};
 use shade_dataset::OpenShard;
 use shade_job::{ClockModel, StoreModel};
 
-use crate::engine::Engine;
-use crate::flight::{Flight, Shared, Step};
+use crate::flight::{Engine, Flight, Shared, Step};
 use crate::op::{Completion, deliver};
 use crate::resumed::Resumed;
 use crate::store_model::{Fate, Queues, answer};
@@ -245,8 +244,8 @@ mod tests {
 
     use super::*;
     use crate::blocks::Arena;
-    use crate::bounce::BouncePool;
     use crate::gate::Gate;
+    use crate::land::BouncePool;
     use crate::{Depth, ReadFault, ReadOp};
 
     #[test]

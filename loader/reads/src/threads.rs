@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use rustix::io::{Errno, preadv};
 
-use crate::engine::Engine;
-use crate::flight::{Flight, Shared, Step};
+use crate::flight::{Engine, Flight, Shared, Step};
 use crate::op::{Completion, deliver};
 use crate::resumed::Resumed;
 

@@ -21,8 +21,7 @@ use shade_dataset::OpenShard;
 
 use crate::bell::Bell;
 use crate::blocks::BlocksError;
-use crate::engine::Engine;
-use crate::flight::{Flight, Shared, Step};
+use crate::flight::{Engine, Flight, Shared, Step};
 use crate::op::{Completion, deliver};
 use crate::opener::{Opened, Opener};
 use crate::resumed::Resumed;

@@ -1,4 +1,5 @@
-//! The thread that finds the servers: their slots, their room, and what they hold already.
+//! What a tier is made of, and the thread that finds its servers: their slots, their room, and what
+//! they hold already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, select};
 use shade_core::TierEvent;
-use shade_formats::SampleId;
 use shade_formats::limits::TIER_SERVERS_MAX;
+use shade_formats::{ContentId, SampleId};
 
 use crate::connection::{Connection, ServerFault};
 use crate::examine::{find_slots, measure};
-use crate::orders::{Event, TierConfig};
 use crate::reply::Reply;
 use crate::routes::{Routes, Slots};
-use crate::server::{Server, Shared};
-use shade_job::Address;
+use crate::server::{Event, Server, Shared};
+use shade_job::{Address, Servers};
 
 /// How long to wait until servers that were not reached are looked for again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -23,6 +23,22 @@ const RETRY: Duration = Duration::from_secs(5);
 const LOOK_MIN: Duration = Duration::from_secs(1);
 /// Keys that a server looks at for one answer, while it serves nobody else.
 const SCANNED_AT_ONCE: &str = "1000";
+
+/// What a tier is made of.
+#[derive(Clone, Debug)]
+pub struct TierConfig {
+    /// Its servers.
+    pub servers: Servers,
+    /// Bytes that this daemon may fill, over all servers; `None` for nine tenths of what they say
+    /// they have.
+    pub bytes: Option<u64>,
+    /// The dataset, whose keys no other has.
+    pub content_id: ContentId,
+    /// Bytes of a record that the tier's speed is measured with.
+    pub record_bytes: u32,
+    /// Longest wait for a server: [`DEADLINE`](crate::DEADLINE) for a daemon.
+    pub deadline: Duration,
+}
 
 /// What the thread knows.
 pub(crate) struct Discovery {

@@ -6,14 +6,13 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `orders` | what a tier is made of, is ordered and answers |
 //! | `key` | the key of a record, and its slot |
 //! | `stream` | bytes to and from a server, with deadlines |
 //! | `reply` | a server's answer as a value |
 //! | `connection` | one connection: log in, call, fetch |
 //! | `server` | the thread of one server: fetches, stores, removes |
 //! | `routes` | which server has which slot |
-//! | `discovery` | the thread that finds the servers, their room, and what they hold |
+//! | `discovery` | what a tier is made of; the thread that finds servers, their room and records |
 //! | `tier` | the front |
 //! | `examine` | a server's settings and speed, for `doctor` |
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -22,7 +21,6 @@ mod connection;
 mod discovery;
 mod examine;
 mod key;
-mod orders;
 mod reply;
 mod routes;
 mod server;
@@ -30,7 +28,8 @@ mod stream;
 mod tier;
 
 pub use connection::{Connection, DEADLINE, Login, PASSWORD_VARIABLE, ServerFault};
+pub use discovery::TierConfig;
 pub use examine::{Examined, ServerFacts, examine};
-pub use orders::{Event, Order, TierConfig};
 pub use reply::Reply;
-pub use tier::Tier;
+pub use server::Event;
+pub use tier::{Order, Tier};

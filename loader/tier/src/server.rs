@@ -12,11 +12,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select, unbounded};
 use shade_core::{TierEvent, TierMiss, TierPut};
 use shade_formats::SampleId;
 use shade_reads::ReadOp;
-use shade_reads::blocks::{Arena, Lent};
+use shade_reads::blocks::{Arena, FreeList, Lent};
 
 use crate::connection::{Connection, Fetched, Login, ServerFault};
 use crate::key::Keys;
-use crate::orders::Event;
 use crate::reply::{Reply, command};
 use shade_job::Address;
 
@@ -28,6 +27,9 @@ const FETCHED_AT_ONCE: usize = 32;
 const PUT_AT_ONCE: usize = 4;
 /// The same with what is removed.
 const WRITTEN_AT_ONCE: usize = 32;
+
+/// What the tier answers.
+pub type Event = TierEvent<FreeList>;
 
 /// A record that the core wants. The answer is sent once: one that is dropped without an answer was
 /// missed.

@@ -7,14 +7,16 @@ use std::sync::atomic::AtomicBool;
 use crossbeam_channel::{Sender, bounded};
 use shade_core::TierOrder;
 use shade_formats::SampleId;
-use shade_reads::blocks::Arena;
+use shade_reads::blocks::{Arena, FreeList};
 
 use crate::connection::Login;
-use crate::discovery::Discovery;
+use crate::discovery::{Discovery, TierConfig};
 use crate::key::{Keys, slot};
-use crate::orders::{Event, Order, TierConfig};
 use crate::routes::Routes;
-use crate::server::{Fetch, Put, Server, Shared, Write};
+use crate::server::{Event, Fetch, Put, Server, Shared, Write};
+
+/// An order of the core, with blocks of the arena.
+pub type Order = TierOrder<FreeList>;
 
 /// Records in the memory of other machines. When it is dropped its threads end within a deadline.
 pub struct Tier {

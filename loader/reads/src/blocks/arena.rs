@@ -19,8 +19,8 @@ use shade_formats::checksum::crc32c_append;
 
 use super::free_list::FreeList;
 use super::frontier::{CHUNK_BYTES, Frontier, Pages};
-use super::lent::Lent;
 use super::mapping::Mapping;
+use super::record::Lent;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 
 /// The mapping starts on a page, so no block can promise more than this.

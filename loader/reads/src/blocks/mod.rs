@@ -12,7 +12,6 @@
 mod arena;
 mod free_list;
 mod frontier;
-mod lent;
 mod mapping;
 mod memory;
 mod moving;
@@ -22,9 +21,8 @@ mod token;
 
 pub use arena::Arena;
 pub use free_list::FreeList;
-pub use lent::Lent;
 pub use prefault::Prefault;
-pub use record::Record;
+pub use record::{Lent, Record};
 pub use token::{Blocks, BlocksError};
 
 /// Bytes of this process at these addresses that are resident, by the system's own account.
