@@ -1,7 +1,10 @@
 //! A request to stop, looked at between records: from a signal handler, or from a worker that
-//! failed.
+//! failed. Waits at a lock end with it, too.
+//!
+//! The holder of a lock may have panicked. What it guards is valid between any two statements.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -56,4 +59,21 @@ pub fn wait_for_standstill() {
             return;
         }
     }
+}
+
+/// How often a waiting thread checks whether it should stop: a stop does not wake it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits a moment for `changed`, unless the command should stop.
+pub(crate) fn wait<'g, T>(
+    changed: &Condvar,
+    guard: MutexGuard<'g, T>,
+    stop: &Stop,
+) -> Result<MutexGuard<'g, T>, Error> {
+    stop.check()?;
+    Ok(changed.wait_timeout(guard, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0)
 }

@@ -31,7 +31,6 @@ mod files;
 mod info;
 pub mod interrupt;
 mod leftovers;
-mod locks;
 mod ls;
 pub mod memory;
 mod merge;

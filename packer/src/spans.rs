@@ -10,8 +10,7 @@ use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
-use crate::interrupt::Stop;
-use crate::locks::lock;
+use crate::interrupt::{Stop, lock};
 use crate::pack::{Gate, Pass};
 
 /// A span ends before the sample that would take it over this many bytes; a single larger sample

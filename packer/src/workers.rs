@@ -7,8 +7,7 @@ use rayon::prelude::*;
 use shade_images::caught;
 
 use crate::error::Error;
-use crate::interrupt::Stop;
-use crate::locks::lock;
+use crate::interrupt::{Stop, lock};
 
 /// A pool of threads.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use shade_formats::index::Media;
 use shade_images::caught;
 use zstd::bulk::compress;
 
-use super::queue::memory_gate;
+use super::packing::memory_gate;
 use super::read::SourceReader;
 use super::recipe::{Kit, Recipe, Zstd, pays, saves};
 use super::transform::Format;

@@ -4,8 +4,7 @@
 use std::sync::{Condvar, Mutex};
 
 use crate::error::Error;
-use crate::interrupt::Stop;
-use crate::locks::{lock, wait};
+use crate::interrupt::{Stop, lock, wait};
 
 #[derive(Debug)]
 pub(crate) struct Gate {

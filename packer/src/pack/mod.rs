@@ -1,19 +1,17 @@
 //! Writes the shards of a plan: many threads read, so that a distant store has tens of files to
 //! fetch at a time, and what they make is put together in the plan's order.
 //!
-//! `packing` says what is packed, `run` does it: `queue` hands out stretches, `read` and `stretch`
-//! turn one into bytes (`recipe`, `transform` and `compress` say how), `shard_file` places them,
-//! `done` remembers complete shards. `not_decodable` counts what trainers cannot decode. `state`
-//! tells that a source file was written to meanwhile. `gate` bounds memory and computing threads,
-//! `readers` the threads that read. `again` makes a lost shard once more.
+//! `packing` says what is packed and hands out stretches, `run` does it: `read` and `stretch` turn
+//! one into bytes (`recipe`, `transform` and `compress` say how), `shard_file` places them, `done`
+//! remembers complete shards. `not_decodable` counts what trainers cannot decode. `state` tells
+//! that a source file was written to meanwhile. `gate` bounds memory and computing threads,
+//! `readers` the threads that read.
 
-mod again;
 mod compress;
 mod done;
 mod gate;
 mod not_decodable;
 mod packing;
-mod queue;
 mod read;
 mod readers;
 mod recipe;

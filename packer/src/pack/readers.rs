@@ -8,8 +8,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::interrupt::Stop;
-use crate::locks::{lock, wait};
+use crate::interrupt::{Stop, lock, wait};
 
 /// A file was waited for if opening, reading and closing it took this much longer than copying its
 /// bytes. From the page cache it takes 10 to 20 µs; one round trip to a near server takes 100 µs,

@@ -12,8 +12,7 @@ use super::gate::Gate;
 use super::transform::{RecipeFault, Transform, Transformer};
 use crate::config::SAVING_MIN_PERCENT;
 use crate::error::Error;
-use crate::interrupt::Stop;
-use crate::locks::lock;
+use crate::interrupt::{Stop, lock};
 
 /// How records of one dataset are made.
 #[derive(Debug, Default)]

@@ -1,19 +1,23 @@
-//! Reads, makes and places all stretches of a plan.
+//! Reads, makes and places all stretches of a plan, or those of a shard that a dataset has lost.
 
-use std::sync::Mutex;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
 
-use super::done::{self, DoneShard, Pack};
+use shade_formats::SampleId;
+use shade_formats::index::{Entry, Shard};
+
+use super::done::{self, DoneShard, Pack, fields_row};
 use super::gate::Gate;
-use super::packing::Packing;
-use super::queue::{Stretch, StretchQueue, memory_gate};
+use super::packing::{Packing, Stretch, StretchQueue, memory_gate};
 use super::readers::Readers;
 use super::recipe::Kits;
 use super::shard_file::{PackedShard, ShardFile};
 use super::state::RunTars;
 use super::stretch::StretchBuilder;
 use crate::config::OnBad;
+use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::locks::lock;
+use crate::interrupt::lock;
 use crate::workers::Workers;
 
 /// What is done with a shard whose file is written.
@@ -42,9 +46,31 @@ impl Packing<'_> {
         self.check(&tars, &missing)
     }
 
+    /// Packs its only shard, which had these `samples` in `dataset`. The file gets its name only if
+    /// its bytes are those that the index tells of. Otherwise says which sample has others.
+    pub(crate) fn run_again(
+        &self,
+        dataset: &Dataset,
+        samples: &[(SampleId, Entry)],
+        workers: &Workers,
+    ) -> Result<Option<String>, Error> {
+        let fault = Mutex::new(None);
+        self.pack(vec![0], workers, &|file, made| {
+            let is_free = fs::symlink_metadata(dataset.shard_path(made.shard)).is_err();
+            let found = match is_free {
+                true => difference(dataset, samples, &made),
+                false => Some("a file of this name is there now".to_owned()),
+            };
+            let is_refused = found.is_some();
+            *lock(&fault) = found;
+            if is_refused { Ok(()) } else { file.publish() }
+        })?;
+        Ok(fault.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Packs these shards of the plan. `end` gets each when its file is written, and may publish
     /// it.
-    pub(super) fn pack(&self, shards: Vec<usize>, workers: &Workers, end: &End<'_>) -> Result<(), Error> {
+    fn pack(&self, shards: Vec<usize>, workers: &Workers, end: &End<'_>) -> Result<(), Error> {
         let memory = memory_gate();
         let queue = StretchQueue::new(self, shards, &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
@@ -131,4 +157,21 @@ impl Packing<'_> {
             self.progress.add(samples.len() as u64, bytes);
         }
     }
+}
+
+/// How a shard differs from what the index says of it.
+fn difference(dataset: &Dataset, samples: &[(SampleId, Entry)], made: &PackedShard) -> Option<String> {
+    let is_same = |row: Shard<'_>| (row.bytes, row.crc32c) == (made.bytes, made.crc32c);
+    if dataset.index.shard(made.shard).is_some_and(is_same) {
+        return None;
+    }
+    if let Some((_, bad)) = made.bad.first() {
+        return Some(bad.to_string());
+    }
+    let other = samples.iter().zip(&made.records).find(|((sample, had), has)| {
+        let then = (had.offset, had.stored_len, had.crc32c, fields_row(&dataset.index, *sample));
+        then != (has.entry.offset, has.entry.stored_len, has.entry.crc32c, has.fields)
+    });
+    let path = other.map_or_else(|| "it".to_owned(), |((sample, _), _)| dataset.path_text(*sample));
+    Some(format!("{path} has other bytes now, or was packed with other options or by another version"))
 }

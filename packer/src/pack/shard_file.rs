@@ -19,7 +19,7 @@ use super::stretch::{Built, PlacedRecord};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::files::PartialFile;
-use crate::locks::lock;
+use crate::interrupt::lock;
 use crate::plan::shard_name;
 
 /// A shard under its temporary name.
