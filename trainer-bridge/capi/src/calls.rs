@@ -16,8 +16,7 @@ use serde_json::json;
 use shade_client::dlpack::{Legacy as DLManagedTensor, export};
 use shade_client::{Batch, BatchPart, Next, RecordReader, Session};
 
-use crate::codes::{SHADE_END, SHADE_OK, SHADE_TIMEOUT};
-use crate::fault::{Fault, answer, last};
+use crate::fault::{Fault, SHADE_END, SHADE_OK, SHADE_TIMEOUT, answer, last};
 use crate::memory::{allocated, drop_box, given, null, put, put_text, text};
 use crate::options::{Wanted, read};
 use crate::position::Position;

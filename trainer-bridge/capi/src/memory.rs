@@ -6,8 +6,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
-use crate::codes::{SHADE_OK, SHADE_SYSTEM};
-use crate::fault::{Fault, answer};
+use crate::fault::{Fault, SHADE_OK, SHADE_SYSTEM, answer};
 
 /// The error of an argument that is missing.
 pub(crate) fn null(name: &str) -> Fault {

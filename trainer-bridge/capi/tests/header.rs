@@ -7,7 +7,7 @@ use std::path::Path;
 fn the_header_is_the_generated_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let bindings = cbindgen::Builder::new().with_config(config).with_src(root.join("src/codes.rs"));
+    let bindings = cbindgen::Builder::new().with_config(config).with_src(root.join("src/fault.rs"));
     let bindings = bindings.with_src(root.join("src/calls.rs"));
     let mut made = Vec::new();
     bindings.generate().unwrap().write(&mut made);

@@ -11,8 +11,7 @@ use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use shade_shm::{Access, Consumer, Doorbell, map_segment};
 
 use crate::ClientError;
-use crate::batch::Slots;
-use crate::batch_id::SessionNumber;
+use crate::batch::{SessionNumber, Slots};
 use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;

@@ -1,6 +1,8 @@
-//! A batch: a view of shared memory that is released when dropped, or a copy.
+//! A batch: a view of shared memory that is released when dropped, or a copy. A report is about a
+//! [`BatchId`].
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -9,10 +11,8 @@ use shade_formats::{FormatError, ViewShape};
 use shade_shm::{Doorbell, Region, Releaser};
 
 use crate::ClientError;
-use crate::batch_id::{BatchId, SessionNumber};
-use crate::fork::Owner;
+use crate::fork::{Owner, lock};
 use crate::held::Held;
-use crate::lock::lock;
 
 /// Everything needed to release batches. Each batch shares it, so it and the mapping live as long
 /// as the last batch.
@@ -309,3 +309,26 @@ const _: fn() = || {
     fn is_send_and_sync<T: Send + Sync>(_: PhantomData<T>) {}
     is_send_and_sync(PhantomData::<Batch>);
 };
+
+/// Number of a session in this process. No other one ever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionNumber(u64);
+
+impl SessionNumber {
+    /// The number of a new session.
+    pub(crate) fn next() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Self(COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A batch that a session has delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchId {
+    pub(crate) session: SessionNumber,
+    /// Start of an epoch in which it was delivered.
+    pub(crate) generation: u32,
+    pub(crate) epoch: u32,
+    pub(crate) batch: u32,
+    pub(crate) rows: u32,
+}

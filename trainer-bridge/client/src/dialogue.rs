@@ -15,8 +15,8 @@ use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request};
 
 use crate::ClientError;
+use crate::fork::lock;
 use crate::life::life_of;
-use crate::lock::lock;
 use crate::wire::{Received, WireError, receive, receive_now, send};
 
 /// How long an answer may take. The daemon answers from memory; after a minute it is stuck.

@@ -18,8 +18,7 @@ use shade_formats::{SampleId, ShardId};
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
 use crate::error::unknown_sample;
-use crate::fork::Owner;
-use crate::lock::lock;
+use crate::fork::{Owner, lock};
 
 /// One extra field of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,11 @@
-//! Detects a session that was inherited through `fork`, which this process must not use.
+//! Detects a session that was inherited through `fork`, which this process must not use. Locks that
+//! outlive a panic.
 //!
 //! Parent and child would share one socket and one ring, take the same batches and release them
 //! twice. So everything remembers its process; in a child its use is an error and its drop does
 //! nothing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ClientError;
 
@@ -37,6 +40,11 @@ impl Owner {
     pub(crate) fn elsewhere() -> Self {
         Self { pid: std::process::id() + 1 }
     }
+}
+
+/// Locks, also after a panic: no code under this crate's locks panics halfway through a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 mod attach;
 mod batch;
-mod batch_id;
 mod connect;
 mod dataset;
 mod dialogue;
@@ -20,26 +19,22 @@ mod held;
 mod hello;
 mod launch;
 mod life;
-mod lock;
 mod open;
 mod part;
 mod records;
-mod seats;
 mod session;
 mod state;
 mod wire;
 
-pub use batch::{Batch, Column};
-pub use batch_id::BatchId;
+pub use batch::{Batch, BatchId, Column};
 pub use connect::Options;
 pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
 pub use held::InRing;
 pub use launch::Launch;
-pub use open::content;
+pub use open::{content, held};
 pub use part::{BatchPart, DataType, Located, PartError};
 pub use records::RecordReader;
-pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_dataset::Content;
 pub use shade_formats::limits::{BATCH_SAMPLES_MAX, VIEWS_MAX};

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
-use crate::lock::lock;
+use crate::fork::lock;
 
 /// Lines of a daemon's log that are kept.
 const LINES_MAX: usize = 20;

@@ -1,14 +1,19 @@
-//! Opens a session: greets the daemon, or starts one, and attaches to its ring.
+//! Opens a session: greets the daemon, or starts one, and attaches to its ring. Asks, without a
+//! session, for a dataset's content and for the strata that its daemon has cached.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use shade_dataset::{Content, Dataset};
+use shade_formats::control::{PROTOCOL, Reply, Request};
+use shade_formats::limits::seats_bytes_max;
 use shade_job::{JobSpec, Tables};
 
 use crate::attach::attach;
-use crate::connect::{Options, open};
+use crate::connect::{Greeting, Options, greet, open, place};
+use crate::dialogue::{reply_name, unexpected};
 use crate::hello::Hello;
-use crate::{ClientError, Session};
+use crate::{ClientError, Session, state};
 
 impl Session {
     /// Opens a session for `rank` of `job` on `dataset`, starting a private daemon if none answers
@@ -59,4 +64,32 @@ fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientEr
     let attached = attach(hello.owner, open(&hello, options)?)?;
     attached.dialogue.offer_stderr();
     Ok(Session::new(hello.owner, hello.dataset, attached))
+}
+
+/// How long the answer may take: the daemon goes through all records of its cache.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How much of each of `strata` strata the dataset's daemon has cached, and their number, as
+/// [`held_from_bytes`](shade_job::held_from_bytes) reads it. With 0 strata: as many as
+/// the last job had that trained there. `None` if no daemon answers.
+///
+/// # Errors
+/// The dataset cannot be opened, or the daemon refuses or breaks the protocol.
+pub fn held(
+    dataset: &Path,
+    socket: Option<&Path>,
+    strata: u32,
+) -> Result<Option<(u32, Vec<u8>)>, ClientError> {
+    let folder = Dataset::folder(dataset)?;
+    let Content { samples, id, .. } = Content::now(&folder)?;
+    let place = place(&folder, socket)?;
+    let request = Request::Held { protocol: PROTOCOL, samples, content_id: id.0, strata };
+    let Greeting::Welcome(_, (reply, fds)) = greet(&place, &request, None, Instant::now() + ANSWER)? else {
+        return Ok(None);
+    };
+    let Reply::Held { strata, bytes, .. } = reply else {
+        return Err(unexpected(reply_name(&reply), "Held or Refuse"));
+    };
+    let held = state::read("the strata that are held", bytes, &fds, seats_bytes_max(samples))?;
+    Ok(Some((strata, held)))
 }

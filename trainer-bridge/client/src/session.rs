@@ -23,9 +23,8 @@ use crate::attach::{Attached, Welcome};
 use crate::batch::{Column, Slots};
 use crate::dialogue::Dialogue;
 use crate::error::argument;
-use crate::fork::Owner;
+use crate::fork::{Owner, lock};
 use crate::held::InRing;
-use crate::lock::lock;
 use crate::wire::{Received, WireError, wait};
 use crate::{Batch, BatchId, ClientError, FieldsReader};
 

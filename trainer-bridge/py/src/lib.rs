@@ -2,11 +2,10 @@
 //! views of their columns.
 //!
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] and [`buffer`]
-//! export its columns, [`fields`] and [`records`] read from the dataset, [`normalize`] converts
-//! images in other libraries' tensors ([`dense`]) to floats, [`weights`] makes tables of weights,
-//! [`subset`] lists of samples, [`seats`] asks what daemons hold, [`wait`] waits, [`error`] has the
-//! exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of
-//! this.
+//! export its columns, [`records`] reads from the dataset, [`normalize`] converts images in other
+//! libraries' tensors ([`dense`]) to floats, [`spec`] makes documents and tables of a job and asks
+//! what daemons hold, [`wait`] waits, [`error`] has the exceptions. The public classes (`Loader`,
+//! `Batch`, `ImageFolder`) are Python code on top of this.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use pyo3::prelude::*;
@@ -19,15 +18,11 @@ mod buffer;
 mod dense;
 mod dlpack;
 mod error;
-mod fields;
 mod normalize;
 mod records;
-mod seats;
 mod session;
 mod spec;
-mod subset;
 mod wait;
-mod weights;
 
 /// Registers the module's types. Safe without the GIL: every shared state has its own lock.
 #[pymodule(gil_used = false)]
@@ -46,19 +41,19 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::View>()?;
-    module.add_class::<fields::Fields>()?;
+    module.add_class::<records::Fields>()?;
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
-    module.add_function(wrap_pyfunction!(seats::held, module)?)?;
-    module.add_function(wrap_pyfunction!(seats::seats_for, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::held, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::seats_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;
     module.add_function(wrap_pyfunction!(spec::daemon_settings, module)?)?;
     module.add_function(wrap_pyfunction!(spec::drawn_whole, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
-    module.add_function(wrap_pyfunction!(subset::subset, module)?)?;
-    module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::subset, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::weight_table, module)?)?;
     error::register(module)
 }
 

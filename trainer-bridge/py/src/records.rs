@@ -1,4 +1,5 @@
-//! The records of a dataset for Python: a map-style dataset for any data loader.
+//! A dataset's records for Python, a map-style dataset for any data loader, and the extra fields of
+//! a batch's samples. These are read without the interpreter; Ctrl-C ends the wait.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
-use shade_client::Content;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use shade_client::{Content, FieldsReader};
 use shade_formats::ContentId;
 
+use crate::batch::Batch;
 use crate::error::from_client;
 use crate::wait::on_thread;
 
@@ -127,4 +129,41 @@ fn content_of((samples, classes, text): ContentTuple) -> PyResult<Content> {
     let id = u128::from_str_radix(&text, 16)
         .map_err(|error| PyValueError::new_err(format!("content id {text:?}: {error}")))?;
     Ok(Content { samples, classes, id: ContentId(id) })
+}
+
+/// Reads the extra fields of a dataset's samples. Outlives the session it came from; threads may
+/// share it.
+#[pyclass(frozen, module = "shade_load._native")]
+pub(crate) struct Fields {
+    reader: Arc<FieldsReader>,
+}
+
+impl Fields {
+    pub(crate) fn new(reader: FieldsReader) -> Self {
+        Self { reader: Arc::new(reader) }
+    }
+}
+
+#[pymethods]
+impl Fields {
+    /// One dictionary for each sample of the batch, from names to bytes.
+    fn read<'py>(&self, py: Python<'py>, batch: &Batch) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let samples = batch.sample_ids()?;
+        let reader = Arc::clone(&self.reader);
+        let samples = on_thread(py, "shade-fields", move || reader.read(&samples))?;
+        let samples = samples.map_err(|error| from_client(&error))?;
+        let dictionaries = samples.iter().map(|fields| {
+            let dictionary = PyDict::new(py);
+            for field in fields {
+                dictionary.set_item(&field.name, PyBytes::new(py, &field.bytes))?;
+            }
+            Ok(dictionary)
+        });
+        dictionaries.collect()
+    }
+
+    /// File name of a sample's shard, for messages.
+    fn shard_of(&self, sample: u32) -> PyResult<String> {
+        self.reader.shard_of(sample).map_err(|error| from_client(&error))
+    }
 }

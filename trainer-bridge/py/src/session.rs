@@ -16,12 +16,9 @@ use shade_client::{ClientError, Next, Tables};
 use crate::batch::Batch;
 use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
-use crate::fields::Fields;
-use crate::records::{ContentTuple, content_tuple};
-use crate::spec::{DaemonDict, job as job_of, seconds};
-use crate::subset::subset_of;
+use crate::records::{ContentTuple, Fields, content_tuple};
+use crate::spec::{DaemonDict, job as job_of, seconds, subset_of, weights_of};
 use crate::wait::{SLICE, on_thread};
-use crate::weights::table;
 
 /// Batches held by a loop that keeps none: its variable has the last one until it gets the next.
 const HELD_IN_A_LOOP: usize = 1;
@@ -70,7 +67,7 @@ impl Session {
         let spec = job_of(document)?;
         let options = daemon.into_options(&dataset)?;
         // After an interrupt a late session is dropped, which ends it.
-        let weights = tables.0.as_deref().map(table).transpose()?;
+        let weights = tables.0.as_deref().map(weights_of).transpose()?;
         let tables = Tables { weights, subset: tables.1.as_deref().map(subset_of).transpose()? };
         let connect =
             move || shade_client::Session::connect_with(&dataset, &job, rank, spec, tables, &options);

@@ -1,13 +1,18 @@
-//! Arguments of [`Session::connect`](crate::session::Session), and the job's document.
+//! Arguments of [`Session::connect`](crate::session::Session): the job's document, what it says of
+//! single samples (weights, a subset), and the seats of its plan.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyBytes, PyInt};
 use serde_json::{Number, Value};
-use shade_client::{JobSpec, Launch, Options, Settings, SpecError};
+use shade_client::{JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable};
+use shade_job::held_from_bytes;
+
+use crate::error::from_client;
+use crate::wait::on_thread;
 
 /// The daemon's address, and how to start one if none listens.
 #[derive(FromPyObject)]
@@ -105,4 +110,60 @@ impl DaemonDict {
 pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|error| PyValueError::new_err(format!("{name}: {value}: {error}")))
+}
+
+/// The bytes of the table with these values, one for each sample, and their digest.
+#[pyfunction]
+pub(crate) fn weight_table<'py>(py: Python<'py>, values: Vec<f64>) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+    let table = py.detach(|| WeightTable::new(values.iter().copied())).map_err(|error| refused(&error))?;
+    Ok((PyBytes::new(py, &table.to_bytes()), table.digest()))
+}
+
+/// The table that `bytes` of [`weight_table`] are.
+pub(crate) fn weights_of(bytes: &[u8]) -> PyResult<WeightTable> {
+    let samples = u32::try_from(bytes.len() / size_of::<u32>());
+    let samples = samples.map_err(|_| PyValueError::new_err("weights: more than 2^32 of them"))?;
+    WeightTable::from_bytes(bytes, samples).map_err(|error| refused(&error))
+}
+
+/// The bytes of the subset with these samples, and its digest.
+#[pyfunction]
+pub(crate) fn subset<'py>(py: Python<'py>, ids: Vec<u32>) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+    let subset = py.detach(|| Subset::new(ids)).map_err(|error| refused(&error))?;
+    Ok((PyBytes::new(py, &subset.to_bytes()), subset.digest()))
+}
+
+/// The subset that `bytes` of [`subset`] are, of a dataset that is not known yet.
+pub(crate) fn subset_of(bytes: &[u8]) -> PyResult<Subset> {
+    Subset::from_bytes(bytes, u32::MAX).map_err(|error| refused(&error))
+}
+
+/// How much of each of `strata` strata the daemon of the dataset in `folder` has cached, and their
+/// number; 0 strata are those of the last training there. (0, b"") if no daemon answers.
+#[pyfunction]
+pub(crate) fn held<'py>(
+    py: Python<'py>,
+    folder: PathBuf,
+    socket: Option<PathBuf>,
+    strata: u32,
+) -> PyResult<(u32, Bound<'py, PyBytes>)> {
+    let ask = move || shade_client::held(&folder, socket.as_deref(), strata);
+    let held = on_thread(py, "shade-ask", ask)?.map_err(|error| from_client(&error))?;
+    let (strata, held) = held.unwrap_or_default();
+    Ok((strata, PyBytes::new(py, &held)))
+}
+
+/// The stratum of each seat by which nodes keep what they hold, 4 bytes each; b"" if seat q has
+/// stratum q. `node_of` has the node of each rank, `held` what each node has cached.
+#[pyfunction]
+pub(crate) fn seats_for(
+    py: Python<'_>,
+    samples: u32,
+    strata: u32,
+    node_of: Vec<u32>,
+    held: Vec<Vec<u8>>,
+) -> Bound<'_, PyBytes> {
+    let held: Vec<_> = held.iter().map(|bytes| held_from_bytes(bytes, strata)).collect();
+    let seats = py.detach(|| shade_job::seats_for(samples, strata, &node_of, &held));
+    PyBytes::new(py, &seats.to_bytes())
 }
