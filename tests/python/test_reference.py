@@ -26,11 +26,11 @@ READ_ELSEWHERE = {"SSL_CERT_FILE", "SSL_CERT_DIR", "SHADE_LOAD_BIN"}
 # Where the exit code of each command's error is.
 CODES = {
     "serve": "loader/daemon/src/daemon/start.rs",
-    "doctor": "loader/daemon/src/doctor/error.rs",
+    "doctor": "loader/daemon/src/doctor/cli.rs",
     "simulate": "loader/simulate/src/error.rs",
-    "trace": "loader/daemon/src/trace/error.rs",
+    "trace": "loader/daemon/src/trace/cli.rs",
     "status": "loader/daemon/src/ask/error.rs",
-    "top": "loader/daemon/src/top/error.rs",
+    "top": "loader/daemon/src/top/cli.rs",
     "stop": "loader/daemon/src/ask/error.rs",
     "drain": "loader/daemon/src/ask/error.rs",
     "resize": "loader/daemon/src/ask/error.rs",

@@ -7,7 +7,7 @@ use shade_job::{DaemonSpec, Declared, Preset};
 use shade_simulate::{Given, Simulate, preset};
 
 use crate::ask::{Drain, Resize, Status, Stop};
-pub use crate::default_socket::default_socket;
+pub use crate::control::default_socket;
 use crate::doctor::Doctor;
 use crate::export::Export;
 use crate::report::Report;

@@ -1,8 +1,12 @@
 //! `shade-load`: parses arguments, runs the command, prints errors and exits.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -13,14 +17,15 @@ use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
 use shade_load::export::{ExportError, export};
-use shade_load::last_words::LastWords;
-use shade_load::log;
+use shade_load::log::{self, LastWords};
 use shade_load::report::{ReportError, report};
-use shade_load::service;
 use shade_load::terminal::Terminal;
 use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
 use shade_simulate::{SimulateError, simulate};
+
+/// Variable that names the service manager's socket: a path, or `@name` for an abstract one.
+const SERVICE_SOCKET: &str = "NOTIFY_SOCKET";
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -86,11 +91,11 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
                 );
             }
             LastWords::begin();
-        } else if let Some(socket) = std::env::var_os(service::SOCKET)
-            && let Err(error) = service::ready(&socket)
+        } else if let Some(socket) = std::env::var_os(SERVICE_SOCKET)
+            && let Err(error) = tell_service_manager(&socket)
         {
             // It goes on: the manager ends it, if it waits for this.
-            tracing::warn!("{} is {}, and nobody hears there: {error}", service::SOCKET, socket.display());
+            tracing::warn!("{SERVICE_SOCKET} is {}, and nobody hears there: {error}", socket.display());
         }
     });
     let code = match outcome {
@@ -113,15 +118,24 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Tells the service manager at `socket` that the daemon is ready: systemd's `Type=notify`.
+fn tell_service_manager(socket: &OsStr) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(drop)
+}
+
 /// Writes a line that a trainer waits for when it has started a daemon.
-fn say(line: &serde_json::Value) -> std::io::Result<()> {
+fn say(line: &serde_json::Value) -> io::Result<()> {
     let mut stdout = stdout();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush())
 }
 
 /// Writes an error before there is a log.
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", Lines(text));
+    let _ = writeln!(io::stderr(), "{}", Lines(text));
 }
 
 /// The exit code of a command, whose error is logged.

@@ -1,7 +1,10 @@
-//! Standard output for people: what strangers named is spelled out where a terminal would obey it.
+//! Terminals. On standard output what strangers named is spelled out where a terminal would obey
+//! it. On standard error a line shows how far a command is.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shade_formats::printable::Lines;
 
 /// An output that passes text on, its control characters spelled out except line ends and tabs.
@@ -19,6 +22,18 @@ impl<W: Write> Write for Terminal<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
+}
+
+/// Interval at which the line is drawn.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A spinner with a message, hidden where standard error is no terminal.
+pub(crate) fn spinner(message: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(ProgressStyle::default_spinner());
+    bar.set_message(message);
+    bar.enable_steady_tick(TICK);
+    bar
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use shade_job::{DaemonSpec, Declared, SpecError};
 
-use crate::default_socket::default_socket;
+use crate::control::default_socket;
 
 /// Help below the options of `status`.
 const STATUS_HELP: &str = "\

@@ -9,10 +9,8 @@ use serde_json::Value;
 use super::cli::Status;
 use super::error::AskError;
 use super::find;
-use super::table::table;
-use super::told::DaemonStatus;
-use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
-use crate::default_socket::default_socket;
+use super::told::{DaemonStatus, table};
+use crate::control::{Address, Call, CallError, LOOK_TIMEOUT, default_socket};
 
 /// Lists daemons and their jobs.
 ///

@@ -7,8 +7,7 @@ use super::cli::Target;
 use super::error::AskError;
 use super::find;
 use super::told::DaemonStatus;
-use crate::control::{Address, Call, CallError};
-use crate::default_socket::default_socket;
+use crate::control::{Address, Call, CallError, default_socket};
 
 /// What the daemon tells of itself.
 pub(super) fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {

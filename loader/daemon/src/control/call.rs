@@ -17,8 +17,7 @@ use shade_formats::control::{
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 use super::message::Resized;
-use super::peer;
-use super::socket::{ask, receive};
+use super::socket::{ask, peer_user, receive};
 
 /// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,7 +126,7 @@ impl Call {
             Err(error) => return Err(CallError::Io(error.into())),
         }
         // Any user may bind an abstract name.
-        let (got, expected) = (peer::user(&socket)?, rustix::process::geteuid().as_raw());
+        let (got, expected) = (peer_user(&socket)?, rustix::process::geteuid().as_raw());
         if got != expected && expected != 0 {
             return Err(CallError::Foreign { address, got, expected });
         }
@@ -206,6 +205,14 @@ impl Call {
     pub(crate) fn unexpected(&self, reply: &Reply) -> CallError {
         CallError::Answer { address: self.address.clone(), what: format!("it says {reply:?}") }
     }
+}
+
+/// Default of `--socket`: what SHADE_SOCKET names. Empty is as if it were not set.
+///
+/// Not by clap, which would see it beside a dataset or `--all` as a second target.
+#[must_use]
+pub fn default_socket() -> Option<PathBuf> {
+    std::env::var_os("SHADE_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(test)]

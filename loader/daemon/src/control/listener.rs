@@ -12,10 +12,8 @@ use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
 use super::admission::Admission;
 use super::message::Message;
-use super::peer;
-use super::served_dataset::ServedDataset;
-use super::session::run;
-use super::socket::send;
+use super::session::{ServedDataset, run};
+use super::socket::{peer_user, send};
 use super::socket_file::SocketFile;
 
 /// A bound control socket; a socket file is removed again when this is dropped.
@@ -88,7 +86,7 @@ impl Listener {
         let Refusal { code, text } = refusal;
         let reply = Reply::Refuse { code: *code, text: text.clone() };
         while let Ok(connection) = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
-            if peer::user(&connection).is_ok_and(|user| user == own || user == 0) {
+            if peer_user(&connection).is_ok_and(|user| user == own || user == 0) {
                 // The peer may be gone already.
                 let _ = send(&connection, &reply, &[]);
             }

@@ -5,16 +5,19 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
+use shade_dataset::{Content, Dataset};
 use shade_formats::control::{
     PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
     REFUSE_SPEC, Reply, Request,
 };
+use shade_formats::ids::ContentId;
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
 use shade_images::caught;
 use shade_job::{JobSpec, PlanSpec, Sampler, Settings, SpecError, Tables};
@@ -22,9 +25,7 @@ use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
 use super::message::{Asked, Message, Resized, Welcomed};
-use super::peer;
-use super::served_dataset::ServedDataset;
-use super::socket::{receive, send};
+use super::socket::{peer_process, peer_user, receive, send};
 use crate::log::outputs;
 
 /// How long a connection may take to say hello.
@@ -95,7 +96,7 @@ pub(super) fn run(
     mut permits: Permits,
 ) {
     let leaving = Leaving { session, messages };
-    let process = peer::process(&socket);
+    let process = peer_process(&socket);
     let stderr = RefCell::default();
     let connection = Connection { socket, session, served, process, messages, stderr };
     let ended =
@@ -344,7 +345,7 @@ impl Connection<'_> {
     /// that only tests whether a daemon answers.
     fn hello(&self, buffer: &mut [u8]) -> Result<Option<Opening>, SessionError> {
         let Self { socket, session, served, .. } = self;
-        let (user, own) = (peer::user(socket)?, rustix::process::geteuid().as_raw());
+        let (user, own) = (peer_user(socket)?, rustix::process::geteuid().as_raw());
         if user != own && user != 0 {
             return refuse(REFUSE_PERMISSION, format!("this daemon serves user {own} only, not user {user}"));
         }
@@ -432,6 +433,56 @@ fn read_exact(file: &std::fs::File, len: u64) -> Result<Vec<u8>, SessionError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
+}
+
+/// The dataset that a daemon serves, and where. Every client is told of it and checked against it.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedDataset {
+    /// Canonical path of the dataset.
+    pub(crate) folder: String,
+    /// The socket's address.
+    pub(crate) address: String,
+    pub(crate) samples: u32,
+    pub(crate) classes: u32,
+    pub(crate) content_id: u128,
+    /// The log goes to the ranks' standard errors, as no user started the daemon by hand.
+    pub(crate) is_private: bool,
+}
+
+impl ServedDataset {
+    /// The answer to a client of another protocol.
+    pub(super) fn other_version(&self, protocol: u32) -> String {
+        let program = std::env::current_exe();
+        let program = program.map_or_else(|error| error.to_string(), |path| path.display().to_string());
+        format!(
+            "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both; the daemon is \
+             process {}, started from {program}",
+            std::process::id()
+        )
+    }
+
+    /// Whether a client may attach whose dataset's index now has the content `content_id`: the one
+    /// that is served, perhaps with more at its end, as `shade-pack append` adds it. Such a client
+    /// gets what is served. Reads the whole index unless the contents are equal.
+    pub(super) fn goes_on_in(&self, content_id: u128) -> bool {
+        let served = Content { samples: self.samples, classes: self.classes, id: ContentId(self.content_id) };
+        let same = || Dataset::open_same(PathBuf::from(&self.folder), served);
+        content_id == self.content_id || same().is_ok_and(|now| now.index.content_id().0 == content_id)
+    }
+
+    /// The answer to a client whose dataset's index now has another content. The caller adds what
+    /// to do.
+    pub(crate) fn other_content(&self, samples: u32, content_id: u128) -> String {
+        format!(
+            "the dataset at {} has changed: its index now says {samples} samples, content id {}; this daemon (process {}) \
+             serves {} samples, content id {}",
+            self.folder,
+            ContentId(content_id),
+            std::process::id(),
+            self.samples,
+            ContentId(self.content_id)
+        )
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong
-//! to it.
+//! to it. The process at the other end.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use shade_formats::control::{Reply, Request};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -62,4 +64,47 @@ pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option
         }
     }
     Ok(Some((buffer.get(..received.bytes).unwrap_or_default(), fd)))
+}
+
+/// The peer's user id.
+pub(super) fn peer_user(socket: impl AsFd) -> io::Result<u32> {
+    Ok(getsockopt(&socket, sockopt::PeerCredentials)?.uid())
+}
+
+/// The peer's process id as this process sees it; `None` if it is in another PID namespace. The
+/// process may have ended, and its number may be another's.
+pub(crate) fn process_id(socket: impl AsFd) -> Option<Pid> {
+    Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())
+}
+
+/// A pidfd of the peer, which tells of its death: its forked children may keep the socket open.
+/// `None` where there is none: Linux before 6.5 gives a number only, which is 0 for a process in
+/// another PID namespace, and Linux before 5.3 has no pidfds.
+pub(super) fn peer_process(socket: impl AsFd) -> Option<OwnedFd> {
+    match getsockopt(&socket, sockopt::PeerPidfd) {
+        Ok(process) => Some(process),
+        // An older system. The number may belong to another process by the time it is used.
+        Err(nix::errno::Errno::ENOPROTOOPT) => pidfd_open(process_id(socket)?, PidfdFlags::empty()).ok(),
+        // The process is dead.
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    #[test]
+    fn the_peer_is_this_process_and_alive() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert_eq!(peer_user(&ours).unwrap(), rustix::process::geteuid().as_raw());
+        assert_eq!(process_id(&ours), Some(rustix::process::getpid()));
+        let process = peer_process(&ours).expect("kernels of tests have pidfds");
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&now)), Ok(0));
+    }
 }

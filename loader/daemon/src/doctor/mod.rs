@@ -8,7 +8,6 @@
 
 mod advice;
 mod cli;
-mod error;
 mod kernel;
 mod machine;
 mod mountstats;
@@ -21,6 +20,5 @@ mod run;
 mod sweep;
 mod tier;
 
-pub use cli::Doctor;
-pub use error::DoctorError;
+pub use cli::{Doctor, DoctorError};
 pub use run::doctor;

@@ -12,7 +12,7 @@ use shade_formats::{SampleId, ShardId};
 use shade_job::{DaemonSpec, IoMode};
 use shade_reads::any_shard;
 
-use super::error::DoctorError;
+use super::cli::DoctorError;
 use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
 use crate::proc::mountinfo::{self, Mount};

@@ -14,12 +14,12 @@ use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Completion, Depth, ReadOp, Reads, ReadsConfig, verify};
 
-use super::error::DoctorError;
+use super::cli::DoctorError;
 use super::mountstats::ReadsSoFar;
 use super::path_facts::DatasetFacts;
 use super::picks::Picks;
 use super::sweep::{Step, Tally, Wire, knee};
-use crate::spinner::spinner;
+use crate::terminal::spinner;
 
 /// The depths, from one read at a time to more than any server takes.
 const DEPTHS: [u32; 5] = [1, 4, 16, 64, 256];

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use shade_dataset::Dataset;
 
-use super::cli::Doctor;
-use super::error::DoctorError;
+use super::cli::{Doctor, DoctorError};
 use super::machine;
 use super::mountstats::reads_so_far;
 use super::path_facts::{self, PathFacts};

@@ -1,5 +1,6 @@
-//! The arguments of `shade-load export`.
+//! The arguments and errors of `shade-load export`.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,4 +49,36 @@ pub struct Export {
     /// of all of yours. Default: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+}
+
+/// Why nothing can be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}; give another one with --listen")]
+    Listen {
+        /// As given.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A signal handler or a thread cannot be had.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+}
+
+impl ExportError {
+    /// The process's exit code.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        1
+    }
 }

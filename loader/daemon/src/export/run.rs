@@ -1,19 +1,20 @@
-//! Exports until Ctrl-C.
+//! Exports until Ctrl-C: answers scrapes, and writes the file for the textfile collector of
+//! node_exporter.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 
-use super::cli::Export;
+use super::cli::{Export, ExportError};
 use super::encode::encode;
-use super::error::ExportError;
 use super::hosts::Hosts;
 use super::http;
 use super::last::LastAnswers;
-use super::textfile;
 
 /// Where Prometheus finds it.
 const PORT: u16 = 9432;
@@ -22,6 +23,9 @@ const PORT: u16 = 9432;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The wait where there is nothing to do before Ctrl-C.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// The file's name: the collector takes files that end in `.prom`.
+const FILE_NAME: &str = "shade_load.prom";
 
 /// Exports until its user ends it.
 ///
@@ -41,14 +45,14 @@ pub fn export(args: &Export) -> Result<(), ExportError> {
     let interval = args.textfile.as_ref().map_or(LONG, |_| args.interval.max(LOOK_EVERY));
     let mut last = LastAnswers::of(args.socket.clone());
     if let Some(folder) = &args.textfile {
-        textfile::write(folder, &metrics(&mut last).unwrap_or_default())?;
+        write_file(folder, &metrics(&mut last).unwrap_or_default())?;
         tracing::info!("a file for node_exporter is in {}: Ctrl-C ends it", folder.display());
     }
     while stop.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         // A disk may be full for a while: the last file stays, and its age tells.
         if let Some(folder) = &args.textfile
             && let Some(text) = metrics(&mut last)
-            && let Err(error) = textfile::write(folder, &text)
+            && let Err(error) = write_file(folder, &text)
         {
             tracing::warn!("{error}");
         }
@@ -88,4 +92,22 @@ fn metrics(last: &mut LastAnswers) -> Option<String> {
             None
         }
     }
+}
+
+/// Writes the file into `folder`. A reader sees the one before, or the new one, each whole.
+///
+/// # Errors
+/// It cannot be written.
+fn write_file(folder: &Path, text: &str) -> Result<(), ExportError> {
+    let path = folder.join(FILE_NAME);
+    // Two exporters do not write into one file, and the collector does not take it.
+    let part = folder.join(format!(".{FILE_NAME}.{}", std::process::id()));
+    // What an exporter of this number has left; nobody else has the name.
+    let _ = fs::remove_file(&part);
+    let written = File::create_new(&part).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = written.and_then(|()| fs::rename(&part, &path));
+    written.map_err(|source| {
+        let _ = fs::remove_file(&part);
+        ExportError::Write { path, source }
+    })
 }

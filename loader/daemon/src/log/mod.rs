@@ -9,6 +9,7 @@ pub(crate) mod outputs;
 mod throttle;
 mod writer;
 
+pub use outputs::LastWords;
 pub use throttle::{LeftOut, Rate, Throttle};
 
 use std::io::{self, IsTerminal, Write};
@@ -19,8 +20,6 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 use writer::Lines;
-
-use crate::last_words::LastWords;
 
 /// The log. Dropping it waits a moment until all lines are written.
 #[must_use]

@@ -7,12 +7,17 @@
 //!
 //! A rank's session has its standard error, and here it is only known of. To close a file may take
 //! as long as its file system likes, so only the session's thread and the log's ever do that.
+//!
+//! A second copy goes to standard output ([`LastWords`]): the rank that started the daemon keeps
+//! the last lines for its errors.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::stdio::stdout;
 use shade_core::SessionId;
 
 /// Offers by session. A later session has a larger number.
@@ -55,4 +60,37 @@ pub(super) fn drop_broken(stderr: &Arc<OwnedFd>) {
 
 fn offers() -> MutexGuard<'static, BTreeMap<SessionId, Weak<OwnedFd>>> {
     OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first line on standard output says that the daemon is ready; the log follows it.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// The log's second destination: the process's standard output, which is a pipe to the rank that
+/// started the daemon. When the rank is gone or does not read, lines are dropped there; the log
+/// itself goes to standard error.
+#[derive(Debug)]
+pub struct LastWords;
+
+impl LastWords {
+    /// Begins to copy the log. From now on the pipe does not block, so that a full one loses lines.
+    pub fn begin() {
+        let unblocked =
+            fcntl_getfl(stdout()).and_then(|flags| fcntl_setfl(stdout(), flags | OFlags::NONBLOCK));
+        HAS_BEGUN.store(unblocked.is_ok(), Ordering::Relaxed);
+    }
+
+    /// Whether the log is copied, so that whatever else is said there goes through the log.
+    #[must_use]
+    pub fn has_begun() -> bool {
+        HAS_BEGUN.load(Ordering::Relaxed)
+    }
+
+    /// Writes a line. The rank may make the pipe block again, so only a thread may call it that
+    /// nobody waits for.
+    pub(crate) fn write(line: &[u8]) {
+        if Self::has_begun() {
+            // If the pipe is full or closed, the line is missing in the rank's errors, no more.
+            let _ = rustix::io::write(stdout(), line);
+        }
+    }
 }

@@ -5,16 +5,11 @@
 //! command.
 
 mod charts;
-mod cli;
 mod epochs;
-mod error;
-mod losses;
 mod page;
 mod recorded;
 mod run;
 mod series;
 mod svg;
 
-pub use cli::Report;
-pub use error::ReportError;
-pub use run::report;
+pub use run::{Report, ReportError, report};

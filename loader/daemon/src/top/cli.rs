@@ -1,10 +1,13 @@
-//! The arguments of `shade-load top`.
+//! The arguments and errors of `shade-load top`.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use shade_job::parse_time;
+
+use crate::ask::AskError;
 
 /// Help below the options.
 const HELP: &str = "\
@@ -43,4 +46,26 @@ pub struct Top {
     /// all of yours. Default: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+}
+
+/// Why daemons cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum TopError {
+    /// A daemon does not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// Standard output is no terminal.
+    #[error("standard output is no terminal: give --once, or --once --json")]
+    NoTerminal,
+    /// The terminal cannot be used, or the answer not be written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl TopError {
+    /// The process's exit code.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        1
+    }
 }

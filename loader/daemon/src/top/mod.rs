@@ -4,10 +4,8 @@
 //! until it is ended.
 
 mod cli;
-mod error;
 mod screen;
 mod watch;
 
-pub use cli::Top;
-pub use error::TopError;
+pub use cli::{Top, TopError};
 pub use watch::top;

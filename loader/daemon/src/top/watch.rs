@@ -7,8 +7,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, poll, read};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::cli::Top;
-use super::error::TopError;
+use super::cli::{Top, TopError};
 use super::screen::screen;
 use crate::ask::{Answers, AskError};
 use crate::control::CallError;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use shade_formats::trace::{Header, Line, Look};
 use shade_simulate::RecordedLines;
 
-use super::error::TraceError;
+use super::cli::TraceError;
 use super::lanes::{LaneBatch, Lanes};
 use crate::monitor::{Daemon, RankFigures, figures, told_by};
 

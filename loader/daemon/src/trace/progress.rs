@@ -5,7 +5,7 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use shade_formats::trace::Line;
 
-use crate::spinner::spinner;
+use crate::terminal::spinner;
 
 /// Counts of recorded lines.
 pub(super) struct RecordedCounts {

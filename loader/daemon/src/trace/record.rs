@@ -1,5 +1,6 @@
-//! Takes the daemon's lines from the pipe and writes them into the file, with the samples' sizes
-//! after the first.
+//! The command: chooses the job, takes the daemon's lines from the pipe and writes them into the
+//! file, with the samples' sizes after the first. Makes that recording, or one that is given, a
+//! Chrome trace if that is asked for.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,13 +16,13 @@ use shade_formats::SampleId;
 use shade_formats::index::Index;
 use shade_formats::limits::TRACE_LINE_BYTES_MAX;
 use shade_formats::trace::{Header, Line, Sizes};
+use shade_simulate::RecordedLines;
 
-use super::cli::Trace;
-use super::error::TraceError;
-use super::job::job_to_record;
+use super::cli::{Trace, TraceError};
+use super::perfetto::perfetto;
 use super::progress::RecordedCounts;
-use crate::control::{Address, CallError, Observed, observe};
-use crate::default_socket::default_socket;
+use crate::ask::DaemonStatus;
+use crate::control::{Address, Call, CallError, Observed, default_socket, observe};
 
 /// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;
@@ -33,14 +34,34 @@ const SIZES_A_LINE: u32 = 8192;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// After Ctrl-C: how long the daemon may take to hand over its last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
+/// The first training on a dataset has this name, unless it has another.
+const FIRST_JOB: &str = "default";
 
 const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX);
+
+/// Records until the daemon ends, or Ctrl-C. Nothing is recorded of a file that is a recording.
+///
+/// # Errors
+/// There is no daemon to record, or a file cannot be written; it can be read up to there.
+pub fn trace(args: &Trace) -> Result<(), TraceError> {
+    let is_recording = args.dataset.is_file() && RecordedLines::is_recording(&args.dataset)?;
+    let run = match (&args.out, is_recording) {
+        (Some(_), true) => return Err(TraceError::Recorded),
+        (None, true) => &args.dataset,
+        (Some(out), false) => {
+            record(args, out)?;
+            out
+        }
+        (None, false) => return Err(TraceError::NoOut),
+    };
+    args.perfetto.as_ref().map_or(Ok(()), |out| perfetto(run, out))
+}
 
 /// Records until the daemon ends, or Ctrl-C.
 ///
 /// # Errors
 /// There is no daemon to record, or the file cannot be written; it can be read up to there.
-pub(super) fn record(args: &Trace, out: &Path) -> Result<(), TraceError> {
+fn record(args: &Trace, out: &Path) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
     let socket = args.socket.clone().or_else(default_socket);
     let address = socket.as_deref().map_or_else(|| Address::of_dataset(&folder), Address::given);
@@ -161,5 +182,55 @@ impl Recorder<'_> {
             self.out.write(&Line::Sizes(Sizes { from, stored }).encode())?;
         }
         Ok(())
+    }
+}
+
+/// The job `given`, or the only one that trains, or the first that will.
+fn job_to_record(given: Option<&str>, address: &Address) -> Result<String, TraceError> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    choose(&DaemonStatus::parse(&Call::connect(address)?.status()?)?)
+}
+
+fn choose(daemon: &DaemonStatus) -> Result<String, TraceError> {
+    let mut candidates: Vec<_> = daemon.jobs.iter().filter(|job| job.admit).collect();
+    if candidates.is_empty() {
+        candidates = daemon.jobs.iter().collect();
+    }
+    match candidates[..] {
+        [] => Ok(FIRST_JOB.to_owned()),
+        [only] => Ok(only.name.clone()),
+        _ => {
+            let names = daemon.jobs.iter().map(|job| job.name.clone()).collect();
+            Err(TraceError::SeveralJobs { names })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_training_is_recorded_and_several_are_named() {
+        let chosen = |jobs: &[(&str, bool)]| {
+            let job = |(name, admit): &(&str, bool)| {
+                format!(
+                    r#"{{"name":"{name}","ranks":1,"world_size":1,"ranks_here":1,"admit":{admit},"epoch":null,"accesses":0,"hit_ratio":0.0}}"#
+                )
+            };
+            let jobs: Vec<_> = jobs.iter().map(job).collect();
+            let json = format!(
+                r#"{{"pid":7,"dataset":"/d","cache_bytes":2,"cache_used_bytes":1,"draining":false,"jobs":[{}]}}"#,
+                jobs.join(",")
+            );
+            choose(&DaemonStatus::parse(&json).unwrap()).map_err(|error| error.to_string())
+        };
+        assert_eq!(chosen(&[]), Ok("default".to_owned()));
+        assert_eq!(chosen(&[("a.eval", false)]), Ok("a.eval".to_owned()));
+        assert_eq!(chosen(&[("a.eval", false), ("b", true)]), Ok("b".to_owned()));
+        let error = chosen(&[("a", true), ("b.eval", false), ("c", true)]).unwrap_err();
+        assert!(error.contains("--job: a, b.eval, c"), "{error}");
     }
 }

@@ -1,14 +1,15 @@
-//! `shade-load stop` and `drain`.
+//! `shade-load stop`, `drain` and `resize`.
 
 use std::io::Write;
 use std::time::Duration;
 
+use indicatif::BinaryBytes;
 use shade_formats::printable::OneLine;
 
-use super::cli::{Drain, Stop};
+use super::cli::{Drain, Resize, Stop};
 use super::error::AskError;
 use super::target::{each, told_of};
-use crate::control::Call;
+use crate::control::{Call, Resized};
 
 /// Longest wait for a daemon's end. It gives up reads after 2 s; freeing a large cache takes
 /// longer.
@@ -46,5 +47,19 @@ pub fn drain(args: &Drain, out: &mut impl Write) -> Result<(), AskError> {
             format!("process {pid}, which serves {dataset}, takes no new job and ends after {jobs}")
         };
         Ok(writeln!(out, "{line}")?)
+    })
+}
+
+/// Gives the caches of daemons another size.
+///
+/// # Errors
+/// There is no such daemon, or one refuses: it has not as much memory.
+pub fn resize(args: &Resize, out: &mut impl Write) -> Result<(), AskError> {
+    each(&args.target, |address| {
+        let daemon = told_of(address)?;
+        let Resized { before_bytes, cache_bytes } = Call::connect(address)?.resize(&args.size)?;
+        let (before, now) = (BinaryBytes(before_bytes), BinaryBytes(cache_bytes));
+        let (pid, dataset) = (daemon.pid, OneLine(&daemon.dataset));
+        Ok(writeln!(out, "process {pid}, which serves {dataset}, has a cache of {now} now, {before} before")?)
     })
 }
