@@ -30,7 +30,7 @@ CODES = {
     "simulate": "loader/simulate/src/error.rs",
     "trace": "loader/daemon/src/trace/cli.rs",
     "status": "loader/daemon/src/ask/error.rs",
-    "top": "loader/daemon/src/top/cli.rs",
+    "top": "loader/daemon/src/top.rs",
     "stop": "loader/daemon/src/ask/error.rs",
     "drain": "loader/daemon/src/ask/error.rs",
     "resize": "loader/daemon/src/ask/error.rs",

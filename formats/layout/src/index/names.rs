@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::layout::u64_at;
-use crate::error::FormatError;
+use crate::FormatError;
 
 const OFFSET_BYTES: usize = 8;
 

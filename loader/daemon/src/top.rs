@@ -1,17 +1,168 @@
-//! The picture: what waits most on the first line, then daemons, jobs and ranks. Pure.
+//! `shade-load top`: why trainings wait, while they run.
+//!
+//! `monitor` reads what daemons tell and compares two looks. `screen` draws it: what waits most on
+//! the first line, then daemons, jobs and ranks. `watch` looks again and again, and shows it until
+//! it is ended.
 
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
 use indicatif::BinaryBytes;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, poll, read};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 use shade_formats::printable::OneLine;
+use shade_job::parse_time;
 
-use crate::monitor::{DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, verdict};
+use crate::ask::{Answers, AskError};
+use crate::control::CallError;
+use crate::monitor::{
+    Daemon, DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, daemons, figures, verdict,
+};
 
+/// More looks are no use, and cost the daemon time.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Ranks beside each other.
 const RANKS_IN_LINE: usize = 4;
 
-/// All of it. `unanswered`: number of daemons that do not answer.
-pub(super) fn screen(daemons: &[DaemonFigures], unanswered: usize) -> Text<'static> {
+/// Help below the options.
+const HELP: &str = "\
+The first line names the job that waits most, what it waits for, and what to do about it. Below it are
+your daemons on this machine, their jobs, and each rank's ring: finished batches, and those being
+filled. All rates are those between two looks. q ends it.
+
+A trainer waits for
+  storage  records that are read, or wait for their turn
+  workers  rows that are copied or decoded
+  plan     the daemon's main thread, which draws an epoch or opens batches
+  ranks    other ranks, which have not begun the epoch
+
+\"ring full\" is the opposite: all batches are ready, and the trainer is what takes the time.
+
+Exit codes: 0 ended by its user (also if no daemon runs), 1 a daemon does not answer, or there is no
+terminal, 2 usage.";
+
+/// `shade-load top`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Top {
+    /// Look twice, print the figures once, and end: for scripts, and where there is no terminal.
+    #[arg(long)]
+    pub once: bool,
+
+    /// With --once: a JSON list with an object for each daemon; docs/why-it-waits.md describes it.
+    #[arg(long, requires = "once")]
+    pub json: bool,
+
+    /// Time between two looks.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub interval: Duration,
+
+    /// Watch the daemon at this socket file, or at this abstract name (@shade-load/...), instead of
+    /// all of yours. Default: $SHADE_SOCKET.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// Why daemons cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum TopError {
+    /// A daemon does not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// Standard output is no terminal.
+    #[error("standard output is no terminal: give --once, or --once --json")]
+    NoTerminal,
+    /// The terminal cannot be used, or the answer not be written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl TopError {
+    /// The process's exit code.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        1
+    }
+}
+
+/// Shows what daemons do, until the user ends it.
+///
+/// # Errors
+/// A daemon that was named does not answer; with `--once`, any. There is no terminal.
+pub fn top(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
+    if args.once {
+        return once(args, out);
+    }
+    if !io::stdout().is_terminal() {
+        return Err(TopError::NoTerminal);
+    }
+    // The terminal is as it was when this ends, also by a panic.
+    let watched = watch(args, &mut ratatui::try_init()?);
+    ratatui::try_restore()?;
+    watched
+}
+
+/// The daemons that answer, and why others do not.
+fn look(args: &Top) -> Result<(Vec<Daemon>, Vec<CallError>), TopError> {
+    let Answers { answers, errors } = Answers::of(args.socket.as_deref())?;
+    Ok((daemons(&answers)?, errors))
+}
+
+fn once(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
+    let (before, _) = look(args)?;
+    std::thread::sleep(args.interval);
+    let (now, errors) = look(args)?;
+    errors.iter().for_each(|error| tracing::error!("{error}"));
+    let failed = errors.len();
+    let shown = figures(&before, &now);
+    if args.json {
+        // Numbers, strings and lists with string keys always have a JSON form.
+        writeln!(out, "{}", serde_json::to_string(&shown).unwrap_or_default())?;
+    } else {
+        writeln!(out, "{}", screen(&shown, failed))?;
+    }
+    let all = now.len() + failed;
+    if failed > 0 { Err(AskError::Some { failed, all }.into()) } else { Ok(()) }
+}
+
+fn watch(args: &Top, terminal: &mut DefaultTerminal) -> Result<(), TopError> {
+    let (mut before, _) = look(args)?;
+    let mut shown = (figures(&[], &before), 0);
+    loop {
+        terminal.draw(|frame| {
+            let shown = Paragraph::new(screen(&shown.0, shown.1)).wrap(Wrap { trim: false });
+            frame.render_widget(shown, frame.area());
+        })?;
+        if is_ended(args.interval.max(INTERVAL_MIN))? {
+            return Ok(());
+        }
+        let (now, errors) = look(args)?;
+        shown = (figures(&before, &now), errors.len());
+        before = now;
+    }
+}
+
+/// Waits, and tells whether a key ended it.
+fn is_ended(interval: Duration) -> io::Result<bool> {
+    let begun = Instant::now();
+    while poll(interval.saturating_sub(begun.elapsed()))? {
+        if let Event::Key(KeyEvent { code, modifiers, .. }) = read()? {
+            let is_interrupt = code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL);
+            if is_interrupt || matches!(code, KeyCode::Char('q') | KeyCode::Esc) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The picture. `unanswered`: number of daemons that do not answer.
+fn screen(daemons: &[DaemonFigures], unanswered: usize) -> Text<'static> {
     let mut lines = vec![first_line(daemons)];
     if unanswered > 0 {
         lines.push(Line::from(format!("daemons that do not answer: {unanswered}")).fg(Color::Red));
@@ -120,12 +271,11 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::monitor::{Daemon, daemons, figures};
 
     /// Two looks at a daemon, a second apart, as its status told them.
-    const BEFORE: &str = include_str!("../../tests/data/top-before.json");
-    const NOW: &str = include_str!("../../tests/data/top-now.json");
-    const PICTURE: &str = include_str!("../../tests/data/top.txt");
+    const BEFORE: &str = include_str!("../tests/data/top-before.json");
+    const NOW: &str = include_str!("../tests/data/top-now.json");
+    const PICTURE: &str = include_str!("../tests/data/top.txt");
 
     fn look(json: &str) -> Vec<Daemon> {
         daemons(&[json.to_owned()]).unwrap()
