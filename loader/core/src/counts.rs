@@ -1,11 +1,12 @@
 //! What is counted. The hit ratio is over *all* accesses, cold misses included.
 
 use derive_more::{Add, Sub};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shade_formats::trace::Served;
 
 /// Counts over an epoch or over a job's life. A difference is what was counted between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Add, Sub)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Add, Sub)]
+#[serde(default)]
 pub struct Counts {
     /// Accesses of the plan: hits, misses, prefetched and exchanged ones.
     pub accesses: u64,

@@ -1,7 +1,7 @@
 //! Quantiles of read latencies in constant memory: counts per eighth of an octave. Old reads count
 //! less and less.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Buckets per doubling: a quantile is right to 9 %.
 const PER_OCTAVE: u32 = 8;
@@ -12,7 +12,7 @@ const BUCKETS: usize = (PER_OCTAVE * OCTAVES) as usize;
 const FADE_READS: u64 = 16_384;
 
 /// The latency of recent reads.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ReadLatency {
     /// Median, microseconds.
     pub p50_us: f64,

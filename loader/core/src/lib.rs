@@ -138,7 +138,7 @@ pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
 pub use sizes::{RING_BATCHES, capacity_bytes, staging_bytes};
 pub use snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
-pub use stats::{JobStatus, Stats};
+pub use stats::{CountStats, JobStatus, Stats};
 pub use tier::TierStats;
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
 pub use waits::{Cause, RankStatus, Waits};

@@ -10,6 +10,7 @@ use crate::batch::{Batch, BatchId};
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::number::to_u32;
 use crate::waits::{RankStatus, WaitClock};
 
 /// The epoch that a rank asked for.
@@ -186,8 +187,8 @@ impl<M: Memory> Session<M> {
         let (waits, attached_ns) = self.clock.times();
         RankStatus {
             rank: self.rank,
-            in_ring: self.outstanding.values().filter(|held| held.block.is_some()).count(),
-            open: self.open.len(),
+            in_ring: to_u32(self.outstanding.values().filter(|held| held.block.is_some()).count()),
+            open: to_u32(self.open.len()),
             attached_ns,
             waits_for: self.clock.waits_for(),
             waits,

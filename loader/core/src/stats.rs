@@ -1,6 +1,6 @@
 //! The figures that `stats()` reports.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
 
 use crate::brain::Core;
@@ -52,7 +52,8 @@ pub struct Stats {
 }
 
 /// One of the daemon's jobs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JobStatus {
     /// Its name.
     pub name: String,
@@ -115,7 +116,8 @@ pub struct TotalStats {
 }
 
 /// [`Counts`] with their ratios.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CountStats {
     /// The counts.
     #[serde(flatten)]

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shade_formats::SampleId;
 
 use crate::cache::{Admission, Cache, Clock};
@@ -25,7 +25,7 @@ use crate::reading::Source;
 use crate::tier_orders::{TIER_OVERHEAD_BYTES, TierOrder};
 
 /// The tier: memory of other machines.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct TierStats {
     /// Samples that it has.
     pub samples: u64,

@@ -10,7 +10,6 @@ use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::number::to_u32;
 use crate::waits::RankStatus;
 
 pub(super) const NS_PER_US: u64 = 1000;
@@ -116,11 +115,10 @@ impl<M: Memory> Core<M> {
 }
 
 fn rank_look(rank: &RankStatus) -> RankLook {
-    let count = |count: usize| to_u32(count);
     RankLook {
         rank: rank.rank,
-        in_ring: count(rank.in_ring),
-        open: count(rank.open),
+        in_ring: rank.in_ring,
+        open: rank.open,
         attached_ns: rank.attached_ns,
         storage_ns: rank.waits.storage_ns,
         workers_ns: rank.waits.workers_ns,

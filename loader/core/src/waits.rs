@@ -1,9 +1,9 @@
 //! How long a rank's trainer has waited, and for what. `attribution` says for what it waits now.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a rank's next batch waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Records that are being read, or wait to be: from the store, or from the tier.
@@ -33,7 +33,8 @@ impl Cause {
 }
 
 /// Times of a rank since it attached, ns. Its trainer waited in the first four.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Waits {
     /// It waited for [`Cause::Storage`].
     pub storage_ns: u64,
@@ -87,14 +88,15 @@ impl Waits {
 }
 
 /// One rank's figures.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RankStatus {
     /// The rank.
     pub rank: u32,
     /// Finished batches that it has not released, those that its trainer uses among them.
-    pub in_ring: usize,
+    pub in_ring: u32,
     /// Batches that are being filled, or wait for their epoch.
-    pub open: usize,
+    pub open: u32,
     /// Time since it attached.
     pub attached_ns: u64,
     /// What its trainer waits for now; `None` while it has batches.

@@ -62,7 +62,7 @@ fn time_goes_to_reads_then_to_workers_then_to_the_trainer() {
     // From the tick on at which the last block was filled.
     assert!((7_000_000..7_000_000 + TICK_NS).contains(&full.ring_full_ns), "{full:?}");
     let RankStatus { in_ring, open, waits_for, attached_ns, .. } = rank(&replay, 0);
-    assert_eq!((in_ring, open, waits_for), (replay.taken.len(), 0, None));
+    assert_eq!((in_ring as usize, open, waits_for), (replay.taken.len(), 0, None));
     assert!(attached_ns >= 24_000_000);
 }
 

@@ -18,6 +18,7 @@ mod panics;
 mod proc;
 pub mod report;
 mod signals;
+mod status;
 pub mod terminal;
 pub mod top;
 pub mod trace;

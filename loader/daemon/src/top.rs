@@ -21,8 +21,9 @@ use shade_job::parse_time;
 use crate::ask::{Answers, AskError};
 use crate::control::CallError;
 use crate::monitor::{
-    Daemon, DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, daemons, figures, verdict,
+    DaemonFigures, JobFigures, RankFigures, Verdict, WAITS_MIN, WAITS_MUCH, figures, verdict,
 };
+use crate::status::DaemonStatus;
 
 /// More looks are no use, and cost the daemon time.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -108,9 +109,9 @@ pub fn top(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
 }
 
 /// The daemons that answer, and why others do not.
-fn look(args: &Top) -> Result<(Vec<Daemon>, Vec<CallError>), TopError> {
+fn look(args: &Top) -> Result<(Vec<DaemonStatus>, Vec<CallError>), TopError> {
     let Answers { answers, errors } = Answers::of(args.socket.as_deref())?;
-    Ok((daemons(&answers)?, errors))
+    Ok((DaemonStatus::all(&answers).map_err(AskError::Status)?, errors))
 }
 
 fn once(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
@@ -272,13 +273,13 @@ mod tests {
 
     use super::*;
 
-    /// Two looks at a daemon, a second apart, as its status told them.
+    /// Two looks at a daemon, a second apart, as its status says.
     const BEFORE: &str = include_str!("../tests/data/top-before.json");
     const NOW: &str = include_str!("../tests/data/top-now.json");
     const PICTURE: &str = include_str!("../tests/data/top.txt");
 
-    fn look(json: &str) -> Vec<Daemon> {
-        daemons(&[json.to_owned()]).unwrap()
+    fn look(json: &str) -> Vec<DaemonStatus> {
+        DaemonStatus::all(&[json.to_owned()]).unwrap()
     }
 
     /// What a terminal shows, without spaces at the ends of lines.
@@ -310,9 +311,9 @@ mod tests {
 
     #[test]
     fn a_job_or_daemon_that_began_anew_is_not_compared_with_the_one_before() {
-        let rate = |before: &[Daemon]| figures(before, &look(NOW))[0].jobs[1].samples_per_s;
+        let rate = |before: &[DaemonStatus]| figures(before, &look(NOW))[0].jobs[1].samples_per_s;
         let mut older = look(BEFORE);
-        older[0].jobs[1].delivered = u64::MAX;
+        older[0].jobs[1].counts.counts.delivered = u64::MAX;
         assert!(rate(&older) > rate(&look(BEFORE)), "all of the job, in a second");
         older[0].uptime_ns = u64::MAX;
         assert!((rate(&older) - rate(&[])).abs() < 1e-9, "all of the daemon");

@@ -9,7 +9,7 @@ use crate::depth::{DEPTH_MAX, DepthController};
 /// How many reads are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// As many as the store gains from ([`DepthController`](DepthController)).
+    /// As many as the store gains from ([`DepthController`]).
     Auto,
     /// This number, 1 to [`READS_DEPTH_MAX`](shade_formats::limits::READS_DEPTH_MAX).
     Fixed(u32),

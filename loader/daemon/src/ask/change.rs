@@ -8,7 +8,8 @@ use shade_formats::printable::OneLine;
 
 use super::cli::{Drain, Resize, Stop};
 use super::error::AskError;
-use super::target::{each, told_of};
+use super::table::names;
+use super::target::{each, status_of};
 use crate::control::{Call, Resized};
 
 /// Longest wait for a daemon's end. It gives up reads after 2 s; freeing a large cache takes
@@ -21,13 +22,13 @@ const END: Duration = Duration::from_secs(60);
 /// There is no such daemon, or one does not end.
 pub fn stop(args: &Stop, out: &mut impl Write) -> Result<(), AskError> {
     each(&args.target, |address| {
-        let daemon = told_of(address)?;
+        let daemon = status_of(address)?;
         let call = Call::connect(address)?;
         call.stop(false)?;
         if !call.wait_for_end(END)? {
             return Err(AskError::StillThere { pid: daemon.pid, seconds: END.as_secs() });
         }
-        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), daemon.job_names());
+        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), names(&daemon.jobs));
         Ok(writeln!(out, "stopped process {pid}, which served {dataset} ({jobs})")?)
     })
 }
@@ -38,9 +39,9 @@ pub fn stop(args: &Stop, out: &mut impl Write) -> Result<(), AskError> {
 /// There is no such daemon, or one does not answer.
 pub fn drain(args: &Drain, out: &mut impl Write) -> Result<(), AskError> {
     each(&args.target, |address| {
-        let daemon = told_of(address)?;
+        let daemon = status_of(address)?;
         Call::connect(address)?.stop(true)?;
-        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), daemon.job_names());
+        let (pid, dataset, jobs) = (daemon.pid, OneLine(&daemon.dataset), names(&daemon.jobs));
         let line = if daemon.jobs.is_empty() {
             format!("process {pid}, which served {dataset}, has no job and ends now")
         } else {
@@ -56,7 +57,7 @@ pub fn drain(args: &Drain, out: &mut impl Write) -> Result<(), AskError> {
 /// There is no such daemon, or one refuses: it has not as much memory.
 pub fn resize(args: &Resize, out: &mut impl Write) -> Result<(), AskError> {
     each(&args.target, |address| {
-        let daemon = told_of(address)?;
+        let daemon = status_of(address)?;
         let Resized { before_bytes, cache_bytes } = Call::connect(address)?.resize(&args.size)?;
         let (before, now) = (BinaryBytes(before_bytes), BinaryBytes(cache_bytes));
         let (pid, dataset) = (daemon.pid, OneLine(&daemon.dataset));

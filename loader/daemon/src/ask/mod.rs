@@ -2,7 +2,7 @@
 //! or give their caches another size.
 //!
 //! `find` lists the sockets of this user's daemons, and `target` goes through those that are meant.
-//! `told` reads a daemon's answer and shows it. `status` asks all of them, `change` ends daemons or
+//! `table` shows what they say. `status` asks all of them, `change` ends daemons or
 //! gives them another size.
 
 mod change;
@@ -10,8 +10,8 @@ mod cli;
 mod error;
 mod find;
 mod status;
+mod table;
 mod target;
-mod told;
 
 pub use change::{drain, resize, stop};
 pub use cli::{Drain, Resize, Status, Stop};
@@ -19,4 +19,3 @@ pub use error::AskError;
 pub use status::status;
 pub(crate) use status::{Answered, Answers, ask_all};
 pub(crate) use target::target_of;
-pub(crate) use told::DaemonStatus;

@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::cli::Status;
 use super::error::AskError;
 use super::find;
-use super::told::{DaemonStatus, table};
+use super::table::table;
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT, default_socket};
+use crate::status::DaemonStatus;
 
 /// Lists daemons and their jobs.
 ///
@@ -95,7 +96,7 @@ fn show(as_json: bool, answers: &[String], out: &mut impl Write) -> Result<(), A
         let list = values.collect::<Result<Value, _>>().map_err(AskError::Status)?;
         return Ok(writeln!(out, "{list}")?);
     }
-    let daemons = answers.iter().map(|json| DaemonStatus::parse(json)).collect::<Result<Vec<_>, _>>()?;
+    let daemons = DaemonStatus::all(answers).map_err(AskError::Status)?;
     if daemons.is_empty() {
         let uid = rustix::process::geteuid().as_raw();
         return Ok(writeln!(out, "no daemon of user {uid} runs here")?);

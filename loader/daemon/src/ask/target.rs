@@ -6,12 +6,12 @@ use shade_formats::printable::{OneLine, is_obeyed};
 use super::cli::Target;
 use super::error::AskError;
 use super::find;
-use super::told::DaemonStatus;
 use crate::control::{Address, Call, CallError, default_socket};
+use crate::status::DaemonStatus;
 
-/// What the daemon tells of itself.
-pub(super) fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {
-    DaemonStatus::parse(&Call::connect(address)?.status()?)
+/// What the daemon says of itself.
+pub(super) fn status_of(address: &Address) -> Result<DaemonStatus, AskError> {
+    DaemonStatus::parse(&Call::connect(address)?.status()?).map_err(AskError::Status)
 }
 
 /// How a command line names the daemon of this dataset at this address, for a shell.

@@ -2,40 +2,11 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
-use shade_core::{JobStatus, ReadLatency, TierStats};
 use shade_formats::ids::ContentId;
 use shade_job::Settings;
 
 use super::serve::Daemon;
-
-/// CONTROL.md describes it.
-#[derive(Serialize)]
-struct Status<'a> {
-    pid: u32,
-    version: &'static str,
-    uptime_ns: u64,
-    dataset: &'a str,
-    socket: &'a str,
-    samples: u32,
-    content_id: String,
-    cache_bytes: u64,
-    cache_used_bytes: u64,
-    resident: u64,
-    workers: usize,
-    depth: u32,
-    reads_submitted: u64,
-    reads_late: u32,
-    read_latency: Option<ReadLatency>,
-    tier: Option<TierStats>,
-    settings: Map<String, Value>,
-    silence_longest_ns: u64,
-    silence_ns: u64,
-    linger_s: Option<f64>,
-    draining: bool,
-    jobs: Vec<JobStatus>,
-}
+use crate::status::DaemonStatus;
 
 impl Daemon {
     /// One JSON object.
@@ -44,18 +15,18 @@ impl Daemon {
         // No session has this number, so only figures of the whole daemon are in it.
         let shared = self.core.stats(0);
         let settings = self.lifecycle.settings.in_words_of(&Settings::default());
-        let status = Status {
+        let status = DaemonStatus {
             pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_ns: self.now_ns(),
-            dataset: &self.lifecycle.served.folder,
-            socket: &self.lifecycle.served.address,
+            dataset: self.lifecycle.served.folder.clone(),
+            socket: self.lifecycle.served.address.clone(),
             samples: self.lifecycle.served.samples,
             content_id: ContentId(self.lifecycle.served.content_id).to_string(),
             cache_bytes: shared.cache_bytes,
             cache_used_bytes: shared.cache_used_bytes,
             resident: shared.resident,
-            workers: self.workers.count(),
+            workers: u32::try_from(self.workers.count()).unwrap_or(u32::MAX),
             depth: self.reads.depth(),
             reads_submitted: shared.reads_submitted,
             reads_late: shared.reads_late,

@@ -10,7 +10,9 @@ use prometheus_client::registry::Registry;
 
 use super::last::AllTold;
 use super::metrics::{METRICS, Metric, Of, seconds};
-use crate::monitor::{Daemon, Job, Rank};
+use shade_core::{Cause, JobStatus, RankStatus};
+
+use crate::status::DaemonStatus;
 
 /// Before each name.
 const PREFIX: &str = "shade";
@@ -31,7 +33,7 @@ pub(super) fn encode(AllTold { told, silent }: AllTold) -> Result<String, fmt::E
 /// Daemons at a moment.
 #[derive(Debug)]
 struct Look {
-    daemons: Vec<Daemon>,
+    daemons: Vec<DaemonStatus>,
     /// By daemon: its figures are those of now.
     answering: Vec<bool>,
     silent: usize,
@@ -62,7 +64,7 @@ impl Collector for Look {
 
 impl Look {
     fn samples(&self, of: Of) -> Vec<(Labels, f64)> {
-        let dataset = |daemon: &Daemon| vec![("dataset", daemon.dataset.clone())];
+        let dataset = |daemon: &DaemonStatus| vec![("dataset", daemon.dataset.clone())];
         let jobs = || self.daemons.iter().flat_map(|daemon| daemon.jobs.iter().map(move |job| (daemon, job)));
         let ranks =
             || jobs().flat_map(|(daemon, job)| job.by_rank.iter().map(move |rank| (daemon, job, rank)));
@@ -77,7 +79,7 @@ impl Look {
             }
             Of::Daemon(value) => self.daemons.iter().map(|daemon| (dataset(daemon), value(daemon))).collect(),
             Of::Process => {
-                let labels = |daemon: &Daemon| {
+                let labels = |daemon: &DaemonStatus| {
                     let process = [("version", daemon.version.clone()), ("pid", daemon.pid.to_string())];
                     [dataset(daemon), process.to_vec()].concat()
                 };
@@ -87,7 +89,9 @@ impl Look {
             Of::Job(value) => {
                 jobs().filter_map(|(daemon, job)| Some((of_job(daemon, job), value(job)?))).collect()
             }
-            Of::Count(value) => jobs().map(|(daemon, job)| (of_job(daemon, job), value(job))).collect(),
+            Of::Count(value) => {
+                jobs().map(|(daemon, job)| (of_job(daemon, job), value(&job.counts.counts))).collect()
+            }
             Of::Rank(value) => {
                 ranks().map(|(daemon, job, rank)| (of_rank(daemon, job, rank), value(rank))).collect()
             }
@@ -96,7 +100,7 @@ impl Look {
     }
 }
 
-fn latencies(daemon: &Daemon) -> Vec<(Labels, f64)> {
+fn latencies(daemon: &DaemonStatus) -> Vec<(Labels, f64)> {
     let of = |quantile: &str, us: f64| {
         (vec![("dataset", daemon.dataset.clone()), ("quantile", quantile.to_owned())], us / 1e6)
     };
@@ -104,19 +108,20 @@ fn latencies(daemon: &Daemon) -> Vec<(Labels, f64)> {
     latency.map_or_else(Vec::new, |latency| vec![of("0.5", latency.p50_us), of("0.99", latency.p99_us)])
 }
 
-fn of_job(daemon: &Daemon, job: &Job) -> Labels {
+fn of_job(daemon: &DaemonStatus, job: &JobStatus) -> Labels {
     vec![("dataset", daemon.dataset.clone()), ("job", job.name.clone())]
 }
 
-fn of_rank(daemon: &Daemon, job: &Job, rank: &Rank) -> Labels {
+fn of_rank(daemon: &DaemonStatus, job: &JobStatus, rank: &RankStatus) -> Labels {
     [of_job(daemon, job), vec![("rank", rank.rank.to_string())]].concat()
 }
 
-fn waits(daemon: &Daemon, job: &Job, rank: &Rank) -> Vec<(Labels, f64)> {
-    let of = |(cause, time_ns): (&str, u64)| {
-        ([of_rank(daemon, job, rank), vec![("cause", cause.to_owned())]].concat(), seconds(time_ns))
+fn waits(daemon: &DaemonStatus, job: &JobStatus, rank: &RankStatus) -> Vec<(Labels, f64)> {
+    let of = |cause: Cause| {
+        let labels = [of_rank(daemon, job, rank), vec![("cause", cause.name().to_owned())]].concat();
+        (labels, seconds(rank.waits.of(cause)))
     };
-    rank.waited_ns().map(of).to_vec()
+    Cause::ALL.map(of).to_vec()
 }
 
 /// A value of either kind.

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use crate::ask::{Answered, ask_all};
 use crate::control::CallError;
-use crate::monitor::{Daemon, daemons};
+use crate::status::DaemonStatus;
 
 /// A daemon's figures.
 #[derive(Debug)]
 pub(super) struct Told {
-    pub(super) daemon: Daemon,
+    pub(super) daemon: DaemonStatus,
     /// They are those of now, and not of an earlier answer.
     pub(super) answers: bool,
 }
@@ -27,7 +27,7 @@ pub(super) struct AllTold {
 pub(super) struct LastAnswers {
     /// The only daemon that is asked; `None`: all.
     socket: Option<PathBuf>,
-    last: BTreeMap<String, Daemon>,
+    last: BTreeMap<String, DaemonStatus>,
     /// Why daemons are silent: each is logged when it becomes so.
     silent: BTreeMap<String, String>,
 }
@@ -51,7 +51,7 @@ impl LastAnswers {
         for Answered { address, answer } in asked {
             let address = address.to_string();
             let read = match answer {
-                Ok(json) => daemons(&[json]).map_err(|error| error.to_string()),
+                Ok(json) => DaemonStatus::parse(&json).map_err(|error| error.to_string()),
                 // It has ended, and with it what it told. One that was named is down.
                 Err(error @ CallError::NoDaemon { .. }) => {
                     self.last.remove(&address);
@@ -63,7 +63,7 @@ impl LastAnswers {
                 Err(error) => Err(error.to_string()),
             };
             let (daemon, answers) = match read {
-                Ok(read) => (read.into_iter().next(), true),
+                Ok(read) => (Some(read), true),
                 Err(why) => {
                     if !self.silent.contains_key(&address) {
                         tracing::warn!("{why}: what it told last stays");

@@ -6,7 +6,9 @@
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::monitor::{Daemon, Job, Rank};
+use shade_core::{Counts, JobStatus, RankStatus};
+
+use crate::status::DaemonStatus;
 
 /// A metric.
 pub(super) struct Metric {
@@ -24,7 +26,7 @@ pub(super) enum Of {
     /// The node: the number of daemons that answered, and of those that did not.
     Node(fn(usize, usize) -> usize),
     /// `dataset`.
-    Daemon(fn(&Daemon) -> f64),
+    Daemon(fn(&DaemonStatus) -> f64),
     /// `dataset`: 1 for a daemon that answered.
     Up,
     /// `dataset`, `version`, `pid`: 1.
@@ -32,11 +34,11 @@ pub(super) enum Of {
     /// `dataset`, `quantile`.
     Latency,
     /// `dataset`, `job`.
-    Job(fn(&Job) -> Option<f64>),
+    Job(fn(&JobStatus) -> Option<f64>),
     /// The same: a count that grows from the job's beginning.
-    Count(fn(&Job) -> f64),
+    Count(fn(&Counts) -> f64),
     /// `dataset`, `job`, `rank`.
-    Rank(fn(&Rank) -> f64),
+    Rank(fn(&RankStatus) -> f64),
     /// `dataset`, `job`, `rank`, `cause`.
     Waits,
 }
@@ -97,7 +99,7 @@ pub(super) const METRICS: &[Metric] = &[
         "The same since the daemon began to serve.",
         Of::Daemon(|daemon| seconds(daemon.silence_longest_ns)),
     ),
-    gauge("job_ranks", None, "Ranks attached.", Of::Job(|job| Some(job.counts.ranks.into()))),
+    gauge("job_ranks", None, "Ranks attached.", Of::Job(|job| Some(job.ranks.into()))),
     gauge("epoch", None, "The current epoch.", Of::Job(|job| job.epoch.map(f64::from))),
     gauge(
         "epoch_opened_ratio",
@@ -105,28 +107,32 @@ pub(super) const METRICS: &[Metric] = &[
         "Share of the epoch that was opened.",
         Of::Job(|job| Some(job.opened_share)),
     ),
-    counter("accesses", None, "Samples asked for.", |job| job.accesses as f64),
-    counter("hits", None, "Samples served from the cache, or by a read under way.", |job| job.hits as f64),
-    counter("delivered_samples", None, "Rows delivered.", |job| job.delivered as f64),
-    counter("reads", None, "Reads of the store.", |job| job.counts.reads as f64),
-    counter("read", Some(Unit::Bytes), "Bytes read from the store.", |job| job.bytes_read as f64),
-    counter("tier_read", Some(Unit::Bytes), "Bytes that the tier brought.", |job| job.tier_bytes as f64),
+    counter("accesses", None, "Samples asked for.", |counts| counts.accesses as f64),
+    counter("hits", None, "Samples served from the cache, or by a read under way.", |counts| {
+        counts.hits as f64
+    }),
+    counter("delivered_samples", None, "Rows delivered.", |counts| counts.delivered as f64),
+    counter("reads", None, "Reads of the store.", |counts| counts.reads as f64),
+    counter("read", Some(Unit::Bytes), "Bytes read from the store.", |counts| counts.bytes_read as f64),
+    counter("tier_read", Some(Unit::Bytes), "Bytes that the tier brought.", |counts| {
+        counts.tier_bytes as f64
+    }),
     counter(
         "fill",
         Some(Unit::Seconds),
         "Time that workers copied or decoded rows, of all together.",
-        |job| seconds(job.fill_ns),
+        |counts| seconds(counts.fill_ns),
     ),
-    counter("evicted_records", None, "Records evicted; they count for one job.", |job| {
-        job.counts.evicted as f64
+    counter("evicted_records", None, "Records evicted; they count for one job.", |counts| {
+        counts.evicted as f64
     }),
-    counter("reported_losses", None, "Rows whose loss was reported.", |job| job.counts.reported as f64),
-    counter("bad_records", None, "Bad records met.", |job| job.counts.faults as f64),
-    counter("substituted_samples", None, "Rows delivered with a substitute.", |job| {
-        job.counts.substituted as f64
+    counter("reported_losses", None, "Rows whose loss was reported.", |counts| counts.reported as f64),
+    counter("bad_records", None, "Bad records met.", |counts| counts.faults as f64),
+    counter("substituted_samples", None, "Rows delivered with a substitute.", |counts| {
+        counts.substituted as f64
     }),
-    counter("skipped_samples", None, "Rows left out, because their record was bad.", |job| {
-        job.counts.skipped as f64
+    counter("skipped_samples", None, "Rows left out, because their record was bad.", |counts| {
+        counts.skipped as f64
     }),
     Metric {
         name: "wait",
@@ -140,7 +146,7 @@ pub(super) const METRICS: &[Metric] = &[
         unit: Some(Unit::Seconds),
         kind: MetricType::Counter,
         help: "Time that the ring was full of finished batches: the trainer is the bound.",
-        of: Of::Rank(|rank| seconds(rank.ring_full_ns)),
+        of: Of::Rank(|rank| seconds(rank.waits.ring_full_ns)),
     },
     gauge(
         "ring_batches",
@@ -161,7 +167,12 @@ const fn gauge(name: &'static str, unit: Option<Unit>, help: &'static str, of: O
 }
 
 /// A counter of a job, from its beginning.
-const fn counter(name: &'static str, unit: Option<Unit>, help: &'static str, of: fn(&Job) -> f64) -> Metric {
+const fn counter(
+    name: &'static str,
+    unit: Option<Unit>,
+    help: &'static str,
+    of: fn(&Counts) -> f64,
+) -> Metric {
     Metric { name, unit, kind: MetricType::Counter, help, of: Of::Count(of) }
 }
 

@@ -2,11 +2,12 @@
 //! what, and what to do. Pure.
 
 use serde::Serialize;
+use shade_core::{Counts, JobStatus, RankStatus, ReadLatency};
 use shade_formats::printable::OneLine;
 
 use super::remedy::{Facts, Remedy, Shares, remedy};
-use super::told;
 use crate::ask::target_of;
+use crate::status::DaemonStatus;
 
 /// A daemon.
 #[derive(Clone, Debug, Serialize)]
@@ -64,20 +65,19 @@ pub(crate) struct RankFigures {
 }
 
 /// The figures of all daemons. One that was not there before is shown since its beginning.
-pub(crate) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<DaemonFigures> {
-    let of_daemon = |now: &told::Daemon| {
+pub(crate) fn figures(before: &[DaemonStatus], now: &[DaemonStatus]) -> Vec<DaemonFigures> {
+    let of_daemon = |now: &DaemonStatus| {
         // A process with the same number that is younger is another one.
-        let is_same = |old: &&told::Daemon| old.pid == now.pid && old.uptime_ns <= now.uptime_ns;
+        let is_same = |old: &&DaemonStatus| old.pid == now.pid && old.uptime_ns <= now.uptime_ns;
         let before = before.iter().find(is_same);
         let time_ns = now.uptime_ns - before.map_or(0, |before| before.uptime_ns);
         let jobs = now.jobs.iter().map(|job| {
             let old = before.and_then(|before| before.jobs.iter().find(|old| is_earlier(old, job)));
             (job, old)
         });
-        let filled_ns: u64 =
-            jobs.clone().map(|(job, old)| job.fill_ns - old.map_or(0, |old| old.fill_ns)).sum();
+        let filled_ns: u64 = jobs.clone().map(|(job, old)| since(job, old, |counts| counts.fill_ns)).sum();
         let workers_busy = share(filled_ns, time_ns.saturating_mul(now.workers.into()));
-        let ms = |of: fn(&told::Latency) -> f64| now.read_latency.as_ref().map(|latency| of(latency) / 1e3);
+        let ms = |of: fn(&ReadLatency) -> f64| now.read_latency.as_ref().map(|latency| of(latency) / 1e3);
         DaemonFigures {
             pid: now.pid,
             dataset: now.dataset.clone(),
@@ -101,39 +101,40 @@ pub(crate) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<Daem
 }
 
 /// Whether it is the same job at an earlier time, and not one that had its name before.
-fn is_earlier(old: &told::Job, job: &told::Job) -> bool {
-    let counts = |job: &told::Job| {
-        [job.accesses, job.hits, job.delivered, job.bytes_read, job.tier_bytes, job.fill_ns]
+fn is_earlier(old: &JobStatus, job: &JobStatus) -> bool {
+    let counts = |job: &JobStatus| {
+        let Counts { accesses, hits, delivered, bytes_read, tier_bytes, fill_ns, .. } = job.counts.counts;
+        [accesses, hits, delivered, bytes_read, tier_bytes, fill_ns]
     };
     old.name == job.name && counts(old).iter().zip(counts(job)).all(|(old, now)| *old <= now)
 }
 
 fn of_job(
-    daemon: &told::Daemon,
-    job: &told::Job,
-    old: Option<&told::Job>,
+    daemon: &DaemonStatus,
+    job: &JobStatus,
+    old: Option<&JobStatus>,
     time_ns: u64,
     workers_busy: f64,
 ) -> JobFigures {
-    let since = |of: fn(&told::Job) -> u64| of(job) - old.map_or(0, of);
+    let since_old = |of: fn(&Counts) -> u64| since(job, old, of);
     let a_second = |count: u64| count as f64 * 1e9 / time_ns.max(1) as f64;
-    let accesses = since(|job| job.accesses);
+    let accesses = since_old(|counts| counts.accesses);
     let mut waits = Shares::default();
     let (mut ring_full, mut by_rank) = (0.0, Vec::new());
     for rank in &job.by_rank {
-        let is_same = |old: &&told::Rank| old.rank == rank.rank && old.attached_ns <= rank.attached_ns;
+        let is_same = |old: &&RankStatus| old.rank == rank.rank && old.attached_ns <= rank.attached_ns;
         let old = old.and_then(|old| old.by_rank.iter().find(is_same));
-        let since = |of: fn(&told::Rank) -> u64| of(rank).saturating_sub(old.map_or(0, of));
-        let own = |of: fn(&told::Rank) -> u64| share(since(of), since(|rank| rank.attached_ns));
+        let since = |of: fn(&RankStatus) -> u64| of(rank).saturating_sub(old.map_or(0, of));
+        let own = |of: fn(&RankStatus) -> u64| share(since(of), since(|rank| rank.attached_ns));
         let shares = Shares {
-            storage: own(|rank| rank.storage_ns),
-            workers: own(|rank| rank.workers_ns),
-            plan: own(|rank| rank.plan_ns),
-            ranks: own(|rank| rank.ranks_ns),
+            storage: own(|rank| rank.waits.storage_ns),
+            workers: own(|rank| rank.waits.workers_ns),
+            plan: own(|rank| rank.waits.plan_ns),
+            ranks: own(|rank| rank.waits.ranks_ns),
         };
         let part = 1.0 / job.by_rank.len() as f64;
         waits.add(part, &shares);
-        ring_full += part * own(|rank| rank.ring_full_ns);
+        ring_full += part * own(|rank| rank.waits.ring_full_ns);
         let (in_ring, open) = (rank.in_ring, rank.open);
         by_rank.push(RankFigures { rank: rank.rank, in_ring, open, waited: shares.all(), waits: shares });
     }
@@ -148,14 +149,20 @@ fn of_job(
         name: job.name.clone(),
         epoch: job.epoch,
         opened_share: job.opened_share,
-        samples_per_s: a_second(since(|job| job.delivered)),
-        read_mb_per_s: a_second(since(|job| job.bytes_read + job.tier_bytes)) / 1e6,
-        hit_ratio: (accesses > 0).then(|| share(since(|job| job.hits), accesses)),
+        samples_per_s: a_second(since_old(|counts| counts.delivered)),
+        read_mb_per_s: a_second(since_old(|counts| counts.bytes_read + counts.tier_bytes)) / 1e6,
+        hit_ratio: (accesses > 0).then(|| share(since_old(|counts| counts.hits), accesses)),
         waits,
         ring_full,
         remedy: remedy(&waits, &facts),
         by_rank,
     }
+}
+
+/// What a job has counted since an earlier time.
+fn since(job: &JobStatus, old: Option<&JobStatus>, of: fn(&Counts) -> u64) -> u64 {
+    let of_job = |job: &JobStatus| of(&job.counts.counts);
+    of_job(job) - old.map_or(0, of_job)
 }
 
 fn share(part: u64, whole: u64) -> f64 {

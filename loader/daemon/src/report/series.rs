@@ -2,7 +2,7 @@
 
 use shade_formats::trace::{Header, Look};
 
-use crate::monitor::{DaemonFigures, Facts, JobFigures, Remedy, Shares, figures, remedy, told_by};
+use crate::monitor::{DaemonFigures, Facts, JobFigures, Remedy, Shares, figures, recorded_status, remedy};
 
 /// Looks that are kept: more points than a chart has pixels for are none.
 const LOOKS_MAX: usize = 400;
@@ -38,9 +38,9 @@ impl Looks {
     pub(super) fn end(mut self, header: &Header) -> Vec<Point> {
         let is_kept = self.kept.last() == self.last.as_ref();
         self.kept.extend(self.last.filter(|_| !is_kept));
-        let told: Vec<_> = self.kept.iter().map(|look| [told_by(header, look)]).collect();
+        let all: Vec<_> = self.kept.iter().map(|look| [recorded_status(header, look)]).collect();
         let began_us = self.kept.first().map_or(0, |look| look.at_us);
-        let pairs = told.iter().zip(told.iter().skip(1)).zip(self.kept.iter().zip(self.kept.iter().skip(1)));
+        let pairs = all.iter().zip(all.iter().skip(1)).zip(self.kept.iter().zip(self.kept.iter().skip(1)));
         pairs
             .filter_map(|((before, now), (from, to))| point(figures(before, now), from, to, began_us))
             .collect()

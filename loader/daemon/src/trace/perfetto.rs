@@ -15,7 +15,8 @@ use shade_simulate::RecordedLines;
 
 use super::cli::TraceError;
 use super::lanes::{LaneBatch, Lanes};
-use crate::monitor::{Daemon, RankFigures, figures, told_by};
+use crate::monitor::{RankFigures, figures, recorded_status};
+use crate::status::DaemonStatus;
 
 /// The daemon's process there; rank r has r + 1.
 const DAEMON: u64 = 0;
@@ -46,7 +47,7 @@ struct Events<W> {
     /// Ranks and lanes that have their names.
     named: BTreeSet<(u64, usize)>,
     /// The look before.
-    before: Option<Daemon>,
+    before: Option<DaemonStatus>,
     now_us: u64,
 }
 
@@ -89,7 +90,7 @@ impl<W: Write> Events<W> {
             }
             Line::Look(look) => {
                 self.now_us = look.at_us;
-                self.look(look, told_by(header, look))
+                self.look(look, recorded_status(header, look))
             }
             Line::Lost(lost) => {
                 let name = format!("{} lines are missing", lost.lines);
@@ -142,7 +143,7 @@ impl<W: Write> Events<W> {
     }
 
     /// Counters. A share is that of the time since the look before, so it stands there.
-    fn look(&mut self, look: &Look, now: Daemon) -> io::Result<()> {
+    fn look(&mut self, look: &Look, now: DaemonStatus) -> io::Result<()> {
         let at_us = look.at_us;
         self.counter(DAEMON, "reads submitted", at_us, json!({ "reads": look.reads_submitted }))?;
         self.counter(DAEMON, "cache, MB", at_us, json!({ "used": look.cache_used_bytes as f64 / 1e6 }))?;

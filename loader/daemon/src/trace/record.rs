@@ -21,8 +21,9 @@ use shade_simulate::RecordedLines;
 use super::cli::{Trace, TraceError};
 use super::perfetto::perfetto;
 use super::progress::RecordedCounts;
-use crate::ask::DaemonStatus;
+use crate::ask::AskError;
 use crate::control::{Address, Call, CallError, Observed, default_socket, observe};
+use crate::status::DaemonStatus;
 
 /// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;
@@ -190,7 +191,7 @@ fn job_to_record(given: Option<&str>, address: &Address) -> Result<String, Trace
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    choose(&DaemonStatus::parse(&Call::connect(address)?.status()?)?)
+    choose(&DaemonStatus::parse(&Call::connect(address)?.status()?).map_err(AskError::Status)?)
 }
 
 fn choose(daemon: &DaemonStatus) -> Result<String, TraceError> {

@@ -1,52 +1,10 @@
-//! What a daemon tells of itself and its jobs; daemons and jobs as a table, one line a job.
+//! Daemons and jobs as a table, one line a job.
 
 use indicatif::BinaryBytes;
-use serde::Deserialize;
+use shade_core::JobStatus;
 use shade_formats::printable::OneLine;
 
-use super::error::AskError;
-
-/// A daemon.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct DaemonStatus {
-    pub(super) pid: u32,
-    pub(super) dataset: String,
-    pub(super) cache_bytes: u64,
-    pub(super) cache_used_bytes: u64,
-    pub(super) draining: bool,
-    pub(crate) jobs: Vec<JobStatus>,
-}
-
-/// A job.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct JobStatus {
-    pub(crate) name: String,
-    /// Attached now.
-    pub(super) ranks: u32,
-    pub(super) ranks_here: u32,
-    pub(crate) admit: bool,
-    pub(super) epoch: Option<u32>,
-    /// Since the job began, as the hit ratio.
-    pub(super) accesses: u64,
-    pub(super) hit_ratio: f64,
-}
-
-impl DaemonStatus {
-    /// Reads an answer; unknown keys are ignored.
-    pub(crate) fn parse(json: &str) -> Result<Self, AskError> {
-        serde_json::from_str(json).map_err(AskError::Status)
-    }
-
-    /// The jobs for people: "jobs: a, b".
-    pub(super) fn job_names(&self) -> String {
-        let names: Vec<_> = self.jobs.iter().map(|job| job.name.as_str()).collect();
-        match names[..] {
-            [] => "no job".to_owned(),
-            [one] => format!("job {}", OneLine(one)),
-            _ => format!("jobs {}", OneLine(names.join(", "))),
-        }
-    }
-}
+use crate::status::DaemonStatus;
 
 const HEADS: [&str; 7] = ["dataset", "process", "cache", "job", "ranks", "epoch", "hit ratio"];
 /// Between two columns.
@@ -90,11 +48,21 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
         cell(&|job| OneLine(&job.name).to_string()),
         cell(&|job| format!("{}/{}", job.ranks, job.ranks_here)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),
-        cell(&|job| match job.accesses {
+        cell(&|job| match job.counts.counts.accesses {
             0 => NONE.to_owned(),
-            _ => format!("{:.1} %", 100.0 * job.hit_ratio),
+            _ => format!("{:.1} %", 100.0 * job.counts.hit_ratio),
         }),
     ]
+}
+
+/// The jobs for people: "jobs a, b".
+pub(super) fn names(jobs: &[JobStatus]) -> String {
+    let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
+    match names[..] {
+        [] => "no job".to_owned(),
+        [one] => format!("job {}", OneLine(one)),
+        _ => format!("jobs {}", OneLine(names.join(", "))),
+    }
 }
 
 #[cfg(test)]
