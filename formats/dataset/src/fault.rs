@@ -111,8 +111,8 @@ pub enum ReadFault {
     /// The bytes differ from the packed ones.
     #[error(transparent)]
     Checksum(#[from] Mismatch),
-    /// The same, and the shard's file is perhaps not the packed one, or certainly not the one that
-    /// was opened first.
+    /// The bytes differ from the packed ones, and the shard's file is perhaps not the packed one,
+    /// or certainly not the one that was opened first.
     #[error("{mismatch}; {} {why}", path.display())]
     OtherFile {
         /// What the record has and should have.
@@ -174,7 +174,7 @@ impl ReadFault {
         }
     }
 
-    /// The same fault after tries for this long.
+    /// This fault, after tries for this long.
     #[must_use]
     pub fn after(self, tried: Duration) -> Self {
         match self {

@@ -179,7 +179,7 @@ impl Settings {
         Value::Object(self.0.clone()).to_string()
     }
 
-    /// These, and the defaults of all others.
+    /// The settings that were given, and the defaults of all others.
     #[must_use]
     pub fn spec(&self) -> DaemonSpec {
         match serde_json::from_value(Value::Object(self.0.clone())) {

@@ -267,7 +267,7 @@ pub struct Look {
     pub opened_share: f64,
     /// The job's accesses.
     pub accesses: u64,
-    /// Those served from the cache, or by a read that another row had asked for.
+    /// Accesses served from the cache, or by a read that another row had asked for.
     pub hits: u64,
     /// Rows delivered.
     pub delivered: u64,
@@ -283,7 +283,7 @@ pub struct Look {
     pub cache_used_bytes: u64,
     /// The daemon's reads that are submitted and not yet completed.
     pub reads_submitted: u64,
-    /// Those that have had no answer for long.
+    /// Submitted reads that have had no answer for long.
     pub reads_late: u32,
     /// Median latency of its recent reads; `None` before the first.
     pub p50_us: Option<f64>,

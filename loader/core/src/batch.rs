@@ -231,7 +231,7 @@ impl<M: Memory> Batch<M> {
         self.rows.iter().filter(|row| row.state == RowState::Done)
     }
 
-    /// The same without padding.
+    /// The delivered rows without padding.
     pub(super) fn real(&self) -> impl Iterator<Item = &BatchRow> {
         self.delivered().filter(|row| row.is_sample())
     }

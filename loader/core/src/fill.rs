@@ -22,8 +22,8 @@ use crate::trace::done_line;
 /// little beside filling. An order of small rows has [`ORDER_BYTES`] instead.
 const ORDER_ROWS: usize = 8;
 const ORDER_BYTES: u64 = 192 * 1024;
-/// The same for raw rows. Copying this many bytes takes 0.1 ms. Waking a worker, and then the core,
-/// takes a tenth of that.
+/// Bytes of an order of raw rows. Copying this many takes 0.1 ms. Waking a worker, and then the
+/// core, takes a tenth of that.
 const ORDER_BYTES_RAW: u64 = 2 << 20;
 /// Large raw rows that are at hand together become as many orders at least.
 const ORDERS_RAW_MIN: usize = 4;

@@ -16,7 +16,7 @@ pub(super) struct FillTurns {
     given: u64,
 }
 
-/// Those of one rank.
+/// The orders of one rank.
 #[derive(Debug)]
 struct Out {
     session: SessionId,

@@ -31,9 +31,9 @@ const ENDED_MAX: usize = 1024;
 /// All flights, in the order of their submission.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
-    /// Those that many later ones have overtaken, by number. A read may never end.
+    /// Flights that many later ones have overtaken, by number. A read may never end.
     overtaken: BTreeMap<FlightId, Flight>,
-    /// The others by number, from `first` on: the oldest first. `None` have ended.
+    /// All other flights by number, from `first` on: the oldest first. `None` have ended.
     flights: VecDeque<Option<Flight>>,
     first: FlightId,
     in_flight: usize,

@@ -49,7 +49,7 @@ pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
     rank_by(ids, losses, |j, n| score_at((j as f64 + 0.5) / n as f64))
 }
 
-/// The same, with scores that are the same on every machine: for plans of several strata.
+/// As [`rank`], with scores that are equal on every machine: for plans of several strata.
 #[must_use]
 pub fn rank_portably(ids: &[SampleId], losses: &[f32]) -> Ranked {
     rank_by(ids, losses, score_of_rank)

@@ -56,11 +56,11 @@ pub(super) struct Job {
     pub(super) weights: Option<Arc<WeightTable>>,
     /// The strata of the current plan.
     pub(super) strata: Strata,
-    /// Those that the job's ranks ask for. A state may have brought a plan of others.
+    /// The strata that the job's ranks ask for. A state may have brought a plan of others.
     pub(super) own_strata: Strata,
     /// The strata of the current plan's seats.
     pub(super) seats: Seats,
-    /// Those of the first plan that is drawn, and the rank that told them first.
+    /// The seats of the first plan that is drawn, and the rank that told them first.
     pub(super) told: Option<(u32, Seats)>,
     /// The epoch of the first plan that was drawn: what was told is for that.
     pub(super) told_from: Option<u32>,
@@ -123,7 +123,7 @@ pub(super) struct Job {
     /// order. The latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
     pub(super) epoch_counts: Counts,
-    /// Those before a rank began the epoch last.
+    /// The epoch's counts before a rank began it last.
     pub(super) counts_before: Counts,
     pub(super) total: Counts,
     /// The state loaded last.

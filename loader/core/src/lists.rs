@@ -37,7 +37,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Those of a saved state.
+    /// The lists of a saved state.
     pub(super) fn of(by_losses: bool, crcs: Vec<u32>) -> Self {
         Self { epoch: 0, by_losses, crcs: crcs.into_iter().map(Some).collect() }
     }

@@ -77,7 +77,7 @@ pub struct Completion<R, F = Fault> {
 }
 
 impl<R, F> Completion<R, F> {
-    /// The same with the core's type of fault.
+    /// This completion with the core's type of fault.
     pub fn map_fault(self, fault: impl FnOnce(&F) -> Fault) -> Completion<R> {
         let Self { op, outcome, checked, latency } = self;
         Completion { op, outcome: outcome.map_err(|of_read| fault(&of_read)), checked, latency }
@@ -131,7 +131,7 @@ pub enum Pixels {
     },
     /// They were decoded before: they are copied.
     Decoded {
-        /// As above.
+        /// Which output of the group in which epoch it is, for the core alone.
         output: u32,
         /// The pixels.
         row: Arc<DecodedRow>,
@@ -199,7 +199,7 @@ pub struct Filled<R, F = Fault> {
 }
 
 impl<R, F> Filled<R, F> {
-    /// The same with the core's type of fault.
+    /// These rows with the core's type of fault.
     pub fn map_fault(self, fault: impl Fn(&F) -> Fault) -> Filled<R> {
         let Self { ticket, rows, faults, geometry, fill_ns } = self;
         let faults = faults.into_iter().map(|(at, of_row)| (at, fault(&of_row))).collect();

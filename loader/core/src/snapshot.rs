@@ -94,7 +94,7 @@ pub struct LoadOrder {
     pub(super) samples: u32,
     pub(super) spec: JobSpec,
     pub(super) weights: Option<Arc<WeightTable>>,
-    /// Those that the job's ranks ask for.
+    /// The strata that the job's ranks ask for.
     pub(super) own_strata: Strata,
 }
 

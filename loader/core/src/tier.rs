@@ -43,9 +43,10 @@ pub struct TierStats {
 pub(super) struct Tier<M: Memory> {
     /// The samples that it has, or is about to have. `None` until its servers are reached.
     pub(super) held: Option<Cache<SampleId>>,
-    /// Those on their way there, with the jobs that they were read for.
+    /// The samples on their way there, with the jobs that they were read for.
     pub(super) writing: HashMap<SampleId, JobId>,
-    /// Those that its servers had before this daemon began. No job here has looked at them yet.
+    /// The samples that its servers had before this daemon began. No job here has looked at them
+    /// yet.
     pub(super) found: Vec<SampleId>,
     /// What is ordered next.
     pub(super) orders: Vec<TierOrder<M>>,

@@ -224,7 +224,7 @@ impl DepthController {
         }
     }
 
-    /// The same at the start.
+    /// A read has ended, at the start.
     fn completed_in_round(&mut self, before: Option<Measured>, in_flight: u32, latency_ns: u64, now_ns: u64) {
         let round = &mut self.round;
         let began_ns = *round.began_ns.get_or_insert(now_ns.saturating_sub(latency_ns));

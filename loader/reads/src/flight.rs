@@ -81,7 +81,7 @@ impl Flight {
         Self::numbered(op, shared.flights.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The same, in the place of an earlier flight.
+    /// A flight in the place of an earlier one.
     pub(super) fn numbered(op: ReadOp, number: u64) -> Self {
         let (shard, offset, len) = (op.shard, op.offset, op.len);
         Self::new(number, Cargo::Record(op), shard, offset, len)

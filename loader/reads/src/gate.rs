@@ -46,7 +46,7 @@ pub(super) struct Gate {
     nodes: AtomicU32,
     most: u32,
     started: Instant,
-    /// The same, as time since 1970: nodes act at the same times.
+    /// When it started, as time since 1970: nodes act at the same times.
     started_at: Duration,
 }
 

@@ -40,8 +40,8 @@ pub(super) enum Losses<'a> {
         /// By sample.
         losses: Vec<f32>,
     },
-    /// Those of a recording: a loss at each position of the plan, NaN where there is none, and the
-    /// samples of a batch.
+    /// The losses of a recording: a loss at each position of the plan, NaN where there is none, and
+    /// the number of samples in a batch.
     Recorded(&'a [f32], u32),
 }
 

@@ -32,7 +32,7 @@ impl RecordedLines {
         Self::of(Source::open(path)?)
     }
 
-    /// The same of a file that is open.
+    /// The lines of a file that is open.
     pub(super) fn of(mut source: Source) -> Result<Self, SimulateError> {
         let Some(first) = source.next_line(TRACE_LINE_BYTES_MAX)? else {
             return Err(source.refused("no header".to_owned()));

@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) order: Option<&'static str>,
     /// The capacity of all caches together, as given.
     pub(super) cache: String,
-    /// The same in bytes; in samples where sizes are not known.
+    /// Their capacity in bytes; in samples where sizes are not known.
     pub(super) capacity: u64,
     /// The capacity over what all samples take.
     pub(super) capacity_share: f64,
@@ -82,7 +82,7 @@ pub(super) struct Row {
     pub(super) stall_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stall_share_ci95: Option<f64>,
-    /// The same of each job; `None` with one job.
+    /// Stall over compute time of each job; `None` with one job.
     pub(super) stall_shares: Option<Vec<f64>>,
     /// Jain's index of these: 1 if all are equal.
     pub(super) jain: Option<f64>,

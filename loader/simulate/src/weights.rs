@@ -21,7 +21,8 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Those that the sampler in `args` needs, for the samples of `index` if there is one.
+    /// The weights and classes that the sampler in `args` needs, for the samples of `index` if
+    /// there is one.
     ///
     /// # Errors
     /// They are missing, not needed, or do not fit the samples.

@@ -43,7 +43,7 @@ pub(super) struct Workload {
 /// The accesses.
 #[derive(Debug)]
 pub(super) enum Accesses {
-    /// Those of plans.
+    /// The accesses of plans.
     Training {
         /// Parameters of the plans.
         plan: PlanSpec,
@@ -56,9 +56,9 @@ pub(super) enum Accesses {
         /// Losses of the batches.
         losses: LossSource,
     },
-    /// Those of a list.
+    /// The accesses of a list.
     List(Script),
-    /// Those recorded by `shade-load trace`.
+    /// Accesses recorded by `shade-load trace`.
     Recording(Box<Recording>),
 }
 

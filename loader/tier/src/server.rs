@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_secs(5);
 const FETCHED_AT_ONCE: usize = 32;
 /// Records stored at once: they delay the next fetch.
 const PUT_AT_ONCE: usize = 4;
-/// The same with what is removed.
+/// Records stored or removed at once.
 const WRITTEN_AT_ONCE: usize = 32;
 
 /// What the tier answers.
@@ -231,7 +231,7 @@ impl Work {
     fn rest(&self) -> bool {
         let until = Instant::now() + REST;
         loop {
-            // Those of before the fault are dropped; `Server` takes no others meanwhile.
+            // Orders of before the fault are dropped; `Server` takes no others meanwhile.
             self.writes.try_iter().for_each(drop);
             match self.fetches.recv_deadline(until) {
                 Ok(fetch) => drop(fetch),

@@ -38,9 +38,9 @@ use crate::workers::Workers;
 /// A shard that is not there.
 struct Missing {
     shard: ShardId,
-    /// Those of the dataset, in their order on disk.
+    /// The shard's samples, in their order on disk.
     samples: Vec<(SampleId, Entry)>,
-    /// The same samples in the source; or which one is not there.
+    /// These samples in the source; or which one is not there.
     source: Result<Catalogue, String>,
 }
 

@@ -32,7 +32,8 @@ pub(crate) const UNLABELLED: &str = "none";
 /// calls a column or a key `label` has decided something.
 const CAPTIONS_MIN: usize = 8;
 
-/// The same if the labels are from `.txt` members, which is only a guess.
+/// More classes than these are captions if the labels are from `.txt` members, which is only a
+/// guess.
 const GUESSED_CAPTIONS_MIN: usize = 3;
 
 /// Most numbers below the largest label that no sample has. With more, the numbers are ids of

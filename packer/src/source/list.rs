@@ -154,7 +154,7 @@ struct Columns {
     path: usize,
     /// None without labels.
     label: Option<usize>,
-    /// The others: position, and name as JSON.
+    /// All other columns: position, and name as JSON.
     more: Vec<(usize, String)>,
 }
 

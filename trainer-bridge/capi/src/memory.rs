@@ -34,7 +34,7 @@ pub(crate) fn put<T>(place: Option<&mut MaybeUninit<T>>, name: &str, value: T) -
     Ok(SHADE_OK)
 }
 
-/// The same, of a copy of a text.
+/// Writes a copy of a text to its place.
 pub(crate) fn put_text(place: Option<&mut MaybeUninit<*mut c_char>>, text: &str) -> Result<c_int, Fault> {
     let place = given(place, "json")?;
     place.write(allocated(format!("{text}\0").as_bytes())?.cast());

@@ -49,7 +49,7 @@ impl Hello {
         Ok(Self { owner, dataset, job, or_free_name: false, rank, settings, spec, tables, file })
     }
 
-    /// The same, with tables.
+    /// This hello, with tables.
     pub(crate) fn with_tables(mut self, tables: Tables) -> Result<Self, ClientError> {
         tables.name_in(&mut self.spec.plan);
         self.spec.validate()?;

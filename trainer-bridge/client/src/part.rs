@@ -124,7 +124,7 @@ pub enum PartError {
     /// A row's offset or sides lead outside the batch: somebody wrote to its columns.
     #[error("{0}")]
     Damaged(String),
-    /// The same, of a raw record.
+    /// A raw record is damaged.
     #[error(transparent)]
     Record(#[from] FormatError),
 }

@@ -132,7 +132,8 @@ impl RecordReader {
         self.read_unless(samples, &|| false)
     }
 
-    /// The same, but a read that waits for a store to recover ends once `is_stopped`.
+    /// As [`read`](Self::read), but a read that waits for a store to recover ends once
+    /// `is_stopped`.
     ///
     /// # Errors
     /// As [`read`](Self::read), or it was stopped.

@@ -37,7 +37,7 @@ pub(crate) fn job_document(arguments: &str) -> PyResult<String> {
     JobSpec::from_arguments(arguments).map(|spec| spec.to_text()).map_err(|error| refused(&error))
 }
 
-/// These settings of a daemon, a JSON object, with each value as the daemon has it.
+/// Settings of a daemon, a JSON object, with each value as the daemon has it.
 #[pyfunction]
 pub(crate) fn daemon_settings(given: &str) -> PyResult<String> {
     Settings::from_text(given).map(|settings| settings.to_text()).map_err(|error| refused(&error))

@@ -26,7 +26,7 @@ pub struct Scores {
     pub of: Vec<OfStratum>,
 }
 
-/// The same of one stratum.
+/// The scores of one stratum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfStratum {
     /// Which one.
@@ -37,7 +37,7 @@ pub struct OfStratum {
     pub members: Vec<Member>,
 }
 
-/// The same of one sample.
+/// The score of one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// It was delivered.

@@ -86,9 +86,9 @@ enum Extents {
     Views {
         /// The views' shapes: see `view_table`.
         table: u64,
-        /// Those of the first view; the others' follow.
+        /// The crops of the first view; the other views' follow.
         crops: u64,
-        /// Likewise.
+        /// The flips of the first view; the other views' follow.
         flipped: u64,
     },
     Records {
@@ -272,8 +272,8 @@ impl BatchLayout {
     /// for a layout without them.
     ///
     /// # Errors
-    /// The same as for [`BatchLayout::new`] and [`BatchLayout::of_views`], and when `total` is not
-    /// the block's length.
+    /// As for [`BatchLayout::new`] and [`BatchLayout::of_views`], and when `total` is not the
+    /// block's length.
     pub fn of_block(layout: Layout, capacity: u32, total: u64, table: &[u8]) -> Result<Self, FormatError> {
         let block = if layout.has_views() {
             Self::of_views(layout, capacity, Shapes::decode(table)?.as_slice())?

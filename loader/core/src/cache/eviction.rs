@@ -63,7 +63,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Those of most policies.
+    /// The properties of most policies.
     pub(super) const USUAL: Self =
         Self { looks_ahead: false, exchanges: false, counts_exchanges: false, keeps_what_fits: true };
 }

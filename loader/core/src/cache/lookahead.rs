@@ -30,7 +30,7 @@ impl ByNextUse {
         Self { next_uses: NextUses::new(samples), bypasses: true }
     }
 
-    /// The same order, in which no newcomer is refused.
+    /// An order by the next use in which no newcomer is refused.
     pub(super) fn that_admits_all(samples: u32) -> Self {
         Self { bypasses: false, ..Self::new(samples) }
     }

@@ -32,7 +32,7 @@ macro_rules! policies {
         }
 
         impl Properties {
-            /// Those of `policy`.
+            /// The properties of `policy`.
             #[must_use]
             pub fn of(policy: Policy) -> Self {
                 match policy { $(Policy::$name => <$policy>::PROPERTIES),+ }

@@ -127,7 +127,7 @@ impl<'a> Inputs<'a> {
         self.members.as_ref().map_or(number, |members| members.get(number.index()).copied().unwrap_or(number))
     }
 
-    /// These numbers as samples.
+    /// The samples with these numbers.
     pub(super) fn as_samples(&self, mut numbers: Vec<SampleId>) -> Vec<SampleId> {
         if self.members.is_some() {
             numbers.iter_mut().for_each(|number| *number = self.sample(*number));
@@ -150,7 +150,7 @@ impl<'a> Inputs<'a> {
         self.random_of(self.epoch, stage)
     }
 
-    /// The same, of what is not done once an epoch.
+    /// Random numbers for what is not done once an epoch.
     pub(super) fn random_of(&self, number: u32, stage: Stage) -> Random {
         Random::of_stratum(self.seed(), number, stage, self.stratum)
     }

@@ -98,7 +98,7 @@ impl Lookahead {
         Self::over(next_accesses(known, samples), from, ahead)
     }
 
-    /// The same over accesses of which it is known where each sample is accessed `next`.
+    /// A lookahead over accesses of which it is known where each sample is accessed `next`.
     #[must_use]
     pub fn over(next: Arc<Vec<u32>>, from: u32, ahead: u32) -> Self {
         let mut done = vec![false; next.len()];

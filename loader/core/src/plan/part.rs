@@ -10,7 +10,7 @@
 pub struct Part {
     /// All ranks; 0 if they are all here, and each place is its position.
     world_size: u32,
-    /// Those here, in their order.
+    /// The ranks here, in their order.
     ranks: Vec<u32>,
 }
 

@@ -115,20 +115,20 @@ impl Slices {
         Ok(slices)
     }
 
-    /// The same for a plan of `plan_len` positions, from its first on: with no batch at all if it
-    /// is too short for one.
+    /// The slices of a plan of `plan_len` positions, from its first on: without any batch if it is
+    /// too short for one.
     #[must_use]
     pub fn of_len(self, plan_len: u32) -> Self {
         Self { plan_len, origin: Origin::default(), ..self }
     }
 
-    /// The same for a plan of this many strata.
+    /// The slices of a plan of this many strata.
     #[must_use]
     pub fn of_strata(self, strata: u32) -> Self {
         Self { strata, ..self }
     }
 
-    /// The same from `origin` on.
+    /// The slices from `origin` on.
     #[must_use]
     pub fn from_origin(self, origin: Origin) -> Self {
         Self { origin, ..self }

@@ -65,7 +65,7 @@ impl Strata {
         Self { samples, count: 1, bijection: Bijection::new(samples, 0), numbered: None, subset: None }
     }
 
-    /// These samples of the dataset as one stratum.
+    /// A subset of the dataset as one stratum.
     #[must_use]
     pub fn of_subset(subset: Subset) -> Self {
         Self { subset: Some(subset.clone()), ..Self::one(subset.len()) }
@@ -83,9 +83,9 @@ impl Strata {
         self.subset.as_ref().is_none_or(|subset| subset.has(id.0))
     }
 
-    /// The same where nobody needs the samples but those of `held`, and only they are numbered: by
-    /// stratum, and within one in the order of [`members`](Self::members). Also returns what they
-    /// are numbered here.
+    /// These strata where nobody needs the samples but those of `held`, and only they are numbered:
+    /// by stratum, and within one in the order of [`members`](Self::members). Also returns what
+    /// they are numbered here.
     #[must_use]
     pub fn of_some(&self, mut held: Vec<u32>) -> (Self, Vec<SampleId>) {
         held.sort_unstable();

@@ -69,8 +69,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Those of the daemon at this socket, by default at `$SHADE_SOCKET`, else of all daemons of
-    /// this user.
+    /// The answers of the daemon at this socket, by default at `$SHADE_SOCKET`, else of all daemons
+    /// of this user.
     ///
     /// # Errors
     /// The daemon at the socket does not answer, or sockets cannot be listed.

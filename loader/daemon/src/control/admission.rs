@@ -24,7 +24,7 @@ pub(super) struct Admission {
     greetings: Arc<AtomicU32>,
     /// For lines about connections that fail.
     throttle: Mutex<Throttle>,
-    /// The same, of users who are not served.
+    /// For lines about connections of users who are not served.
     strangers: Mutex<Throttle>,
 }
 
@@ -64,7 +64,7 @@ impl Admission {
         warn(&self.throttle, say);
     }
 
-    /// The same of a connection that any user of the machine may cause.
+    /// Warns of a connection that any user of the machine may cause.
     pub(super) fn warn_of_stranger(&self, say: impl FnOnce(LeftOut)) {
         warn(&self.strangers, say);
     }

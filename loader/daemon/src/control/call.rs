@@ -21,7 +21,8 @@ use super::socket::{ask, peer_user, receive};
 
 /// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same where several daemons are asked, or one again and again. Less than Prometheus waits.
+/// Longest wait where several daemons are asked, or one again and again. Less than Prometheus
+/// waits.
 pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What to know where the message itself is refused.
@@ -110,7 +111,7 @@ impl Call {
         Self::connect_with(address, ANSWER_TIMEOUT)
     }
 
-    /// The same, and waits for the connection and each answer no longer than this.
+    /// Connects, and waits for the connection and each answer no longer than this.
     pub(crate) fn connect_with(address: &Address, patience: Duration) -> Result<Self, CallError> {
         let place = address.place().map_err(io::Error::from)?;
         let address = address.to_string();

@@ -35,7 +35,7 @@ impl Picks {
         let mut picks = Self { random, firsts: Vec::new(), opened: 0, samples: Vec::new() };
         let mut chosen = BTreeMap::new();
         for _ in 0..SHARDS_MAX {
-            // The same one twice does no harm.
+            // A shard that is drawn twice does no harm.
             let shard = picks.below(u64::from(index.shard_count()));
             chosen.insert(u32::try_from(shard).unwrap_or(0), None);
         }

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long to wait for reads when no more are submitted. Nothing cancels a read, and none comes
 /// back from a hard mount whose server is gone.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
-/// The same after Ctrl-C.
+/// How long to wait for reads after Ctrl-C.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// What the probe found.

@@ -90,7 +90,7 @@ impl TierFacts {
 /// What follows from the facts.
 pub(super) fn advice(tier: &TierFacts, probe: Option<&Probe>) -> Vec<Advice> {
     let mut all: Vec<Advice> = tier.found.iter().flat_map(of_server).collect();
-    // The same of all servers is said once.
+    // What is true of all servers is said once.
     all.sort_by(|a, b| (a.topic, &a.change).cmp(&(b.topic, &b.change)));
     all.dedup_by(|next, first| {
         next.change.is_some() && next.topic == first.topic && next.change == first.change

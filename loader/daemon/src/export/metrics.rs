@@ -35,7 +35,7 @@ pub(super) enum Of {
     Latency,
     /// `dataset`, `job`.
     Job(fn(&JobStatus) -> Option<f64>),
-    /// The same: a count that grows from the job's beginning.
+    /// `dataset`, `job`: a count that grows from the job's beginning.
     Count(fn(&Counts) -> f64),
     /// `dataset`, `job`, `rank`.
     Rank(fn(&RankStatus) -> f64),

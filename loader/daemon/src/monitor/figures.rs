@@ -27,7 +27,7 @@ pub(crate) struct DaemonFigures {
     pub(crate) p99_ms: Option<f64>,
     /// Longest time for which its main thread served nobody, since its beginning.
     pub(crate) silence_longest_ms: f64,
-    /// The same since it was asked last.
+    /// Longest such time since it was asked last.
     pub(crate) silence_ms: f64,
     /// How a command line names it.
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub(crate) struct RankFigures {
     pub(crate) open: u32,
     /// Share of the time that it waited.
     pub(crate) waited: f64,
-    /// The same by cause.
+    /// Share of the time that it waited, by cause.
     pub(crate) waits: Shares,
 }
 

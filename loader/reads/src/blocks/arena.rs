@@ -50,7 +50,8 @@ impl Arena {
         Self::create_up_to(bytes, bytes, block_bytes)
     }
 
-    /// The same, of an arena that can grow to `most_bytes` if the system has that many addresses.
+    /// As [`create`](Self::create), an arena that can grow to `most_bytes` if the system has that
+    /// many addresses.
     ///
     /// # Errors
     ///

@@ -92,7 +92,7 @@ impl<'a> Cluster<'a> {
     /// had.
     ///
     /// # Errors
-    /// Those of `seat`, or the core refuses the workload.
+    /// What `seat` fails with, or the core refuses the workload.
     pub(crate) fn seat(
         &mut self,
         lost: Option<usize>,

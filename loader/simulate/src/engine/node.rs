@@ -292,7 +292,7 @@ impl Node {
         self.driver.run();
     }
 
-    /// These events happen now.
+    /// Takes in events that happen now.
     pub(crate) fn take(&mut self, now_ns: u64, events: impl IntoIterator<Item = Event<NoMemory>>) {
         let machine = &mut self.driver.world;
         machine.now_ns = now_ns;

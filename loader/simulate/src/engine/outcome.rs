@@ -105,7 +105,7 @@ impl Played {
         self.jobs.iter().map(counted).collect()
     }
 
-    /// The same of all jobs together.
+    /// The epochs of all jobs that count, as one.
     pub(crate) fn all(&self) -> EpochOutcome {
         EpochOutcome::sum(self.by_job())
     }

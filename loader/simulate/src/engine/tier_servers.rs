@@ -104,7 +104,7 @@ pub(crate) fn answers(order: TierOrder<NoMemory>) -> Vec<Answer> {
     }
 }
 
-/// The same answer when it takes longer.
+/// An answer that takes longer by this time.
 pub(crate) fn later(mut event: Event<NoMemory>, by: Duration) -> Event<NoMemory> {
     match &mut event {
         Event::Read(record) => record.latency += by,

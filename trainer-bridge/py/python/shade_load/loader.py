@@ -180,7 +180,7 @@ class Loader(AsDataLoader):
         asked = plan.strata if self._trains else 1
         placement = place(path, socket, self.rank, self._job, asked, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
-        # Those that the user chose, which a state must have, or 0.
+        # The strata that the user chose, which a state must have, or 0.
         self._strata = (plan.strata or 0) if self._trains else 0
         self._at, self._patience, self._reports = Position(), Patience(daemon.timeout), Reports(self.needs_losses)
         # What was made before a failure is left: the error may keep this object alive.

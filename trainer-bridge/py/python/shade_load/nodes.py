@@ -105,7 +105,7 @@ def place(
         return Placement(0, strata or 1)
     counts = set(on_nodes.values())
     per_node, nodes = (counts.pop(), len(on_nodes)) if len(counts) == 1 else (1, world_size)
-    # Those of the training before, if they suit: then strata are where they were, whole.
+    # The strata of the training before, if they suit: then strata are where they were, whole.
     kept = (member.held_strata for member in members if member.held_strata > 1)
     strata = strata or next((count for count in kept if count % world_size == 0), None)
     strata = strata or _native.strata_for(per_node, nodes, members[0].samples)

@@ -74,7 +74,7 @@ class Normalize:
         return torch.channels_last if is_last else torch.contiguous_format
 
     def _computed(self, images: Tensor) -> Tensor:
-        """The same by torch's functions, in the steps of torchvision.transforms.v2, bit for bit."""
+        """The images by torch's functions, in the steps of torchvision.transforms.v2, bit for bit."""
         torch = self._torch
         floats = images.to(torch.float32, memory_format=self._layout(images)).mul_(1.0 / 255)
         mean, std = (self._per_colour(values, images.device) for values in (self.mean, self.std))

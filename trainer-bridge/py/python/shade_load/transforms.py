@@ -125,7 +125,7 @@ Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelT
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in Transform.__args__}
 # Our transforms or torchvision's (callables), one or several.
 OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
-# Those of one view; a list of those of several views; or "none".
+# The transforms of one view; a list of those of several views; or "none".
 Decode = OneView | Sequence[Sequence[Transform | Callable[[Any], Any]]] | Literal["none"]
 
 

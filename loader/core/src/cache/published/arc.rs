@@ -155,7 +155,7 @@ impl Eviction for Adaptive {
         self.replace(self.target_bytes, false, search)
     }
 
-    /// Those that leave a smaller cache become ghosts, too. Which ghosts stay depends on how many
+    /// Samples that leave a smaller cache become ghosts, too. Which ghosts stay depends on how many
     /// leave at once.
     fn evict<T>(&mut self, residents: &mut Residents<T>, victims: &[u32], evicted: &mut Vec<(SampleId, T)>) {
         for &place in victims {

@@ -42,7 +42,7 @@ impl Eviction for Quiver {
         self.0.oldest_unpinned(USED, need, |place| residents.bytes(place), is_pinned, victims)
     }
 
-    /// Those that wait for their use leave last.
+    /// Residents that wait for their use leave last.
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
         let Search { need: Need { bytes: mut missing, most }, residents, is_pinned, victims } = search;
         let bytes = |place| residents.bytes(place);

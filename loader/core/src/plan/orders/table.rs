@@ -33,7 +33,7 @@ pub(in crate::plan) fn in_order(counts: Vec<u32>, order: Order, inputs: &Inputs<
     if repeats { apart(ordered, order, inputs) } else { ordered.ids }
 }
 
-/// These deliveries in their order, with repeats apart.
+/// Deliveries in the order of `sequence`, with repeats apart.
 pub(in crate::plan) fn as_drawn(sequence: Vec<SampleId>, inputs: &Inputs<'_>) -> Vec<SampleId> {
     apart(sequence.into(), Order::Shuffled, inputs)
 }

@@ -17,7 +17,7 @@ const SCORE_UNIT: f64 = (1 << 20) as f64;
 const SHARE_UNIT: u64 = 1 << 16;
 /// Largest chance over the mean chance, of scores that `rank` gives.
 const CHANCE_MAX: u128 = 2;
-/// The same, of all scores that there may be.
+/// Largest chance over the mean chance, of all scores that there may be.
 pub(super) const CHANCE_MAX_WIDE: u128 = 5;
 
 /// Quantised chances of the samples: each is drawn with probability weight / `total`. A weight is

@@ -19,7 +19,7 @@ pub struct Repeats<'a> {
 }
 
 impl<'a> Repeats<'a> {
-    /// Those of a job on `samples` samples: a `subset`, or all of the dataset.
+    /// The repeats of a job on `samples` samples: a `subset`, or all of the dataset.
     #[must_use]
     pub fn new(
         spec: &'a JobSpec,

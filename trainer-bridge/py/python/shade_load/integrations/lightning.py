@@ -20,7 +20,7 @@ _FITTING = "fit"
 
 
 def _packages() -> Iterator[ModuleType]:
-    """Those of the two that are installed."""
+    """The packages of the two that are installed."""
     for name in _NAMES:
         try:
             yield import_module(name)

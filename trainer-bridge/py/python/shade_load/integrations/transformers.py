@@ -58,7 +58,7 @@ class LoaderTrainer(Trainer):
         return _ToEvaluate(loader, self._input_name())
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        """The same for `predict`."""
+        """The batches for `predict`."""
         if not isinstance(test_dataset, Loader):
             return super().get_test_dataloader(test_dataset)
         return self.get_eval_dataloader(test_dataset)
@@ -139,7 +139,7 @@ class _ToEvaluate(PreparedLoader):
 
 
 class _ToTrain(_ToEvaluate, IterableDataset[Any]):
-    """The same for training, with the batch in addition, for its report.
+    """The batches for training, each with itself in addition, for its report.
 
     In a training that is resumed the Trainer drops the batches before by a DataLoader of Accelerate
     over `dataset`. The Loader does not deliver these again: the DataLoader drops a None for each.
