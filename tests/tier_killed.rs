@@ -199,7 +199,8 @@ fn simulated(packed: &Packed, tier: &str) -> [u64; 2] {
     ["hit_ratio", "tier_ratio"].map(|name| count(name) as u64)
 }
 
-/// Once the cache is full, and the tier has the others or no room for more.
+/// Once the cache is full, and the tier has the others or no room for more. On a busy machine a
+/// server that is late is left alone for a while, so that takes some epochs more.
 #[test]
 fn a_daemon_counts_what_simulate_says() {
     with_each(|program| {
@@ -211,13 +212,16 @@ fn a_daemon_counts_what_simulate_says() {
             eventually("the tier is there", || !stats(&session)["tier"].is_null());
             (0..5).for_each(|epoch| check(&packed, &take_epoch(&session, epoch).unwrap()));
             let counts = || ["hits", "tier_hits"].map(|name| total(&session, name));
-            let before = counts();
-            check(&packed, &take_epoch(&session, 5).unwrap());
             let expected = simulated(&packed, tier);
-            let lived = [0, 1].map(|at| counts()[at] - before[at]);
-            // Records differ in length: which ones fit depends on the order in which they come.
-            let is_near = |at: usize| lived[at].abs_diff(expected[at]) <= 1;
-            assert!(is_near(0) && is_near(1), "{lived:?} instead of {expected:?}");
+            let mut epoch = 5;
+            eventually(&format!("hits of cache and tier are near {expected:?}"), || {
+                let before = counts();
+                check(&packed, &take_epoch(&session, epoch).unwrap());
+                epoch += 1;
+                let lived = [0, 1].map(|at| counts()[at] - before[at]);
+                // Records differ in length: which ones fit depends on the order in which they come.
+                [0, 1].iter().all(|&at| lived[at].abs_diff(expected[at]) <= 1)
+            });
         }
     });
 }
