@@ -3,7 +3,8 @@
 //! Jobs of a group with equal outputs make the same row of a use ([`DrawnRow::of_use`]). The first
 //! one to have the record at hand has it decoded. A row of another job that comes meanwhile waits
 //! for the worker, and for no trainer. One that comes later is copied, or decoded again once the
-//! window has lost it: a job that lags behind costs the others nothing.
+//! window has lost it: a job that lags behind costs the others nothing. The window's limit is the
+//! setting `decode_once`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
