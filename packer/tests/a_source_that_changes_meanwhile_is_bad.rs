@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::support::{names, noise, program, run_well, stderr_of, tar_of};
+use crate::support::{halt, names, noise, program, run_well, stderr_of, tar_of};
 use rustix::process::{Pid, Signal, kill_process};
 use shade_formats::SampleId;
 use shade_pack::dataset::Dataset;
@@ -89,7 +89,7 @@ fn halted(mut command: Command, parent: &Path, folder: &str) -> Child {
             names(parent).into_iter().find(|name| name.starts_with(folder) && parent.join(name).is_dir());
         let done = found.map(|name| names(&parent.join(name))).unwrap_or_default();
         if done.iter().filter(|name| name.ends_with(".done")).count() > 3 {
-            kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+            halt(&child);
             return child;
         }
         assert!(child.try_wait().unwrap().is_none(), "it ended before it could be halted");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::support::{
-    copy_program, left_out, names, noise, own_mounts, program, run, run_well, stderr_of, tree, write,
+    copy_program, halt, left_out, names, noise, own_mounts, program, run, run_well, stderr_of, tree, write,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -34,7 +34,7 @@ fn halted(source: &Path, out: &Path) -> Child {
         let partial = names(parent).into_iter().find(|name| name.starts_with("out.part-"));
         let done = partial.map(|name| names(&parent.join(name))).unwrap_or_default();
         if done.iter().filter(|name| name.ends_with(".done")).count() > 3 {
-            kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+            halt(&child);
             return child;
         }
         assert!(child.try_wait().unwrap().is_none(), "the packer ended before it could be halted");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::support::{names, noise, program, run, run_well, stderr_of, tar_of, tree, write};
+use crate::support::{halt, names, noise, program, run, run_well, stderr_of, tar_of, tree, write};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use shade_pack::dataset::Dataset;
@@ -203,11 +203,22 @@ fn half_written(folder: &Path) -> Vec<String> {
 /// Begins and halts once a shard in `folder` is half written.
 fn halted(command: &mut Command, folder: &Path) -> Child {
     let mut child = command.spawn().unwrap();
+    while !halts(&mut child, folder) {}
+    child
+}
+
+/// Halts once a shard is half written. Returns `false`, and goes on, if that was completed before
+/// the process stopped.
+fn halts(child: &mut Child, folder: &Path) -> bool {
     while half_written(folder).is_empty() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it could be halted");
     }
-    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
-    child
+    halt(child);
+    let is_half_written = !half_written(folder).is_empty();
+    if !is_half_written {
+        kill_process(Pid::from_child(child), Signal::CONT).unwrap();
+    }
+    is_half_written
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 pub(crate) use left_out::left_out;
 
@@ -30,6 +30,15 @@ pub(crate) fn run_well(args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
     let output = run(args);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Halts a process. It goes on for a moment after the signal, so this waits until it has stopped.
+pub(crate) fn halt(child: &Child) {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    let process = Pid::from_child(child);
+    kill_process(process, Signal::STOP).unwrap();
+    let (_, status) = waitpid(Some(process), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped(), "it ended before it could be halted");
 }
 
 pub(crate) fn stderr_of(output: &Output) -> String {
