@@ -7,7 +7,7 @@
 
 use tar::{EntryType, Header};
 
-use crate::FormatError;
+use crate::error::FormatError;
 use crate::index::{Entry, Media};
 use crate::limits::{FIELD_NAME_BYTES_MAX, FIELDS_BYTES_MAX, RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 

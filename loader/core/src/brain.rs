@@ -16,7 +16,7 @@ use crate::fill_turns::FillTurns;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
-use crate::late_reads::LateReads;
+use crate::latency::LateReads;
 use crate::memory::Memory;
 use crate::prefetched::Prefetched;
 use crate::reading::Reading;

@@ -12,8 +12,7 @@ use crate::brain::Core;
 use crate::counts::Accesses;
 use crate::memory::Memory;
 use crate::orders::Ticket;
-use crate::rows::row_bytes;
-use crate::sizes::same_class;
+use crate::sizes::{row_bytes, same_class};
 
 /// Limit of the substitutes tried for one bad record; then it is raised.
 const SUBSTITUTES_MAX: u32 = 16;

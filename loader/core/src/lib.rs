@@ -22,12 +22,12 @@
 //! | `states`, `snapshot`, `stop`, `fields` | the saved state |
 //! | `resume` | where a training goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
-//! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
+//! | `open`, `batch`, `fill`, `fill_turns`, `sizes` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `lookahead`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `packages` | what a miss brings along |
 //! | `tier`, `tier_turns`, `tier_orders` | memory of other machines as a second level |
-//! | `hedge`, `late_reads`, `latency` | late reads |
+//! | `hedge`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `resize` | a larger or smaller cache |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
@@ -74,7 +74,6 @@ pub mod importance;
 mod job;
 mod job_id;
 mod jobs;
-mod late_reads;
 mod latency;
 mod lists;
 mod lookahead;
@@ -96,7 +95,6 @@ mod reading;
 mod report;
 mod resize;
 mod resume;
-mod rows;
 mod samples;
 mod scores;
 mod seats;
@@ -134,9 +132,8 @@ pub use orders::{
 };
 pub use packages::PACKAGES_MAX;
 pub use prefetch::PREFETCHES_MAX;
-pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
-pub use sizes::{RING_BATCHES, capacity_bytes, staging_bytes};
+pub use sizes::{RING_BATCHES, SizeFault, capacity_bytes, indexed_size, row_bytes, staging_bytes};
 pub use snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
 pub use stats::{CountStats, JobStatus, Stats};
 pub use tier::TierStats;

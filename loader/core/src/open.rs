@@ -20,10 +20,9 @@ use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::Ticket;
 use crate::plan::{Plan, Slices, Slot};
-use crate::rows::row_bytes;
 use crate::samples::Samples;
 use crate::session::Session;
-use crate::sizes::{batch_layout, same_class};
+use crate::sizes::{batch_layout, row_bytes, same_class};
 use crate::trace::{open_line, trace};
 use crate::use_numbers::UseNumbers;
 

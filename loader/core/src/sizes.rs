@@ -1,17 +1,17 @@
-//! Sizes of memory: the cache's capacity, the staging reserve beside it, a ring's payload.
+//! Sizes of memory: the cache's capacity, the staging reserve beside it, a ring's payload, and what
+//! a record takes of a batch.
 
 use std::collections::BinaryHeap;
 use std::iter::repeat_n;
 
 use shade_formats::index::{Entry, Index};
-use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
+use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
-use shade_formats::{FormatError, SampleId};
+use shade_formats::{FormatError, SampleId, Size};
 use shade_job::{Capacity, JobSpec, OnError, Output, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
-use crate::rows::row_bytes;
 use crate::samples::Samples;
 
 /// Batches of a ring by default: enough to hide a slow one, few enough to keep memory small.
@@ -21,6 +21,49 @@ pub const RING_BATCHES: u64 = 8;
 const RING_BYTES: u64 = 16 << 20;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
+
+/// Why an image cannot be delivered in its own size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeFault {
+    /// The index has no size for it.
+    #[error(
+        "the index does not know the image's size, so there is no room for it: pack it with --format jpeg or raw"
+    )]
+    Unknown,
+    /// It is too large to be decoded.
+    #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
+    TooLarge {
+        /// Columns.
+        width: u32,
+        /// Rows.
+        height: u32,
+    },
+}
+
+/// Bytes of the row that the record of `entry` becomes in a batch of `output`.
+///
+/// # Errors
+/// An image in its own size has no size in the index, or one that is too large.
+pub fn row_bytes(output: &Output, entry: &Entry) -> Result<u64, SizeFault> {
+    match output {
+        Output::Raw => Ok(entry.raw_len.into()),
+        Output::Decoded(_) => Ok(output.row_bytes()),
+        Output::Ragged { .. } => indexed_size(entry).map(|size| 3 * size.pixels()),
+    }
+}
+
+/// The image's size in the index: with 3 bytes a pixel at most 512 MiB.
+///
+/// # Errors
+/// As [`row_bytes`].
+pub fn indexed_size(entry: &Entry) -> Result<Size, SizeFault> {
+    let size = Size { width: entry.width.into(), height: entry.height.into() };
+    match size.pixels() {
+        0 => Err(SizeFault::Unknown),
+        1..=IMAGE_PIXELS_MAX => Ok(size),
+        _ => Err(SizeFault::TooLarge { width: size.width, height: size.height }),
+    }
+}
 
 /// A capacity in bytes of arena blocks, never more than the whole dataset takes.
 #[must_use]

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use shade_formats::limits::JOBS_MAX;
-use shade_job::{PlanSpec, Preset, StoreModel, parse_time};
+use shade_job::{DaemonSpec, Declared, PlanSpec, Preset, SpecError, StoreModel, parse_time};
 
 use crate::cache_policy::{CachePolicy, cache_policy};
 use crate::capacity::CacheSize;
 use crate::given::Given;
-use crate::names::{PackageBytes, parse_lookahead, parse_package_bytes, preset};
 use crate::nodes_args::NodesArgs;
 use crate::sizes::SizeModel;
 
@@ -245,6 +245,28 @@ impl Training {
     pub(super) fn plan(&self) -> PlanSpec {
         self.plan.of(Preset::default())
     }
+}
+
+/// Reads a preset's name.
+pub fn preset() -> impl TypedValueParser<Value = Preset> {
+    let names = Preset::ALL.iter().map(|preset| PossibleValue::new(preset.as_str()).help(preset.about()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Preset>())
+}
+
+/// Reads a number of epochs, or says what to write instead.
+fn parse_lookahead(text: &str) -> Result<f64, String> {
+    let epochs: Option<f64> = text.parse().ok();
+    epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
+}
+
+/// Bytes that a miss brings along; `None` for the policy's own.
+type PackageBytes = Option<u32>;
+
+/// Reads the size of a package as a daemon does.
+fn parse_package_bytes(text: &str) -> Result<PackageBytes, SpecError> {
+    let mut spec = DaemonSpec::default();
+    spec.set("package_bytes", text)?;
+    Ok(spec.package_bytes)
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

@@ -6,7 +6,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `cli`, `nodes_args`, `given`, `names`, `cache_policy` | the arguments |
+//! | `cli`, `nodes_args`, `given`, `cache_policy` | the arguments |
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
 //! | `recorded_lines` | the lines of a recording, for `recording` and for programs that draw them |
@@ -34,7 +34,6 @@ mod interval;
 mod lines;
 mod loss_table;
 mod losses;
-mod names;
 mod nodes_args;
 mod recommend;
 mod recorded_lines;
@@ -53,10 +52,9 @@ mod workload;
 
 pub use cache_policy::CachePolicy;
 pub use capacity::CacheSize;
-pub use cli::Simulate;
+pub use cli::{Simulate, preset};
 pub use error::SimulateError;
 pub use given::Given;
-pub use names::preset;
 pub use nodes_args::NodesArgs;
 pub use recorded_lines::RecordedLines;
 pub use run::simulate;

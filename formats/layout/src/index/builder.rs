@@ -10,8 +10,8 @@ use super::layout::{
 };
 use super::names::NamesBuilder;
 use super::reader::Shard;
-use crate::FormatError;
 use crate::checksum::crc32c;
+use crate::error::FormatError;
 use crate::ids::{SampleId, ShardId};
 
 const BUILT: &str = "index being built";

@@ -12,8 +12,8 @@ use super::layout::{
     u32_at, u64_at,
 };
 use super::names::Names;
-use crate::FormatError;
 use crate::checksum::crc32c;
+use crate::error::FormatError;
 use crate::ids::ContentId;
 use crate::limits::{
     CLASSES_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLES_MAX, SHARD_ALIGN_BYTES, SHARD_BYTES_MAX,

@@ -1,7 +1,7 @@
 //! One sample's row in the index: 32 bytes, so that two share a cache line and none crosses one.
 
 use super::layout::{ENTRY_BYTES, u16_at, u32_at};
-use crate::FormatError;
+use crate::error::FormatError;
 use crate::ids::ShardId;
 use crate::limits::SHARD_ALIGN_BYTES;
 

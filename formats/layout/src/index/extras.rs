@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::entry::Entry;
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, KEY_BYTES, u32_at};
 use super::names::Names;
-use crate::FormatError;
+use crate::error::FormatError;
 use crate::limits::{DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, FIELDS_BYTES_MAX, SHARD_ALIGN_BYTES};
 use crate::shard::padded_len;
 

@@ -1,7 +1,7 @@
 //! The index's fixed structures, byte for byte as in `INDEX.md`; reader and writer share this file.
 
-use crate::FormatError;
 use crate::checksum::crc32c;
+use crate::error::FormatError;
 use crate::ids::ContentId;
 
 const MAGIC: [u8; 8] = *b"SHADEDS1";

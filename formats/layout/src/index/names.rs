@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::layout::u64_at;
-use crate::FormatError;
+use crate::error::FormatError;
 
 const OFFSET_BYTES: usize = 8;
 

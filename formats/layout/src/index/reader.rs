@@ -5,7 +5,7 @@ use super::check::{IndexLayout, check, content_id};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
-use crate::FormatError;
+use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
 use crate::limits::SAMPLES_MAX;
 

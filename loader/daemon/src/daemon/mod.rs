@@ -3,8 +3,6 @@
 
 mod aside;
 mod cache_memory;
-mod config;
-mod events;
 mod inherited;
 mod lifecycle;
 mod log_limits;
@@ -18,7 +16,6 @@ mod sessions;
 mod settings;
 mod silence;
 mod start;
-mod stats;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -26,8 +23,8 @@ mod tier;
 
 use shade_reads::blocks::FreeList;
 
-pub use config::ServeConfig;
 pub use inherited::Inherited;
+pub use settings::ServeConfig;
 pub use start::{DaemonError, serve};
 
 /// The core over the daemon's arena, and what goes in and comes out.

@@ -8,12 +8,11 @@ use shade_core::{AsideResult, FinalizeOrder, Resumed, SessionId};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
 use shade_images::caught;
-use shade_reads::{Completion, Reads};
+use shade_reads::{Completion, Reads, core_fault};
 use shade_tier::Tier;
 
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
-use super::events::{carried_out, filled, read};
 use super::lifecycle::{Lifecycle, Present};
 use super::log_limits::LogLimits;
 use super::memory::RingRoom;
@@ -21,7 +20,7 @@ use super::observers::Observers;
 use super::sessions::Sessions;
 use super::silence::Silence;
 use super::{Action, Core, Event};
-use crate::batches::{FillOrder, Filled, Workers, finalize};
+use crate::batches::{FillFault, FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, Terms};
 use crate::signals;
 
@@ -157,7 +156,7 @@ impl Daemon {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
                 recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
-                recv(aside) -> result => self.events.extend(result.ok().map(carried_out)),
+                recv(aside) -> result => self.events.extend(result.ok().map(Event::Aside)),
                 recv(messages) -> message => first = message.ok(),
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
@@ -402,4 +401,14 @@ impl Daemon {
     pub(super) fn now_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// The core's event for a read that has ended.
+fn read(completion: Completion) -> Event {
+    Event::Read(completion.map_fault(core_fault))
+}
+
+/// The core's event for rows that a worker gives back.
+fn filled(done: Filled) -> Event {
+    Event::Filled(done.map_fault(FillFault::core_fault))
 }

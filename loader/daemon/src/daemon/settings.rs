@@ -1,5 +1,6 @@
-//! This daemon's settings, and their comparison with those of a trainer.
+//! This daemon's configuration and settings, and their comparison with those of a trainer.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, getppid};
@@ -8,7 +9,28 @@ use shade_core::capacity_bytes;
 use shade_formats::index::Index;
 use shade_job::{Capacity, DaemonSpec, LINGERS_FOR_EVER, Settings};
 
-use super::config::ServeConfig;
+/// A validated configuration of `serve`.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Path of the dataset.
+    pub dataset: PathBuf,
+    /// How the daemon runs.
+    pub settings: DaemonSpec,
+    /// Socket file; `None` for the abstract name of the dataset.
+    pub socket: Option<PathBuf>,
+    /// Whether it was started for trainers, and ends when the last one has left.
+    pub is_private: bool,
+    /// The process that wanted this daemon, whose job may resize the cache.
+    pub started_by: Option<i32>,
+}
+
+impl ServeConfig {
+    /// Time after which the daemon ends when the last rank has left; `None` runs until stopped.
+    #[must_use]
+    pub(super) fn linger(&self) -> Option<Duration> {
+        self.is_private.then(|| Duration::from_secs_f64(self.settings.linger))
+    }
+}
 
 /// A running daemon's settings.
 #[derive(Clone, Debug)]

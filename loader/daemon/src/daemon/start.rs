@@ -21,11 +21,10 @@ use shade_shm::memfd::lacking;
 
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
-use super::config::ServeConfig;
 use super::lifecycle::Lifecycle;
 use super::memory::{CacheTooLarge, check_cache};
 use super::serve::{Daemon, Helpers, Inbox, Stop};
-use super::settings::Running;
+use super::settings::{Running, ServeConfig};
 use super::tier;
 use crate::batches::Workers;
 use crate::control::{Listener, ServedDataset};

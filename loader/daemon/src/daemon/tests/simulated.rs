@@ -28,9 +28,8 @@ use shade_job::{
 use shade_reads::blocks::{Arena, Blocks, FreeList, Lent};
 
 use super::super::cache_memory::CacheMemory;
-use super::super::config::ServeConfig;
 use super::super::lifecycle::{Lifecycle, Present};
-use super::super::settings::Running;
+use super::super::settings::{Running, ServeConfig};
 use super::super::start::core_config;
 use super::super::{Action, Core, Event};
 use crate::control::{Asked, ServedDataset};
