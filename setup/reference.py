@@ -34,7 +34,7 @@ COUNTS = ("core/src/counts.rs Counts", "core/src/stats.rs CountStats")
 RANK = ("core/src/waits.rs RankStatus", "core/src/waits.rs Waits")
 # The chapters of the page of figures: title, where in `stats()`, and the structs of loader/ there.
 STATS = (
-    ("All", "", ("core/src/stats.rs Stats", "daemon/src/daemon/stats.rs Figures")),
+    ("All", "", ("core/src/stats.rs Stats", "daemon/src/daemon/request.rs Figures")),
     ("This epoch", '["epoch"]', ("core/src/stats.rs EpochStats", "core/src/plan/epoch.rs PlanSummary", *COUNTS)),
     ("This job", '["total"]', ("core/src/stats.rs TotalStats", *COUNTS)),
     ("This rank", '["rank"]', RANK),

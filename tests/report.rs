@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 use shade_client::{JobSpec, PlanSpec};
-use shade_formats::trace::{Header, Line, Look};
+use shade_formats::trace::{Header, Line, Snapshot};
 use shade_job::Sampler;
 use shade_tests::{
     Daemon, Packed, Recorder, all_ranks_of, copy, eventually, left_out, next, program, recorded_lines, spec,
@@ -69,9 +69,10 @@ impl Run {
         })
     }
 
-    fn looks(&self) -> Vec<&Look> {
-        let look = |line: &'static Line| if let Line::Look(look) = line { Some(look) } else { None };
-        Self::shared().lines.iter().filter_map(look).collect()
+    fn snapshots(&self) -> Vec<&Snapshot> {
+        let snapshot =
+            |line: &'static Line| if let Line::Snapshot(snapshot) = line { Some(snapshot) } else { None };
+        Self::shared().lines.iter().filter_map(snapshot).collect()
     }
 }
 
@@ -140,7 +141,7 @@ fn the_page_shows_in_a_browser_what_the_trace_has() {
         assert!(!dom.contains(outside), "the page loads {outside}");
     }
     epochs_are_those_of(run, &dom);
-    looks_are_those_of(run, &dom);
+    snapshots_are_those_of(run, &dom);
 }
 
 /// The browser draws the area of the waits in its colour.
@@ -195,18 +196,18 @@ fn epochs_are_those_of(run: &Run, page: &str) {
     assert_eq!(hits.len(), EPOCHS as usize);
 }
 
-fn looks_are_those_of(run: &Run, page: &str) {
-    let looks = run.looks();
-    let (first, last) = (looks[0], looks[looks.len() - 1]);
-    assert!(looks.len() > 4, "{} looks", looks.len());
+fn snapshots_are_those_of(run: &Run, page: &str) {
+    let snapshots = run.snapshots();
+    let (first, last) = (snapshots[0], snapshots[snapshots.len() - 1]);
+    assert!(snapshots.len() > 4, "{} snapshots", snapshots.len());
     let cache = table(page, "cache");
     let used = 100.0 * last.cache_used_bytes as f64 / last.cache_bytes as f64;
     assert_close(&cache[cache.len() - 1][1], used, "cache");
     let ready = table(page, "ready");
-    // A rank may have left before the last look.
-    for look in &last.by_rank {
-        let column = 1 + look.rank as usize;
-        assert_close(&ready[ready.len() - 1][column], f64::from(look.in_ring), "in the ring");
+    // A rank may have left before the last snapshot.
+    for snapshot in &last.by_rank {
+        let column = 1 + snapshot.rank as usize;
+        assert_close(&ready[ready.len() - 1][column], f64::from(snapshot.in_ring), "in the ring");
     }
     let seconds = (last.at_us - first.at_us) as f64 / 1e6;
     let rate = (last.bytes_read - first.bytes_read) as f64 / 1e6 / seconds;
@@ -289,19 +290,15 @@ fn what_is_no_recording_is_said_and_nothing_is_replaced_by_a_chrome_trace() {
     fails(&["trace", run.packed.dataset.to_str().unwrap(), "--perfetto", "y"], 2, "--out");
 }
 
-/// A recording of version 1 has no looks, and is shown without them.
 #[test]
-fn a_recording_of_an_older_version_is_shown_without_waits() {
+fn a_recording_without_a_snapshot_is_shown_without_waits() {
     let run = Run::shared();
     let text = fs::read_to_string(&run.file).unwrap();
-    let older: String = text
-        .lines()
-        .filter(|line| !line.starts_with("{\"look\""))
-        .map(|line| line.replacen("\"shade_trace\":2", "\"shade_trace\":1", 1) + "\n")
-        .collect();
-    let file = run.packed.beside("older.trace");
-    fs::write(&file, older).unwrap();
-    let page = run.packed.beside("older.html");
+    let lines = text.lines().filter(|line| !line.starts_with("{\"snapshot\""));
+    let without: String = lines.map(|line| line.to_owned() + "\n").collect();
+    let file = run.packed.beside("without.trace");
+    fs::write(&file, without).unwrap();
+    let page = run.packed.beside("without.html");
     shade_load(&["report", file.to_str().unwrap(), "-o", page.to_str().unwrap()]);
     let written = fs::read_to_string(page).unwrap();
     assert!(written.contains("is not in this recording") && written.contains("Nothing of it was recorded"));

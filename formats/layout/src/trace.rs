@@ -201,8 +201,8 @@ pub enum Line {
     Release(Release),
     /// See [`Report`].
     Report(Report),
-    /// See [`Look`].
-    Look(Look),
+    /// See [`Snapshot`].
+    Snapshot(Snapshot),
     /// See [`Lost`].
     Lost(Lost),
 }
@@ -258,7 +258,7 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
 
 /// What the counters were at a moment. Those of the job grow from its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Look {
+pub struct Snapshot {
     /// When.
     pub at_us: u64,
     /// The job's epoch; `None` before the first.
@@ -290,12 +290,12 @@ pub struct Look {
     /// Their 99th percentile.
     pub p99_us: Option<f64>,
     /// The job's ranks at this daemon, at most 256.
-    pub by_rank: Vec<RankLook>,
+    pub by_rank: Vec<RankSnapshot>,
 }
 
 /// A rank's counters. Times grow from its attaching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankLook {
+pub struct RankSnapshot {
     /// Its number.
     pub rank: u32,
     /// Finished batches that it has not released.
@@ -359,7 +359,7 @@ mod tests {
         let rows = BATCH_SAMPLES_MAX as usize;
         let (epoch, batch, rank) = (u32::MAX, u32::MAX, u32::MAX);
         let losses = vec![Some(-f32::MIN_POSITIVE * 1.234_567_8); rows];
-        let longest = RankLook {
+        let longest = RankSnapshot {
             rank,
             in_ring: u32::MAX,
             open: u32::MAX,
@@ -381,7 +381,7 @@ mod tests {
                 served: "m".repeat(rows),
             }),
             Line::Report(Report { at_us: u64::MAX, epoch, batch, rank, losses }),
-            Line::Look(Look { by_rank: vec![longest; RANKS_TOLD_MAX], ..Look::default() }),
+            Line::Snapshot(Snapshot { by_rank: vec![longest; RANKS_TOLD_MAX], ..Snapshot::default() }),
         ] {
             assert!(line.encode().len() <= TRACE_LINE_BYTES_MAX);
         }
@@ -432,9 +432,16 @@ mod tests {
                 prop::collection::vec(any::<u32>(), 0..4)
             )
                 .prop_map(|((at_us, accesses, reads_late), epoch, ranks)| {
-                    let rank = |rank| RankLook { rank, storage_ns: at_us, ..RankLook::default() };
+                    let rank = |rank| RankSnapshot { rank, storage_ns: at_us, ..RankSnapshot::default() };
                     let by_rank = ranks.into_iter().map(rank).collect();
-                    Line::Look(Look { at_us, epoch, accesses, reads_late, by_rank, ..Look::default() })
+                    Line::Snapshot(Snapshot {
+                        at_us,
+                        epoch,
+                        accesses,
+                        reads_late,
+                        by_rank,
+                        ..Snapshot::default()
+                    })
                 }),
             any::<u64>().prop_map(|lines| Line::Lost(Lost { lines })),
         ]

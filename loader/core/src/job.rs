@@ -34,7 +34,7 @@ pub(super) struct Job {
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
     /// When the observer gets the next look at the counters, at the earliest.
-    pub(super) next_look_ns: u64,
+    pub(super) next_snapshot_ns: u64,
     pub(super) pace: Pace,
     /// Number of the fill order that it was given last; 0 before the first.
     pub(super) last_order: u64,
@@ -180,7 +180,7 @@ impl Job {
             name,
             is_line_due: false,
             observer: None,
-            next_look_ns: 0,
+            next_snapshot_ns: 0,
             pace: Pace::new(spec.batch_size, spec.world_size),
             last_order: 0,
             waits_since_ns: None,

@@ -106,7 +106,7 @@ impl<M: Memory> Core<M> {
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);
         self.note_waits(now_ns);
-        self.trace_looks(now_ns, actions);
+        self.trace_snapshots(now_ns, actions);
         self.check_books();
         can_go_on || has_slices
     }

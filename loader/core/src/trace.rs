@@ -2,7 +2,7 @@
 
 use shade_formats::limits::RANKS_TOLD_MAX;
 use shade_formats::ring::FLAG_PADDING;
-use shade_formats::trace::{Done, Job as JobLine, Line, Look, Open, RankLook, Release, Report};
+use shade_formats::trace::{Done, Job as JobLine, Line, Open, RankSnapshot, Release, Report, Snapshot};
 
 use crate::action::Action;
 use crate::batch::{Batch, BatchId, BatchRow, RowState};
@@ -13,9 +13,9 @@ use crate::memory::Memory;
 use crate::waits::RankStatus;
 
 pub(super) const NS_PER_US: u64 = 1000;
-/// Time between two looks at the counters, at least: 4 a second are a picture of a minute, and some
-/// 5 MB of an hour with one rank.
-const LOOK_EVERY_NS: u64 = 250_000_000;
+/// Time between two snapshots of the counters, at least: 4 a second are a picture of a minute, and
+/// some 5 MB of an hour with one rank.
+const SNAPSHOT_EVERY_NS: u64 = 250_000_000;
 
 impl<M: Memory> Core<M> {
     /// `observer` has come, for the job of this name, or gone.
@@ -57,26 +57,27 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Traces the counters of each job that has an observer and was not looked at lately.
-    pub(super) fn trace_looks(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    /// Traces the counters of each job that has an observer and has had no snapshot lately.
+    pub(super) fn trace_snapshots(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         if self.observers.is_empty() {
             return;
         }
-        let is_due = |job: &&Job| job.observer.is_some() && now_ns >= job.next_look_ns;
+        let is_due = |job: &&Job| job.observer.is_some() && now_ns >= job.next_snapshot_ns;
         let due: Vec<_> = self.jobs.iter().filter(is_due).map(|job| (job.id, job.observer)).collect();
         for (id, observer) in due {
-            let look = self.jobs.get(id).map(|job| self.look(now_ns, job));
-            let line = observer.zip(look).map(|(observer, look)| trace(observer, Line::Look(look)));
+            let snapshot = self.jobs.get(id).map(|job| self.snapshot(now_ns, job));
+            let line =
+                observer.zip(snapshot).map(|(observer, snapshot)| trace(observer, Line::Snapshot(snapshot)));
             actions.extend(line);
             if let Some(job) = self.jobs.get_mut(id) {
-                job.next_look_ns = now_ns.saturating_add(LOOK_EVERY_NS);
+                job.next_snapshot_ns = now_ns.saturating_add(SNAPSHOT_EVERY_NS);
             }
         }
     }
 
-    fn look(&self, now_ns: u64, job: &Job) -> Look {
+    fn snapshot(&self, now_ns: u64, job: &Job) -> Snapshot {
         let latency = self.late_reads.latency();
-        Look {
+        Snapshot {
             at_us: now_ns / NS_PER_US,
             epoch: job.epoch(),
             opened_share: self.opened_share(job),
@@ -92,7 +93,7 @@ impl<M: Memory> Core<M> {
             reads_late: self.late_reads.late,
             p50_us: latency.map(|latency| latency.p50_us),
             p99_us: latency.map(|latency| latency.p99_us),
-            by_rank: self.ranks_of(job.id, RANKS_TOLD_MAX).iter().map(rank_look).collect(),
+            by_rank: self.ranks_of(job.id, RANKS_TOLD_MAX).iter().map(rank_snapshot).collect(),
         }
     }
 
@@ -114,8 +115,8 @@ impl<M: Memory> Core<M> {
     }
 }
 
-fn rank_look(rank: &RankStatus) -> RankLook {
-    RankLook {
+fn rank_snapshot(rank: &RankStatus) -> RankSnapshot {
+    RankSnapshot {
         rank: rank.rank,
         in_ring: rank.in_ring,
         open: rank.open,

@@ -58,9 +58,9 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
                     assert!(!job.under_way && spec.world_size == 2 && spec.plan.sampler == Sampler::Pads);
                 }
                 // Counters only rise.
-                Line::Look(look) => {
-                    assert!(look.hits <= look.accesses && looked <= look.accesses);
-                    looked = look.accesses;
+                Line::Snapshot(snapshot) => {
+                    assert!(snapshot.hits <= snapshot.accesses && looked <= snapshot.accesses);
+                    looked = snapshot.accesses;
                 }
                 other => panic!("{other:?}"),
             }

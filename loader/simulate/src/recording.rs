@@ -13,7 +13,7 @@ use std::time::Duration;
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{
-    Done, FIRST_KEY, Header, Line, Open, RankLook, Report, Served, Sizes as SizesLine,
+    Done, FIRST_KEY, Header, Line, Open, RankSnapshot, Report, Served, Sizes as SizesLine,
 };
 use shade_job::JobSpec;
 
@@ -167,11 +167,11 @@ impl Reading {
                 Ok(())
             }
             // What the daemon counted: a replay counts itself, but not how long trainers waited.
-            Line::Look(look) => {
-                for rank in look.by_rank {
-                    let RankLook { attached_ns, storage_ns, workers_ns, plan_ns, ranks_ns, .. } = rank;
+            Line::Snapshot(snapshot) => {
+                for rank in snapshot.by_rank {
+                    let RankSnapshot { attached_ns, storage_ns, workers_ns, plan_ns, ranks_ns, .. } = rank;
                     let waited_ns = [storage_ns, workers_ns, plan_ns, ranks_ns].into_iter().sum::<u64>();
-                    self.compute.looked(rank.rank, look.at_us, attached_ns / 1000, waited_ns / 1000);
+                    self.compute.looked(rank.rank, snapshot.at_us, attached_ns / 1000, waited_ns / 1000);
                 }
                 Ok(())
             }

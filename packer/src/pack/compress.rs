@@ -11,7 +11,7 @@ use zstd::bulk::compress;
 
 use super::packing::memory_gate;
 use super::read::SourceReader;
-use super::recipe::{Kit, Recipe, Zstd, pays, saves};
+use super::recipe::{Recipe, RecordEncoder, Zstd, pays, saves};
 use super::transform::Format;
 use crate::catalogue::{Catalogue, Sample};
 use crate::config::{Compression, Layout, RAW_RECORD_BYTES_MIN, RAW_SAVING_MIN_PERCENT, ZSTD_LEVEL};
@@ -141,16 +141,16 @@ fn probe(
         let Some(sample) = catalogue.sample(spaced(number)) else { return Ok(None) };
         let _pass = memory.pass(u64::from(sample.bytes).saturating_mul(plain.weight()), stop)?;
         stop.check()?;
-        Ok(look(&sample, &mut Kit::new(&plain)?, level))
+        Ok(look(&sample, &mut RecordEncoder::new(&plain)?, level))
     };
     let looked: Result<Vec<Option<_>>, Error> = (0..count).into_par_iter().map(look).collect();
     Ok(looked?.into_iter().flatten().collect())
 }
 
-fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<RecordProbe> {
+fn look(sample: &Sample<'_>, encoder: &mut RecordEncoder<'_>, level: i32) -> Option<RecordProbe> {
     let mut image = Vec::new();
     SourceReader::default().image(sample, &mut image).ok()?;
-    let record = caught(|| kit.record(&image)).ok()?.ok()?;
+    let record = caught(|| encoder.record(&image)).ok()?.ok()?;
     let (media, raw) = (record.facts.media, record.stored.len() as u64);
     if !may_pay(media) {
         return None;

@@ -49,36 +49,36 @@ pub(super) struct StoredRecord<'k> {
     pub(crate) stored: &'k [u8],
 }
 
-/// Kits for all threads, no more than may compute at a time: a compressor at a high level takes
-/// much memory.
-pub(super) struct Kits<'a> {
+/// The encoders of all threads, no more than may compute at a time: a compressor at a high level
+/// takes much memory.
+pub(super) struct EncoderPool<'a> {
     pub(crate) recipe: &'a Recipe,
     cpus: Gate,
-    spare: Mutex<Vec<Kit<'a>>>,
+    spare: Mutex<Vec<RecordEncoder<'a>>>,
 }
 
-impl<'a> Kits<'a> {
+impl<'a> EncoderPool<'a> {
     pub(crate) fn new(recipe: &'a Recipe, jobs: NonZeroUsize) -> Self {
         Self { recipe, cpus: Gate::new(jobs.get() as u64), spare: Mutex::new(Vec::new()) }
     }
 
-    /// Does `work` with a kit, once one is free.
+    /// Does `work` with an encoder, once one is free.
     pub(super) fn with<T>(
         &self,
         stop: &Stop,
-        work: impl FnOnce(&mut Kit<'a>) -> Result<T, Error>,
+        work: impl FnOnce(&mut RecordEncoder<'a>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let _pass = self.cpus.pass(1, stop)?;
         let spare = lock(&self.spare).pop();
-        let mut kit = spare.map_or_else(|| Kit::new(self.recipe), Ok)?;
-        let done = work(&mut kit);
-        lock(&self.spare).push(kit);
+        let mut encoder = spare.map_or_else(|| RecordEncoder::new(self.recipe), Ok)?;
+        let done = work(&mut encoder);
+        lock(&self.spare).push(encoder);
         done
     }
 }
 
 /// What one thread makes records with, reusing its memory.
-pub(super) struct Kit<'a> {
+pub(super) struct RecordEncoder<'a> {
     pub(super) recipe: &'a Recipe,
     transformer: Option<Transformer<'a>>,
     zstd: Option<(&'a Zstd, Compressor<'static>)>,
@@ -135,7 +135,7 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-impl<'a> Kit<'a> {
+impl<'a> RecordEncoder<'a> {
     pub(super) fn new(recipe: &'a Recipe) -> Result<Self, Error> {
         let zstd = match &recipe.zstd {
             None => None,
@@ -148,7 +148,7 @@ impl<'a> Kit<'a> {
         Ok(Self { recipe, transformer, zstd, compressed: Vec::new() })
     }
 
-    /// The record of `image`. After a panic the kit is of no use any more.
+    /// The record of `image`. After a panic the encoder is of no use any more.
     pub(super) fn record<'k>(&'k mut self, image: &'k [u8]) -> Result<StoredRecord<'k>, RecipeFault> {
         let raw = match &mut self.transformer {
             Some(transformer) => transformer.transform(image)?,

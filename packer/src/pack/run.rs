@@ -10,7 +10,7 @@ use super::done::{self, DoneShard, Pack, fields_row};
 use super::gate::Gate;
 use super::packing::{Packing, Stretch, StretchQueue, memory_gate};
 use super::readers::Readers;
-use super::recipe::Kits;
+use super::recipe::EncoderPool;
 use super::shard_file::{PackedShard, ShardFile};
 use super::state::RunTars;
 use super::stretch::StretchBuilder;
@@ -74,9 +74,9 @@ impl Packing<'_> {
         let memory = memory_gate();
         let queue = StretchQueue::new(self, shards, &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
-        let kits = Kits::new(self.recipe, self.effort.jobs);
+        let encoders = EncoderPool::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
-        workers.all(self.stop, || self.work(&queue, &readers, &kits, &spare, end))
+        workers.all(self.stop, || self.work(&queue, &readers, &encoders, &spare, end))
     }
 
     /// Makes sure that no tar was written to while these shards were packed. Shards with samples of
@@ -133,7 +133,7 @@ impl Packing<'_> {
         &self,
         queue: &StretchQueue<'_>,
         readers: &Readers,
-        kits: &Kits<'_>,
+        encoders: &EncoderPool<'_>,
         spare: &Mutex<Vec<Vec<u8>>>,
         end: &End<'_>,
     ) -> Result<(), Error> {
@@ -144,7 +144,7 @@ impl Packing<'_> {
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
             let memory = lock(spare).pop().unwrap_or_default();
-            let built = builder.build(samples, memory, &mut seat.pace, kits, self.stop)?;
+            let built = builder.build(samples, memory, &mut seat.pace, encoders, self.stop)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }

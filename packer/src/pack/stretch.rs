@@ -19,7 +19,7 @@ use shade_images::caught;
 use super::not_decodable::NotDecodable;
 use super::read::{SourceFault, SourceReader};
 use super::readers::ReadPace;
-use super::recipe::{Kit, Kits, Recipe, RecordFacts, StoredRecord};
+use super::recipe::{EncoderPool, Recipe, RecordEncoder, RecordFacts, StoredRecord};
 use super::transform::RecipeFault;
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
@@ -93,13 +93,13 @@ impl<'a> StretchBuilder<'a> {
     }
 
     /// Reads and makes the stretch. `spare` is memory to reuse, `pace` notes how fast files come,
-    /// and computing takes one of `kits`.
+    /// and computing takes one of `encoders`.
     pub(super) fn build(
         &mut self,
         samples: &[SampleId],
         spare: Vec<u8>,
         pace: &mut ReadPace,
-        kits: &Kits<'_>,
+        encoders: &EncoderPool<'_>,
         stop: &Stop,
     ) -> Result<Built, Error> {
         let mut built = Built { bytes: spare, ..Built::default() };
@@ -112,7 +112,7 @@ impl<'a> StretchBuilder<'a> {
             built.bytes.clear();
             let read = self.read_all(samples, &mut built, pace);
             std::mem::swap(&mut built.bytes, &mut self.read);
-            kits.with(stop, |kit| self.convert(kit, &read, &mut built, stop))?;
+            encoders.with(stop, |encoder| self.convert(encoder, &read, &mut built, stop))?;
         }
         Ok(built)
     }
@@ -210,7 +210,7 @@ impl<'a> StretchBuilder<'a> {
     /// Transforms and compresses images from the first buffer into `built.bytes`.
     fn convert(
         &self,
-        kit: &mut Kit<'_>,
+        encoder: &mut RecordEncoder<'_>,
         read: &[SampleRead],
         built: &mut Built,
         stop: &Stop,
@@ -219,13 +219,13 @@ impl<'a> StretchBuilder<'a> {
             stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = self.read.get(one.image.clone()).unwrap_or_default();
-            let bad = match caught(|| kit.record(image)) {
+            let bad = match caught(|| encoder.record(image)) {
                 Ok(Ok(record)) => {
                     self.add(one, &sample, &record, image, built).err().map(|fault| sample.bad(fault))
                 }
                 Ok(Err(fault)) => Some(sample.bad(fault)),
                 Err(text) => {
-                    *kit = Kit::new(kit.recipe)?;
+                    *encoder = RecordEncoder::new(encoder.recipe)?;
                     Some(sample.bad(RecipeFault::Panicked(text)))
                 }
             };

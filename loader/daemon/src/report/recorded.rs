@@ -7,7 +7,7 @@ use shade_job::JobSpec;
 use shade_simulate::{RecordedLines, SimulateError};
 
 use super::epochs::{EpochFigures, Epochs};
-use super::series::{Looks, Point};
+use super::series::{Point, Snapshots};
 
 /// A recorded training.
 pub(super) struct Recorded {
@@ -32,7 +32,7 @@ impl Recorded {
     /// It cannot be read, or a line makes no sense.
     pub(super) fn read(mut lines: RecordedLines) -> Result<Self, SimulateError> {
         let header = lines.header().clone();
-        let (mut epochs, mut looks) = (Epochs::new(header.samples), Looks::default());
+        let (mut epochs, mut snapshots) = (Epochs::new(header.samples), Snapshots::default());
         let (mut job, mut under_way) = (None, false);
         let (mut charged_bytes, mut lost) = (0_u64, 0_u64);
         let block = u64::from(header.block_bytes);
@@ -50,12 +50,12 @@ impl Recorded {
                 }
                 Line::Open(open) => epochs.open(&open).map_err(|what| lines.refused(what))?,
                 Line::Report(report) => epochs.report(&report),
-                Line::Look(look) => looks.take(look),
+                Line::Snapshot(snapshot) => snapshots.take(snapshot),
                 Line::Lost(missing) => lost = lost.saturating_add(missing.lines),
                 Line::Done(_) | Line::Release(_) => {}
             }
         }
-        let points = looks.end(&header);
+        let points = snapshots.end(&header);
         let path = lines.path().to_owned();
         Ok(Self { path, header, job, under_way, epochs: epochs.end(), points, charged_bytes, lost })
     }

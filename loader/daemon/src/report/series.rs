@@ -1,27 +1,27 @@
-//! A recording's looks, compared one by one.
+//! A recording's snapshots, compared one by one.
 
-use shade_formats::trace::{Header, Look};
+use shade_formats::trace::{Header, Snapshot};
 
 use crate::monitor::{DaemonFigures, Facts, JobFigures, Remedy, Shares, figures, recorded_status, remedy};
 
-/// Looks that are kept: more points than a chart has pixels for are none.
-const LOOKS_MAX: usize = 400;
+/// Snapshots that are kept: more points than a chart has pixels for are none.
+const SNAPSHOTS_MAX: usize = 400;
 
-/// Looks being collected. Counters grow, so every second one may go.
+/// Snapshots being collected. Counters grow, so every second one may go.
 #[derive(Default)]
-pub(super) struct Looks {
-    kept: Vec<Look>,
-    /// One look of `every` is kept.
+pub(super) struct Snapshots {
+    kept: Vec<Snapshot>,
+    /// One snapshot of `every` is kept.
     every: usize,
     skipped: usize,
-    last: Option<Look>,
+    last: Option<Snapshot>,
 }
 
-impl Looks {
-    pub(super) fn take(&mut self, look: Look) {
+impl Snapshots {
+    pub(super) fn take(&mut self, snapshot: Snapshot) {
         if self.skipped == 0 {
-            self.kept.push(look.clone());
-            if self.kept.len() > 2 * LOOKS_MAX {
+            self.kept.push(snapshot.clone());
+            if self.kept.len() > 2 * SNAPSHOTS_MAX {
                 let mut at = 0;
                 self.kept.retain(|_| {
                     at += 1;
@@ -31,15 +31,15 @@ impl Looks {
             }
         }
         self.skipped = (self.skipped + 1) % self.every.max(1);
-        self.last = Some(look);
+        self.last = Some(snapshot);
     }
 
     /// The points between them, in order.
     pub(super) fn end(mut self, header: &Header) -> Vec<Point> {
         let is_kept = self.kept.last() == self.last.as_ref();
         self.kept.extend(self.last.filter(|_| !is_kept));
-        let all: Vec<_> = self.kept.iter().map(|look| [recorded_status(header, look)]).collect();
-        let began_us = self.kept.first().map_or(0, |look| look.at_us);
+        let all: Vec<_> = self.kept.iter().map(|snapshot| [recorded_status(header, snapshot)]).collect();
+        let began_us = self.kept.first().map_or(0, |snapshot| snapshot.at_us);
         let pairs = all.iter().zip(all.iter().skip(1)).zip(self.kept.iter().zip(self.kept.iter().skip(1)));
         pairs
             .filter_map(|((before, now), (from, to))| point(figures(before, now), from, to, began_us))
@@ -47,7 +47,7 @@ impl Looks {
     }
 }
 
-fn point(mut figures: Vec<DaemonFigures>, from: &Look, to: &Look, began_us: u64) -> Option<Point> {
+fn point(mut figures: Vec<DaemonFigures>, from: &Snapshot, to: &Snapshot, began_us: u64) -> Option<Point> {
     let mut daemon = figures.pop()?;
     let job = daemon.jobs.pop()?;
     let of = |time_us: u64| time_us as f64 / 1e6;
@@ -55,9 +55,9 @@ fn point(mut figures: Vec<DaemonFigures>, from: &Look, to: &Look, began_us: u64)
     Some(Point { at_s, seconds, daemon, job })
 }
 
-/// The time between two looks.
+/// The time between two snapshots.
 pub(super) struct Point {
-    /// When it ended, since the first look.
+    /// When it ended, since the first snapshot.
     pub(super) at_s: f64,
     /// How long it was.
     pub(super) seconds: f64,

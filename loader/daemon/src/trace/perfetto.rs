@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use shade_formats::trace::{Header, Line, Look};
+use shade_formats::trace::{Header, Line, Snapshot};
 use shade_simulate::RecordedLines;
 
 use super::cli::TraceError;
@@ -46,7 +46,7 @@ struct Events<W> {
     ranks: BTreeMap<u32, Lanes>,
     /// Ranks and lanes that have their names.
     named: BTreeSet<(u64, usize)>,
-    /// The look before.
+    /// The snapshot before.
     before: Option<DaemonStatus>,
     now_us: u64,
 }
@@ -88,9 +88,9 @@ impl<W: Write> Events<W> {
                 self.now_us = report.at_us;
                 Ok(())
             }
-            Line::Look(look) => {
-                self.now_us = look.at_us;
-                self.look(look, recorded_status(header, look))
+            Line::Snapshot(snapshot) => {
+                self.now_us = snapshot.at_us;
+                self.snapshot(snapshot, recorded_status(header, snapshot))
             }
             Line::Lost(lost) => {
                 let name = format!("{} lines are missing", lost.lines);
@@ -142,12 +142,12 @@ impl<W: Write> Events<W> {
         Ok(())
     }
 
-    /// Counters. A share is that of the time since the look before, so it stands there.
-    fn look(&mut self, look: &Look, now: DaemonStatus) -> io::Result<()> {
-        let at_us = look.at_us;
-        self.counter(DAEMON, "reads submitted", at_us, json!({ "reads": look.reads_submitted }))?;
-        self.counter(DAEMON, "cache, MB", at_us, json!({ "used": look.cache_used_bytes as f64 / 1e6 }))?;
-        for rank in &look.by_rank {
+    /// Counters. A share is that of the time since the snapshot before, so it stands there.
+    fn snapshot(&mut self, snapshot: &Snapshot, now: DaemonStatus) -> io::Result<()> {
+        let at_us = snapshot.at_us;
+        self.counter(DAEMON, "reads submitted", at_us, json!({ "reads": snapshot.reads_submitted }))?;
+        self.counter(DAEMON, "cache, MB", at_us, json!({ "used": snapshot.cache_used_bytes as f64 / 1e6 }))?;
+        for rank in &snapshot.by_rank {
             let batches = json!({ "ready": rank.in_ring, "open": rank.open });
             self.counter(process_of(rank.rank), "batches", at_us, batches)?;
         }

@@ -33,7 +33,7 @@ impl RecordedCounts {
             }
             Line::Report(report) => self.losses += report.losses.len() as u64,
             Line::Lost(lost) => self.lost += lost.lines,
-            Line::Sizes(_) | Line::Job(_) | Line::Done(_) | Line::Release(_) | Line::Look(_) => {}
+            Line::Sizes(_) | Line::Job(_) | Line::Done(_) | Line::Release(_) | Line::Snapshot(_) => {}
         }
     }
 
