@@ -71,6 +71,19 @@ fn several_jobs_share_the_caches_of_several_nodes() {
 }
 
 #[test]
+fn a_cache_that_is_enough_is_found_for_nodes_and_jobs() {
+    let store = "--sizes fixed:110KB --store latency=2ms,bandwidth=1Gbit,depth=8 --sampler pads";
+    for ranks in ["--nodes 2", "--jobs 2", "--nodes 2 --jobs 2"] {
+        let found = report(&format!("--samples 1000 --epochs 3 --cache 20% --recommend {store} {ranks}"));
+        let found = &found["recommend"][0];
+        let [none, some, all] =
+            ["stall_share_uncached", "stall_share", "stall_share_all_cached"].map(|key| number(found, key));
+        assert!(all <= some && some <= none - 0.9 * (none - all) + 1e-9, "{ranks}: {found}");
+        assert!((0.05..0.95).contains(&number(found, "capacity_share")), "{ranks}: {found}");
+    }
+}
+
+#[test]
 fn caches_that_hold_the_dataset_together_read_it_once() {
     for sampler in ["pads", "uniform"] {
         let row = row(&format!("{SAMPLES} --epochs 5 --cache 4193 --nodes 4 --sampler {sampler}"));

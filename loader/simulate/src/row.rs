@@ -186,7 +186,7 @@ impl Simulation<'_> {
 
     /// Whether there are times.
     fn has_time(&self) -> bool {
-        self.around.nodes.map_or(self.workload.service.is_some(), |nodes| !nodes.is_global)
+        self.around.nodes.map_or(self.workload.store.is_some(), |nodes| !nodes.is_global)
     }
 
     fn row(&self, system: &System, cache: &str, capacity: u64, trainings: &[Trained]) -> Row {

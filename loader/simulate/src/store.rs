@@ -19,15 +19,6 @@ const APART_BITS: u32 = 32;
 /// Bytes of a record's header in its shard.
 const HEADER_BYTES: u64 = SHARD_ALIGN_BYTES;
 
-/// A store with a trainer behind it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Service {
-    /// The model of the store.
-    pub(crate) store: StoreModel,
-    /// Compute time of a sample.
-    pub(crate) compute: Duration,
-}
-
 /// A dataset with nothing but the samples' sizes and labels.
 #[derive(Debug)]
 pub(crate) struct SizesOnly {

@@ -10,7 +10,7 @@ use crate::cli::Simulate;
 use crate::engine::{Jobs, Nodes, Surroundings, strata_for};
 use crate::error::SimulateError;
 use crate::system::System;
-use crate::workload::{COMPUTE_DEFAULT, Workload};
+use crate::workload::Workload;
 
 /// What is around the cores.
 ///
@@ -38,11 +38,8 @@ pub(super) fn surroundings<'a>(
                       and --lose",
         );
     }
-    let compute = match workload.service {
-        Some(service) => service.compute,
-        None if is_alone => Duration::ZERO,
-        None => args.compute.unwrap_or(COMPUTE_DEFAULT),
-    };
+    let takes_time = workload.store.is_some() || !is_alone;
+    let compute = if takes_time { workload.compute } else { Duration::ZERO };
     Ok(Surroundings { nodes, jobs, compute })
 }
 

@@ -15,13 +15,13 @@ use crate::losses::LossSource;
 use crate::recording::{Recording, is_recording};
 use crate::script::Script;
 use crate::sizes::Sizes;
-use crate::store::{Service, SizesOnly, in_one_shard};
+use crate::store::{SizesOnly, in_one_shard};
 use crate::weights::Classes;
 
 /// Largest latency of a store: more is a typing error, and a sum of very many must not overflow.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 /// Compute time of a sample by default; `--compute` documents it.
-pub(super) const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
+const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
 
 /// The workload of one simulation.
 #[derive(Debug)]
@@ -37,7 +37,10 @@ pub(super) struct Workload {
     pub(super) package_bytes: Option<u32>,
     /// The first epoch that counts.
     pub(super) skip_epochs: u32,
-    pub(super) service: Option<Service>,
+    /// The store; without one reads take no time.
+    pub(super) store: Option<StoreModel>,
+    /// Compute time of a sample, where anything takes time.
+    pub(super) compute: Duration,
 }
 
 /// The accesses.
@@ -107,15 +110,25 @@ impl Workload {
         if samples == 0 {
             return Err(SimulateError::Usage("the dataset has no samples".to_owned()));
         }
-        let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
+        args.store.as_ref().map_or(Ok(()), check_store)?;
+        let (store, compute) = (args.store, compute(args, &accesses));
         if args.reads_neighbours() && places.is_empty() {
             places = in_one_shard(&sizes, samples);
         }
         let &Simulate { batch_size, skip_epochs, lookahead, package_bytes, .. } = args;
         let dataset = Arc::new(SizesOnly { samples, sizes, labels, places, strata: None });
         let coalesces = args.reads_neighbours();
-        let workload =
-            Self { dataset, accesses, batch_size, lookahead, coalesces, package_bytes, skip_epochs, service };
+        let workload = Self {
+            dataset,
+            accesses,
+            batch_size,
+            lookahead,
+            coalesces,
+            package_bytes,
+            skip_epochs,
+            store,
+            compute,
+        };
         workload.check()?;
         Ok(workload)
     }
@@ -156,7 +169,7 @@ impl Workload {
                 "--coalesce and --package-bytes need to know where records lie: give --sizes or --sizes-file";
             return Err(SimulateError::Usage(what.to_owned()));
         }
-        let bandwidth = self.service.is_some_and(|service| service.store.bandwidth_bytes_per_s.is_some());
+        let bandwidth = self.store.is_some_and(|store| store.bandwidth_bytes_per_s.is_some());
         if bandwidth && !self.dataset.sizes.are_known() {
             let what = "a --store with a bandwidth needs to know what is read: give --sizes or --sizes-file";
             return Err(SimulateError::Usage(what.to_owned()));
@@ -218,8 +231,8 @@ fn training(args: &Simulate, samples: u32, weights: Option<WeightTable>) -> Resu
     Ok(Accesses::Training { plan, weights, epochs, seeds, losses })
 }
 
-/// A store whose reads all succeed.
-fn service(store: StoreModel, compute: Duration) -> Result<Service, SimulateError> {
+/// All reads of the store must succeed.
+fn check_store(store: &StoreModel) -> Result<(), SimulateError> {
     let faults = store.faults;
     if faults.short + faults.interrupted + faults.again + faults.io + faults.stale > 0.0 {
         let what = "--store: of all faults only `stuck` is simulated, as no bytes are read";
@@ -229,5 +242,5 @@ fn service(store: StoreModel, compute: Duration) -> Result<Service, SimulateErro
     if latency > LATENCY_MAX {
         return Err(SimulateError::Usage(format!("--store: a latency of {latency:?} is more than an hour")));
     }
-    Ok(Service { store, compute })
+    Ok(())
 }

@@ -271,8 +271,7 @@ impl Node {
     }
 
     fn first_session(&self, job: usize) -> SessionId {
-        // A job of at most 16, and at most 64 ranks.
-        SessionId::try_from(self.ranks_of(job).start).unwrap_or(SessionId::MAX)
+        SessionId::try_from(self.ranks_of(job).start).unwrap_or_else(|_| unreachable!("ranks beyond 32 bits"))
     }
 
     /// The next epoch of the only job is this plan.

@@ -413,15 +413,14 @@ impl<'a> Training<'a> {
             lookahead,
             coalesces,
             package_bytes,
-            service,
+            store,
             ..
         } = self.workload;
         let weights = match accesses {
             Accesses::Training { weights, .. } => weights.as_ref(),
             _ => None,
         };
-        let store = service
-            .map(|service| StoreModel { seed: service.store.seed.wrapping_add(self.nth), ..service.store });
+        let store = store.map(|store| StoreModel { seed: store.seed.wrapping_add(self.nth), ..store });
         let nodes = self.around.nodes.map_or(1, |nodes| nodes.count);
         let takes_time = !self.around.compute.is_zero();
         let batches = if takes_time { RING_BATCHES } else { 1 };

@@ -208,7 +208,16 @@ struct Life {
     acts: BTreeMap<(u64, u64), Act>,
     planned: u64,
     sessions: u32,
+    lived: Lived,
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq)]
+struct Lived {
+    /// Epochs that were trained.
     epochs: u32,
+    /// When which session was given which descriptor.
+    taken: Vec<(u64, SessionId, u64)>,
 }
 
 fn index() -> Arc<Index> {
@@ -305,7 +314,7 @@ impl Life {
             acts: BTreeMap::new(),
             planned: 0,
             sessions: 0,
-            epochs: 0,
+            lived: Lived::default(),
         };
         if has_tier {
             let room = TierEvent::Room { bytes: u64::from(SAMPLES * RECORD_BYTES) / 4, get: None };
@@ -351,8 +360,8 @@ impl Life {
         self.acts.insert((at_ns, self.planned), act);
     }
 
-    /// Lives to the end. Returns the number of epochs that were trained.
-    fn live(mut self) -> u32 {
+    /// Lives to the end.
+    fn live(mut self) -> Lived {
         loop {
             let now_ns = self.go_on();
             assert!(now_ns < END_NS, "it never ends: {:?}", self.states());
@@ -369,7 +378,7 @@ impl Life {
         let trains = |training: &Training| matches!(training.state, State::Attaching | State::Training);
         assert!(!self.trainings.iter().any(trains), "it ended beneath a training: {:?}", self.states());
         self.settle();
-        self.epochs
+        self.lived
     }
 
     fn states(&self) -> Vec<(State, u32)> {
@@ -501,6 +510,7 @@ impl Life {
         let Delivery { session, descriptor, columns, error, is_current } = delivery;
         assert_eq!(error, None, "an epoch failed");
         let now_ns = self.driver.world.now_ns;
+        self.lived.taken.push((now_ns, session, descriptor.seq));
         let of_session = |training: &Training| training.sessions.contains(&session);
         let Some(nth) = self.trainings.iter().position(of_session) else { return };
         if descriptor.kind != Kind::Batch || !is_current {
@@ -534,7 +544,7 @@ impl Life {
             let is_permutation = training.spec.plan.sampler == Sampler::Uniform;
             assert!(!is_permutation || seen == expected, "sample {id} came {seen} times");
         }
-        self.epochs += 1;
+        self.lived.epochs += 1;
         training.epoch += 1;
         if training.epoch < training.epochs {
             self.start_epoch(nth);
@@ -609,13 +619,15 @@ fn each_life_of_a_daemon_keeps_its_promises() {
     let mut epochs = 0;
     for seed in seeds() {
         let life = std::panic::catch_unwind(|| Life::new(seed).live());
-        epochs += life.unwrap_or_else(|_| panic!("seed {seed}: SHADE_SEEDS={seed} plays it again"));
+        let lived = life.unwrap_or_else(|_| panic!("seed {seed}: SHADE_SEEDS={seed} plays it again"));
+        epochs += lived.epochs;
     }
     assert!(epochs > 0, "nobody trained");
 }
 
 #[test]
 fn equal_seeds_are_equal_lives() {
-    let [once, again] = [1, 1].map(|seed| Life::new(seed).live());
-    assert_eq!(once, again);
+    for seed in 0..20 {
+        assert_eq!(Life::new(seed).live(), Life::new(seed).live(), "seed {seed}");
+    }
 }

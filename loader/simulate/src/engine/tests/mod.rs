@@ -15,7 +15,7 @@ use crate::losses::LossSource;
 use crate::nodes_args::Loss;
 use crate::script::{Epoch, Repeats, Script};
 use crate::sizes::Sizes;
-use crate::store::{Service, SizesOnly};
+use crate::store::SizesOnly;
 use crate::system::System;
 use crate::watch::Watch;
 use crate::workload::{Accesses, Workload};
@@ -40,7 +40,8 @@ fn workload(dataset: &Arc<SizesOnly>, accesses: Accesses) -> Workload {
         coalesces: false,
         package_bytes: Some(0),
         skip_epochs: 0,
-        service: None,
+        store: None,
+        compute: MS,
     }
 }
 
@@ -81,13 +82,11 @@ impl Following {
     }
 
     fn play(&self, dataset: &Arc<SizesOnly>, script: &Script) -> Played {
-        let service = self.store.map(|store| Service { store, compute: MS });
-        let batch_size = if service.is_some() { BATCH } else { 1 };
+        let (batch_size, compute) = if self.store.is_some() { (BATCH, MS) } else { (1, Duration::ZERO) };
         let list = Accesses::List(script.clone());
         let skip_epochs = self.skip_epochs;
-        let workload = Workload { service, batch_size, skip_epochs, ..workload(dataset, list) };
+        let workload = Workload { store: self.store, batch_size, skip_epochs, ..workload(dataset, list) };
         let system = system(self.policy, &PlanSpec::default());
-        let compute = service.map_or(Duration::ZERO, |service| service.compute);
         let around = Surroundings { nodes: None, jobs: None, compute };
         let training = Training::new(&workload, &system, &around, self.capacity, 0, 0..1);
         let setup: Setup<'_> = training.setup_for_script();
@@ -310,8 +309,8 @@ proptest! {
         let losses = LossSource::Model;
         let accesses = Accesses::Training { plan, weights: None, epochs: 3, seeds: 1, losses };
         let store: StoreModel = "latency=3ms,depth=4".parse().unwrap();
-        let service = has_store.then_some(Service { store, compute: MS });
-        let workload = Workload { batch_size: 5, service, ..workload(&dataset, accesses) };
+        let store = has_store.then_some(store);
+        let workload = Workload { batch_size: 5, store, ..workload(&dataset, accesses) };
         let tier_bytes = if has_tier { 20_000 } else { 0 };
         let with_tier = |nodes| Nodes { tier_bytes, ..nodes };
         let nodes = (count > 0).then(|| with_tier(nodes(count, ranks, count * ranks)));
