@@ -30,8 +30,8 @@ MODULES = {
     "integrations/transformers.py": ("shade_load.integrations.transformers", "For Transformers' Trainer."),
     "integrations/accelerate.py": ("shade_load.integrations.accelerate", "For Accelerate."),
 }
-COUNTS = ("core/src/counts.rs Counts", "core/src/stats.rs CountStats")
-RANK = ("core/src/waits.rs RankStatus", "core/src/waits.rs Waits")
+COUNTS = ("core/src/figures/counts.rs Counts", "core/src/stats.rs CountStats")
+RANK = ("core/src/figures/waits.rs RankStatus", "core/src/figures/waits.rs Waits")
 # The chapters of the page of figures: title, where in `stats()`, and the structs of loader/ there.
 STATS = (
     ("All", "", ("core/src/stats.rs Stats", "daemon/src/daemon/request.rs Figures")),
@@ -40,8 +40,8 @@ STATS = (
     ("This rank", '["rank"]', RANK),
     ("Each job", '["jobs"][i]', ("core/src/stats.rs JobStatus", *COUNTS)),
     ("Each rank of a job", '["jobs"][i]["by_rank"][k]', RANK),
-    ("Latency of reads", '["read_latency"]', ("core/src/latency.rs ReadLatency",)),
-    ("The tier", '["tier"]', ("core/src/tier.rs TierStats",)),
+    ("Latency of reads", '["read_latency"]', ("core/src/records/latency.rs ReadLatency",)),
+    ("The tier", '["tier"]', ("core/src/records/tier.rs TierStats",)),
 )
 
 

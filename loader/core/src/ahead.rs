@@ -59,7 +59,7 @@ impl<M: Memory> Core<M> {
         let Some(epoch) = job.epoch().filter(|&epoch| job.scripted != Some(epoch)) else { return false };
         let is_settled = !plan.sampler.is_by_importance() && !plan.depends_on_residents();
         // Others than those that are resident now would be exchanged.
-        if !is_settled || self.cache.properties().exchanges {
+        if !is_settled || self.records.policy().exchanges {
             return false;
         }
         let batches = u64::from(job.slices.batches_per_epoch());
@@ -100,7 +100,7 @@ impl<M: Memory> Core<M> {
                 let Some(held) = batch.held.take() else { continue };
                 request.next_batch += 1;
                 batch.generation = request.generation;
-                of_job.count(|counts| counts.add(&held.accesses));
+                self.figures.count(job, |counts| counts.add(&held.accesses));
                 if let Some((observer, mut open)) = held.traced {
                     // Lines come in the order of their times.
                     open.at_us = now_ns / NS_PER_US;

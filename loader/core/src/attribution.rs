@@ -8,10 +8,10 @@
 use crate::action::Action;
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::figures::{Bound, Cause, Waits};
 use crate::job::JobId;
 use crate::memory::Memory;
 use crate::session::Session;
-use crate::waits::{Bound, Cause, Waits};
 
 impl<M: Memory> Core<M> {
     /// A trainer says that it waits for descriptor `seq`, which may be published meanwhile, or any
@@ -65,7 +65,7 @@ impl<M: Memory> Core<M> {
         goes_on: bool,
         actions: &mut Vec<Action<M>>,
     ) {
-        if !self.jobs.get(id).is_some_and(|job| job.is_line_due) {
+        if !self.figures.is_line_due(id) {
             return;
         }
         self.note_waits(now_ns);
@@ -79,7 +79,7 @@ impl<M: Memory> Core<M> {
         }
         if are_done || goes_on {
             actions.extend(self.epoch_line(id).map(Action::Inform));
-            self.jobs.get_mut(id).into_iter().for_each(|job| job.is_line_due = false);
+            self.figures.has_told(id);
         }
     }
 
@@ -87,13 +87,13 @@ impl<M: Memory> Core<M> {
     fn epoch_line(&self, job: JobId) -> Option<String> {
         let sessions = self.sessions.iter().filter(|session| session.job == job);
         let (waits, times): (Vec<_>, Vec<_>) = sessions.map(|session| session.clock.of_epoch()).unzip();
+        let counts = self.figures.since_begun(job);
         let job = self.jobs.get(job)?;
         let of = |cause| waits.iter().map(|waits| waits.of(cause)).sum::<u64>();
         let waited_ns: u64 = waits.iter().map(Waits::waited_ns).sum();
         let waited = 100.0 * waited_ns as f64 / times.iter().sum::<u64>().max(1) as f64;
         let main = Cause::ALL.into_iter().max_by_key(|&cause| of(cause)).filter(|_| waited_ns > 0);
         let cause = main.map_or_else(String::new, |cause| format!(" ({})", cause.name()));
-        let counts = job.epoch_counts - job.counts_before;
         let seconds = times.iter().copied().max()?.max(1) as f64 / 1e9;
         let rate = (counts.bytes_read + counts.tier_bytes) as f64 / 1e6 / seconds;
         let (name, epoch, hits) = (&job.name, job.epoch()?, 100.0 * counts.hit_ratio());

@@ -9,8 +9,8 @@ use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
 
 use crate::bad_share::{Faults, RowCounts};
-use crate::counts::Accesses;
 use crate::event::SessionId;
+use crate::figures::Accesses;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::{FillRow, Pixels};

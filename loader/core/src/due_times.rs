@@ -5,7 +5,7 @@
 //! position q at now + (q - p) ns. Times are predicted anew when they turn out to be wrong. With
 //! one job no clock has an influence.
 
-use crate::brain::Core;
+use crate::brain::{Core, next_batches};
 use crate::cache::Clock;
 use crate::job::Job;
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ impl<M: Memory> Core<M> {
     /// Predicts when the uses of several jobs are due, now and then.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time below 10 s")]
     pub(super) fn predict(&mut self, now_ns: u64) {
-        if now_ns < self.predict_at_ns || !self.cache.properties().looks_ahead {
+        if now_ns < self.predict_at_ns || !self.records.policy().looks_ahead {
             return;
         }
         let are_several = self.jobs.are_several();
@@ -41,7 +41,7 @@ impl<M: Memory> Core<M> {
         let mut shortest_ns = LOOK_NS_MAX;
         let mut is_wrong = false;
         for &(job, clock, position, epoch_ns) in &clocks {
-            let old = self.cache.clock(job);
+            let old = self.records.clock(job);
             let error_ns = old.due(position).abs_diff(clock.due(position)) as f64;
             let change = (old.per() as f64 / clock.per() as f64 - 1.0).abs();
             is_wrong |= error_ns > ERROR_MAX * epoch_ns || change > CHANGE_MAX;
@@ -49,16 +49,15 @@ impl<M: Memory> Core<M> {
             shortest_ns = shortest_ns.min(epoch_ns / PER_EPOCH).max(LOOK_NS_MIN);
         }
         if is_wrong {
-            clocks.iter().for_each(|&(job, clock, ..)| self.cache.set_clock(job, clock));
-            self.tier.set_clocks(clocks.iter().map(|&(job, clock, ..)| (job, clock)));
-            self.rank_anew();
+            self.records.set_clocks(clocks.iter().map(|&(job, clock, ..)| (job, clock)));
+            self.records.rank_anew(self.jobs.importance());
         }
         self.predict_at_ns = if are_several { now_ns.saturating_add(shortest_ns as u64) } else { u64::MAX };
     }
 
     /// The clock of a job, and the position that it opens next.
     pub(super) fn clock(&self, job: &Job, now_ns: u64) -> (Clock, u32) {
-        let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
+        let opened = job.epoch().and_then(|epoch| next_batches(&self.sessions, job.id, epoch).min());
         // Its ranks may be between two epochs.
         let position = job.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
         if !self.jobs.are_several() {

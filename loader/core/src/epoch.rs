@@ -97,8 +97,8 @@ impl<M: Memory> Core<M> {
         let seats_of_next = || job.mixed_seats(&job.strata, &job.seats, epoch, epoch.wrapping_add(1));
         let seats_of_next = spec.draw_ahead.then(seats_of_next);
         // Exchanged samples are in no list that others could draw.
-        let is_told = job.shared_scores.is_some() && !self.cache.properties().exchanges;
-        let inputs = job.plan_inputs(spec, epoch, |id| self.cache.get(id).is_some());
+        let is_told = job.shared_scores.is_some() && !self.records.policy().exchanges;
+        let inputs = job.plan_inputs(spec, epoch, |id| self.records.has(id));
         let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead };
         actions.push(Action::Aside(AsideOrder::Draw(Box::new(order))));
         self.drop_ahead(id);
@@ -132,15 +132,15 @@ impl<M: Memory> Core<M> {
     fn begin_epoch(&mut self, now_ns: u64, drawn: Drawn, actions: &mut Vec<Action<M>>) {
         let Drawn { id, plan, next_plan, lists } = drawn;
         let Some(job) = self.jobs.get_mut(id.job) else { return };
-        let (epoch, cache) = (plan.plan.epoch, &self.cache);
+        let (epoch, records) = (plan.plan.epoch, &self.records);
         for session in self.sessions.iter_mut().filter(|session| session.job == id.job) {
             session.delivered.retain(|batch, _| batch.epoch.wrapping_add(1) == epoch);
         }
         let own_samples = job.own_samples();
-        let cached = || job.resident_samples(cache.ids(), cache.len());
+        let cached = || job.resident_samples(records.cached(), records.len());
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.
-        let is_absorbing = cache.len() < self.index.len() as usize
-            && plan.plan.ids.iter().all(|&id| cache.get(id).is_some())
+        let is_absorbing = records.len() < self.index.len() as usize
+            && plan.plan.ids.iter().all(|&id| records.has(id))
             && cached() < own_samples as usize;
         if is_absorbing {
             actions.push(Action::Warn(format!(
@@ -151,12 +151,13 @@ impl<M: Memory> Core<M> {
             )));
         }
         let by_losses = spec_now(&job.spec.plan, job.had_reports).sampler == job.spec.plan.sampler;
-        if !cache.properties().exchanges {
+        if !records.policy().exchanges {
             job.note_lists(epoch, &lists, by_losses, self.index.content_id().0);
         }
         job.begin(Some(plan));
         job.next_plan = next_plan;
-        job.count(|counts| counts.absorbing_epochs += u64::from(is_absorbing));
+        self.figures.begin_epoch(id.job);
+        self.figures.count(id.job, |counts| counts.absorbing_epochs += u64::from(is_absorbing));
         job.scored_at.fill(0);
         self.begin_held(now_ns, id.job, actions);
         if self.jobs.have_changed() {
@@ -170,7 +171,7 @@ impl<M: Memory> Core<M> {
         let Some(job) = self.jobs.get(job).filter(|job| self.jobs.admits(job)) else { return };
         let Some(plan) = &job.plan else { return };
         self.strata_of_last = job.strata.count();
-        self.cache.begin_epoch(|| high_importance(&plan.ids, self.jobs.importance()));
+        self.records.begin_epoch(|| high_importance(&plan.ids, self.jobs.importance()));
     }
 }
 

@@ -2,14 +2,13 @@
 
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
-use shade_formats::printable::OneLine;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 use shade_job::OnError;
 
 use crate::action::Action;
 use crate::batch::{BatchRow, RowId, RowState};
 use crate::brain::Core;
-use crate::counts::Accesses;
+use crate::figures::Accesses;
 use crate::memory::Memory;
 use crate::orders::Ticket;
 use crate::sizes::{row_bytes, same_class};
@@ -18,17 +17,6 @@ use crate::sizes::{row_bytes, same_class};
 const SUBSTITUTES_MAX: u32 = 16;
 
 impl<M: Memory> Core<M> {
-    /// A fault with all that a user needs to find the record.
-    pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
-        let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
-        let path = OneLine(path);
-        let Some(entry) = self.index.entry(sample) else {
-            return format!("sample {sample} ({path}): {fault}");
-        };
-        let shard = OneLine(self.index.shard(entry.shard).map_or("?", |shard| shard.name));
-        format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
-    }
-
     /// A row's record is bad: `on_error` decides. A skipped or substituted row counts when its
     /// batch is delivered.
     pub(super) fn row_fault(&mut self, row: RowId, text: &str, actions: &mut Vec<Action<M>>) {
@@ -91,10 +79,7 @@ impl<M: Memory> Core<M> {
     /// a second read, as the transfer may be at fault and not the disk. Returns whether it does.
     pub(super) fn read_again(&mut self, row: RowId, sample: SampleId, record: &M::Record) -> bool {
         let job = self.session(row.session).map(|session| session.job);
-        if self.cache.get(sample).is_some_and(|held| M::is_same(held, record))
-            && let Some(held) = self.cache.remove(sample)
-        {
-            self.release(held);
+        if self.records.drop_damaged(sample, record) {
             job.into_iter().for_each(|job| self.count(job, |counts| counts.evicted += 1));
         }
         let Some(job) = job else { return false };
@@ -107,7 +92,7 @@ impl<M: Memory> Core<M> {
         target.reread = true;
         batch.unready(row.position);
         self.access(self.wanted_by(job), sample, row);
-        self.reading.recheck(sample);
+        self.records.recheck(sample);
         true
     }
 

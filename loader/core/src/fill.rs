@@ -10,11 +10,13 @@ use crate::bad_share::RowCounts;
 use crate::batch::{Batch, BatchStage, RowId, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::figures::Figures;
 use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
+use crate::samples::name_fault;
 use crate::session::{EpochEnd, EpochRequest, Outstanding, Session, runs_dry_in_ns};
 use crate::trace::done_line;
 
@@ -84,7 +86,7 @@ impl<M: Memory> Core<M> {
         }
         let id = session.id;
         let Some(job) = self.jobs.get_mut(session.job) else { return };
-        job.count(|counts| counts.copied += copies);
+        self.figures.count(job.id, |counts| counts.copied += copies);
         if !rows.is_empty() {
             job.last_order = self.fill_turns.gave(id, job.id);
             actions.push(Action::Fill(FillOrder { ticket, output, later_views, draws, rows }));
@@ -97,7 +99,7 @@ impl<M: Memory> Core<M> {
         }
         if !lost.is_empty() {
             self.submit_reads(now_ns, actions);
-            self.order_from_tier(now_ns, actions);
+            self.records.order_from_tier(now_ns, &self.jobs, actions);
         }
     }
 
@@ -124,7 +126,7 @@ impl<M: Memory> Core<M> {
         for (at, fault) in faults {
             let &FillRow { position, sample, ref record, .. } = &rows[at];
             let damaged = record.as_ref().filter(|_| fault.kind == FaultKind::Checksum);
-            let (row, text) = (RowId { session, seq, position }, self.name_fault(sample, &fault));
+            let (row, text) = (RowId { session, seq, position }, name_fault(&*self.index, sample, &fault));
             if damaged.is_some_and(|record| self.read_again(row, sample, M::lent(record))) {
                 actions.push(Action::BadRecord(format!("{text}: reading it again")));
             } else {
@@ -136,7 +138,7 @@ impl<M: Memory> Core<M> {
             if !row.is_plain() {
                 self.decoded(row);
             }
-            self.take_back(row.record.take());
+            self.records.take_back(row.record.take());
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);
@@ -150,7 +152,7 @@ impl<M: Memory> Core<M> {
                 Some(batch) if !batch.abandoned => batch.ready.push(row),
                 batch => {
                     batch.into_iter().for_each(|batch| batch.finish(row.position, RowState::Skipped));
-                    self.take_back(row.record);
+                    self.records.take_back(row.record);
                 }
             }
         }
@@ -177,7 +179,7 @@ impl<M: Memory> Core<M> {
                 }
                 let is_due = |batch: &mut Batch<M>| batch.stage == BatchStage::Complete && !batch.is_held();
                 let Some(batch) = session.open.pop_front_if(is_due) else { break };
-                publish(job, session, batch, now_ns, actions);
+                publish(&mut self.figures, job, session, batch, now_ns, actions);
             }
         }
         ended.sort_unstable();
@@ -186,7 +188,7 @@ impl<M: Memory> Core<M> {
             let is_over = |request: EpochRequest| request.epoch == epoch && request.ended;
             let mut ranks = self.sessions.iter().filter(|session| session.job == job);
             if ranks.all(|session| session.request.is_some_and(is_over)) {
-                self.jobs.get_mut(job).into_iter().for_each(|job| job.is_line_due = true);
+                self.figures.epoch_is_given(job);
                 self.tell_of_epoch(job, now_ns, false, actions);
             }
         }
@@ -209,6 +211,7 @@ impl<M: Memory> Core<M> {
 
 /// Publishes a complete batch of the session.
 fn publish<M: Memory>(
+    figures: &mut Figures,
     job: &mut Job,
     session: &mut Session<M>,
     mut batch: Batch<M>,
@@ -223,16 +226,19 @@ fn publish<M: Memory>(
     }
     let descriptor = Box::new(batch.descriptor(now_ns));
     // Nothing was told of one whose epoch has not begun.
-    let observer = job.observer.filter(|_| batch.held.is_none());
+    let observer = figures.observer(job.id).filter(|_| batch.held.is_none());
     actions.extend(observer.map(|observer| done_line(now_ns, observer, session.rank, &batch)));
     if let Some(text) = batch.failure.take() {
         actions.push(Action::PublishError(session.id, descriptor, text));
         return;
     }
     if !batch.abandoned {
+        figures.count_rows(job.id, batch.row_counts());
         job.delivered(&batch);
         let samples = batch.real().map(|row| row.sample).collect();
-        session.deliver(batch.id, samples, job.awaits_losses());
+        // A trainer that never reports has only its last batches to begin with.
+        let awaits_losses = job.spec.plan.sampler.is_by_importance() || figures.total(job.id).reported > 0;
+        session.deliver(batch.id, samples, awaits_losses);
     }
     actions.push(Action::Publish(session.id, descriptor));
 }
@@ -293,12 +299,6 @@ impl Job {
 
     /// A batch is delivered, or left out because it is void.
     fn delivered<M: Memory>(&mut self, batch: &Batch<M>) {
-        let RowCounts { rows, skipped, substituted } = batch.row_counts();
-        self.count(|counts| {
-            counts.delivered += rows;
-            counts.skipped += skipped;
-            counts.substituted += substituted;
-        });
         for row in batch.delivered() {
             if self.keeps_score_of(row.sample) {
                 self.importance.record_delivery(row.sample, batch.id.epoch);

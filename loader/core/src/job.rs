@@ -10,9 +10,7 @@ use shade_job::{JobSpec, Output, Seats, Subset, Tables, WeightTable};
 
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
-use crate::counts::Counts;
 use crate::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
-use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::lists::SharedScores;
 use crate::pace::Pace;
@@ -29,19 +27,11 @@ pub(super) struct Job {
     pub(super) id: JobId,
     /// The name that its ranks give.
     pub(super) name: String,
-    /// All its ranks were given the epoch, and no line has told of it.
-    pub(super) is_line_due: bool,
-    /// The observer that gets its trace.
-    pub(super) observer: Option<SessionId>,
-    /// When the observer gets the next look at the counters, at the earliest.
-    pub(super) next_snapshot_ns: u64,
     pub(super) pace: Pace,
     /// Number of the fill order that it was given last; 0 before the first.
     pub(super) last_order: u64,
     /// Since when it waits for others of its group at an epoch's start.
     pub(super) waits_since_ns: Option<u64>,
-    /// The position of the known accesses at which the search for the next prefetch goes on.
-    pub(super) prefetch_at: u32,
     pub(super) spec: JobSpec,
     /// Its output, for orders.
     pub(super) output: Arc<Output>,
@@ -122,10 +112,6 @@ pub(super) struct Job {
     /// epoch that scored it, or 1 if that was with another number of ranks. Reports arrive in any
     /// order. The latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
-    pub(super) epoch_counts: Counts,
-    /// The epoch's counts before a rank began it last.
-    pub(super) counts_before: Counts,
-    pub(super) total: Counts,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
 }
@@ -178,13 +164,9 @@ impl Job {
         Ok(Self {
             id,
             name,
-            is_line_due: false,
-            observer: None,
-            next_snapshot_ns: 0,
             pace: Pace::new(spec.batch_size, spec.world_size),
             last_order: 0,
             waits_since_ns: None,
-            prefetch_at: 0,
             output,
             spec,
             payload,
@@ -223,9 +205,6 @@ impl Job {
             faults: Faults::default(),
             row_counts,
             scored_at: vec![0; samples as usize],
-            epoch_counts: Counts::default(),
-            counts_before: Counts::default(),
-            total: Counts::default(),
             loaded: None,
         })
     }
@@ -254,7 +233,6 @@ impl Job {
         self.stand_ins = None;
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
-        (self.epoch_counts, self.counts_before) = (Counts::default(), Counts::default());
     }
 
     /// The batches of a plan from its first position on, or of one as long as the dataset.
@@ -334,6 +312,12 @@ impl Job {
         part.places_before(self.slices.start(number))
     }
 
+    /// Whether the plan uses the sample in a batch that may still be exchanged.
+    pub(super) fn will_use(&self, sample: SampleId) -> bool {
+        let from = self.start(self.settled);
+        self.stand_ins.as_ref().is_some_and(|all| all.is_used_from(sample, from))
+    }
+
     /// The key of an epoch's random numbers: a group's jobs have the same.
     pub(super) fn draws(&self, epoch: u32) -> EpochDraws {
         let (group, seed) = (self.spec.plan.group, self.spec.plan.seed);
@@ -368,30 +352,9 @@ impl Job {
         if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.strata.samples()) }
     }
 
-    /// Whether losses may come for any delivered batch: it draws by them, or its trainer reports
-    /// them. A trainer that never does has only its last batches to begin with.
-    pub(super) fn awaits_losses(&self) -> bool {
-        self.spec.plan.sampler.is_by_importance() || self.total.reported > 0
-    }
-
     /// The current epoch's number.
     pub(super) fn epoch(&self) -> Option<u32> {
         self.plan.as_ref().map(|plan| plan.epoch)
-    }
-
-    /// Asserts that each access has been counted as one kind.
-    pub(super) fn check_counts(&self) {
-        for counts in [&self.epoch_counts, &self.total] {
-            let Counts { accesses, hits, joined, prefetched, misses, exchanged, .. } = *counts;
-            assert_eq!(accesses, hits + prefetched + misses + exchanged, "job {}: accesses", self.name);
-            assert!(joined <= hits, "job {}: {joined} of {hits} hits are joined", self.name);
-        }
-    }
-
-    /// Applies a change to the counts of the epoch and of the job.
-    pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
-        change(&mut self.epoch_counts);
-        change(&mut self.total);
     }
 }
 

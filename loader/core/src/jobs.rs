@@ -115,6 +115,11 @@ impl Jobs {
         job.spec.admit || !self.is_training
     }
 
+    /// Whether the job of this number keeps records in the cache.
+    pub(super) fn admits_job(&self, id: JobId) -> bool {
+        self.get(id).is_some_and(|job| self.admits(job))
+    }
+
     /// Whether a job that keeps records in the cache may use the sample. Otherwise ranks on other
     /// nodes have it.
     pub(super) fn have(&self, sample: SampleId) -> bool {

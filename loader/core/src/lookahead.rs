@@ -10,7 +10,7 @@ use crate::brain::Core;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
-use crate::plan::{Lookahead, Slot, in_sight, may_exchange, next_accesses};
+use crate::plan::{Lookahead, Slot, StandIns, in_sight, may_exchange, next_accesses};
 
 /// Positions that are looked at in a slice: some ms.
 const LOOKED_AT_ONCE: u32 = 1 << 16;
@@ -20,18 +20,16 @@ impl<M: Memory> Core<M> {
     /// uses have come into sight.
     pub(super) fn foresee(&mut self, job: JobId, sample: SampleId, slot: Slot) {
         // Padding is no planned use.
-        if !self.cache.properties().looks_ahead || slot.padding {
+        if !self.records.policy().looks_ahead || slot.padding {
             return;
         }
         let Some(mut lookahead) = self.jobs.get_mut(job).and_then(|job| job.lookahead.take()) else { return };
-        let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
+        let (records, importance) = (&mut self.records, self.jobs.importance());
         if let Some(of) = self.jobs.get(job) {
             let next = lookahead.access(of.known(), slot.place, |(sample, at)| {
-                cache.see(job, sample, at, importance);
-                tier.see(job, sample, at, importance);
+                records.see(job, sample, at, importance);
             });
-            cache.use_at(job, sample, next);
-            tier.use_at(job, sample, next, importance);
+            records.use_at(job, sample, next, importance);
         }
         if let Some(job) = self.jobs.get_mut(job) {
             job.lookahead = Some(lookahead);
@@ -41,13 +39,12 @@ impl<M: Memory> Core<M> {
     /// Whether the cache goes by the next uses of the job.
     pub(super) fn looks_ahead(&self, id: JobId) -> bool {
         // With all samples resident nothing is evicted, and next uses do not matter.
-        let has_all = self.cache.len() == self.index.len() as usize && !self.cache.has_surplus();
-        !has_all && self.may_look_ahead(id)
+        !self.records.has_all() && self.may_look_ahead(id)
     }
 
     /// Whether the cache would go by them if it had no room for all samples.
     pub(super) fn may_look_ahead(&self, id: JobId) -> bool {
-        self.cache.properties().looks_ahead && self.admits(id)
+        self.records.policy().looks_ahead && self.jobs.admits_job(id)
     }
 
     /// Begins to look ahead over the job's current plan, from the first batch that some rank wants,
@@ -74,14 +71,12 @@ impl<M: Memory> Core<M> {
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
             lookahead.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
         }
-        self.cache.set_clock(id, clock);
-        self.cache.forget_uses(id);
-        self.tier.begin_plan(id, clock);
+        self.records.begin_plan(id, clock);
         if let Some(job) = self.jobs.get_mut(id) {
-            (job.lookahead, job.prefetch_at) = (Some(lookahead), 0);
+            job.lookahead = Some(lookahead);
         }
         if !self.look_on() {
-            self.rank_on();
+            self.records.rank_on(self.jobs.importance());
         }
     }
 
@@ -91,10 +86,9 @@ impl<M: Memory> Core<M> {
         let Some(id) = self.jobs.iter().find(has_more).map(|job| job.id) else { return false };
         let lookahead = self.jobs.get_mut(id).and_then(|job| job.lookahead.take());
         let Some((job, mut lookahead)) = self.jobs.get(id).zip(lookahead) else { return false };
-        let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
+        let (records, importance) = (&mut self.records, self.jobs.importance());
         lookahead.look_on(job.known(), LOOKED_AT_ONCE, |(sample, at)| {
-            cache.see(id, sample, at, importance);
-            tier.see(id, sample, at, importance);
+            records.see(id, sample, at, importance);
         });
         if let Some(job) = self.jobs.get_mut(id) {
             job.lookahead = Some(lookahead);
@@ -106,10 +100,7 @@ impl<M: Memory> Core<M> {
     /// residents of later batches, if the policy exchanges samples and the plan permits it. No rank
     /// has opened those batches.
     pub(super) fn exchange(&mut self, job: JobId, number: u32) {
-        if !self.jobs.get(job).is_some_and(|job| self.jobs.admits(job)) {
-            return;
-        }
-        if !self.cache.properties().exchanges {
+        if !self.records.policy().exchanges || !self.jobs.admits_job(job) {
             return;
         }
         self.find_stand_ins(job);
@@ -131,16 +122,27 @@ impl<M: Memory> Core<M> {
         let Some(plan) = &mut job.plan else { return };
         let repeated = job.repeated.get_or_insert_with(|| plan.repeated(job.importance.len()));
         let comes_once = |id: SampleId| repeated.get(id.index()) != Some(&true);
-        let (cache, reading) = (&self.cache, &self.reading);
-        let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id) && comes_once(id);
-        let may_stand_in = |id| cache.may_stand_in(id) && comes_once(id);
+        let records = &self.records;
+        let is_absent = |id| records.wants_stand_in(id) && comes_once(id);
+        let may_stand_in = |id| records.may_stand_in(id) && comes_once(id);
         let exchanged = match &mut job.stand_ins {
             Some(all) => all.exchange(plan, from..to, is_absent, may_stand_in),
             None => plan.exchange(from as usize..to as usize, ranks, is_absent, may_stand_in),
         };
-        if self.cache.properties().counts_exchanges {
+        if self.records.policy().counts_exchanges {
             job.exchanged.extend(exchanged);
         }
+    }
+
+    /// The job's table of stand-ins for its current plan, made anew if there is none.
+    fn find_stand_ins(&mut self, job: JobId) {
+        let (records, samples) = (&self.records, self.index.len());
+        let Some(job) = self.jobs.get_mut(job).filter(|job| job.stand_ins.is_none()) else { return };
+        let (Some(plan), true) = (&job.plan, records.brings_stand_ins()) else { return };
+        let mut residents: Vec<SampleId> = records.cached().filter(|&id| records.may_stand_in(id)).collect();
+        // In an order that does not depend on where they lie in memory.
+        residents.sort_unstable();
+        job.stand_ins = Some(StandIns::new(&plan.ids, samples, job.ranks_apart(), residents));
     }
 
     /// Whether the sample at `place` was exchanged. True once for each.

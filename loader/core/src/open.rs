@@ -10,10 +10,9 @@ use shade_job::{ImageSpec, OnError};
 use crate::action::Action;
 use crate::batch::{Batch, BatchId, BatchRow, RowId, RowState};
 use crate::brain::Core;
-use crate::cache::Cache;
-use crate::counts::Accesses;
 use crate::drawing::DrawnPlan;
 use crate::event::SessionId;
+use crate::figures::Accesses;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
@@ -139,13 +138,15 @@ impl<M: Memory> Core<M> {
         };
         let data = offset + layout.data;
         rows.iter_mut().for_each(|row| row.offset += data);
-        touch_all::<M>(&self.cache, &job.importance, &rows);
+        touch_scores(&job.importance, &rows);
+        self.records.touch_all(rows.iter().map(|row| row.sample));
         let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
         job.pace.opened(slot_wait_ns > 0);
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
         let mut batch = Batch::new(session.next_seq, BatchId { epoch, number }, offset, layout, rows, now_ns);
         batch.slot_wait_ns = slot_wait_ns;
-        let traced = job.observer.map(|observer| (observer, open_line(session.rank, &batch)));
+        let traced =
+            self.figures.observer(job_id).map(|observer| (observer, open_line(session.rank, &batch)));
         match &mut session.request {
             _ if is_ahead => batch.held = Some(Box::default()),
             Some(request) => {
@@ -237,16 +238,10 @@ impl Job {
     }
 }
 
-/// Touches the memory that accesses to `rows` need. One after the other, each access would wait for
-/// its own cache lines. Touched together they come at the same time, which saves a quarter of a hit
-/// (`shade-benches core`).
-fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows: &[BatchRow]) {
-    let residents = || rows.iter().filter_map(|row| cache.get(row.sample));
-    let uses = rows.iter().map(|row| importance.uses(row.sample)).max();
-    let holders = residents().map(M::holders).max();
-    let checked = residents().filter(|record| M::is_checked(record)).count();
-    // The values are of no use.
-    black_box((uses, holders, checked));
+/// Touches the scores of `rows`: see `Records::touch_all`.
+fn touch_scores(importance: &Importance, rows: &[BatchRow]) {
+    // The value is of no use.
+    black_box(rows.iter().map(|row| importance.uses(row.sample)).max());
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.

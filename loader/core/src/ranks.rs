@@ -13,7 +13,6 @@ use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
 use crate::tables::{given_tables, weights_by_class};
-use crate::windows::Windows;
 
 impl<M: Memory> Core<M> {
     pub(super) fn attach(&mut self, now_ns: u64, attach: Attach, actions: &mut Vec<Action<M>>) {
@@ -93,19 +92,17 @@ impl<M: Memory> Core<M> {
         Ok(accepted)
     }
 
-    fn begin_job(&mut self, mut job: Job) {
-        let observer = self.observers.iter().find(|(_, name)| *name == job.name);
-        job.observer = observer.map(|&(session, _)| session);
+    fn begin_job(&mut self, job: Job) {
+        self.figures.begin_job(job.id, &job.name);
         if self.jobs.is_empty() {
-            self.windows.iter_mut().for_each(Windows::forget_brought);
+            self.records.begin_jobs();
         }
         let (id, before) = (job.id, self.jobs.admitting_ids());
         self.jobs.add(job);
         let after = self.jobs.admitting_ids();
         // A validation that had the cache leaves it to a training.
         for job in before.into_iter().filter(|job| !after.contains(job)) {
-            self.cache.forget_job(job);
-            self.tier.forget_job(job);
+            self.records.forget_job(job);
             self.jobs.get_mut(job).into_iter().for_each(|job| job.lookahead = None);
         }
         if after.contains(&id) {
@@ -120,22 +117,20 @@ impl<M: Memory> Core<M> {
         self.note_taken(session);
         let gone = self.sessions.swap_remove(at);
         for row in gone.open.into_iter().flat_map(|batch| batch.ready) {
-            self.take_back(row.record);
+            self.records.take_back(row.record);
         }
-        self.reading.forget(session, |_| true);
+        self.records.forget(session, |_| true);
         if self.sessions.iter().any(|s| s.job == gone.job) {
             return;
         }
         let admitted = self.jobs.admitting_ids().contains(&gone.job);
         self.jobs.remove(gone.job);
+        self.figures.end_job(gone.job);
         self.decoded_rows.job_ended(&self.jobs);
-        for sample in self.reading.end_job(gone.job, &*self.index) {
-            self.prefetched.join(sample);
-        }
+        self.records.end_job(gone.job);
         if admitted {
-            self.cache.forget_job(gone.job);
-            self.tier.forget_job(gone.job);
-            self.rank_anew();
+            self.records.forget_job(gone.job);
+            self.records.rank_anew(self.jobs.importance());
             // The scores of the last job stay, until another one begins.
             if self.jobs.admitting().next().is_some() {
                 self.weigh_jobs();
@@ -228,7 +223,7 @@ impl<M: Memory> Core<M> {
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
             job.lookahead = None;
-            job.counts_before = job.epoch_counts;
+            self.figures.rank_begins(job.id);
             // What it was given before, it is given again.
             job.row_counts
                 .get_mut(rank as usize)

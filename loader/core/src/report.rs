@@ -37,20 +37,17 @@ impl<M: Memory> Core<M> {
         let (job_id, of_rank) = (state.job, state.rank);
         let Some(job) = self.jobs.get_mut(job_id) else { return };
         let Some(delivered) = state.delivered.get_mut(&batch) else {
-            return job.count(|counts| counts.unmatched_reports += 1);
+            return self.figures.count(job_id, |counts| counts.unmatched_reports += 1);
         };
         let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
         let rank = if is_shared { rank_portably } else { rank };
         let ranked = rank(&delivered.samples, losses);
-        job.count(|counts| counts.nonfinite_losses += u64::from(ranked.nonfinite));
+        self.figures.count(job_id, |counts| counts.nonfinite_losses += u64::from(ranked.nonfinite));
         let rows = delivered.samples.len().min(losses.len());
         let new = rows.saturating_sub(delivered.reported) as u64;
         delivered.reported = delivered.reported.max(rows);
         job.has_reports |= rows > 0;
-        job.total.reported += new;
-        if job.epoch() == Some(batch.epoch) {
-            job.epoch_counts.reported += new;
-        }
+        self.figures.count_reported(job_id, new, job.epoch() == Some(batch.epoch));
         // Zero stands below every position of this epoch: a late report of the epoch before never
         // replaces a newer one.
         let position = if job.epoch() == Some(batch.epoch) {
@@ -70,8 +67,7 @@ impl<M: Memory> Core<M> {
                 job.has_scored(sample);
                 if admits {
                     self.jobs.aggregate(sample);
-                    self.cache.rescore(sample, self.jobs.importance());
-                    self.tier.rescore(sample, self.jobs.importance());
+                    self.records.rescore(sample, self.jobs.importance());
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The dataset as the core sees it. The daemon's is the index; a simulation knows lengths only.
 
 use shade_formats::index::{Entry, Index, Shard};
+use shade_formats::printable::OneLine;
 use shade_formats::{ContentId, SampleId, ShardId};
 
 use crate::plan::{Strata, StrataError};
@@ -53,4 +54,15 @@ impl Samples for Index {
     fn content_id(&self) -> ContentId {
         Self::content_id(self)
     }
+}
+
+/// A fault with all that a user needs to find the record.
+pub(super) fn name_fault(index: &dyn Samples, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
+    let path = index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
+    let path = OneLine(path);
+    let Some(entry) = index.entry(sample) else {
+        return format!("sample {sample} ({path}): {fault}");
+    };
+    let shard = OneLine(index.shard(entry.shard).map_or("?", |shard| shard.name));
+    format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
 }

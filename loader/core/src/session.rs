@@ -8,10 +8,10 @@ use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::{Batch, BatchId};
 use crate::event::SessionId;
+use crate::figures::{RankStatus, WaitClock};
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
-use crate::waits::{RankStatus, WaitClock};
 
 /// The epoch that a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +155,7 @@ impl<M: Memory> Session<M> {
         Some(now_ns.saturating_sub(begun_ns))
     }
 
-    /// A batch was delivered. Where losses may come for any, all are kept: see
-    /// [`Job::awaits_losses`].
+    /// A batch was delivered. `keeps_all` where losses may come for any of them.
     pub(super) fn deliver(&mut self, batch: BatchId, samples: Vec<SampleId>, keeps_all: bool) {
         self.delivered.insert(batch, Delivered { samples, reported: 0 });
         if !keeps_all && let Some(number) = batch.number.checked_sub(REPORTABLE) {

@@ -7,9 +7,6 @@
 use crate::brain::Core;
 use crate::memory::Memory;
 
-/// Residents that are ranked at once: some ms, with the next uses of several jobs.
-const RANKED_AT_ONCE: u32 = 8192;
-
 impl<M: Memory> Core<M> {
     /// Does a slice of what is due. Returns whether the next `advance` has more to do, whatever
     /// else happens.
@@ -21,11 +18,11 @@ impl<M: Memory> Core<M> {
             self.look_ahead(job, now_ns);
             return true;
         }
-        if self.look_on() || self.rank_on() {
+        if self.look_on() || self.records.rank_on(self.jobs.importance()) {
             return true;
         }
-        self.evict_surplus();
-        self.has_slices_left()
+        self.records.evict_surplus(&self.jobs, &mut self.figures);
+        self.records.has_slices_left()
     }
 
     /// A job has begun or ended, or its table is another: all residents are ranked anew.
@@ -41,27 +38,7 @@ impl<M: Memory> Core<M> {
         if self.jobs.go_on_aggregating() {
             return true;
         }
-        self.rank_anew();
+        self.records.rank_anew(self.jobs.importance());
         false
-    }
-
-    /// All residents are ranked anew, some of them at once: all of a small cache.
-    pub(super) fn rank_anew(&mut self) {
-        self.cache.rank_anew();
-        self.tier.rank_anew();
-        self.rank_on();
-    }
-
-    /// Goes on to rank residents anew. Returns whether there are more.
-    pub(super) fn rank_on(&mut self) -> bool {
-        let importance = self.jobs.importance();
-        let of_cache = self.cache.rank_on(RANKED_AT_ONCE, importance);
-        self.tier.rank_on(RANKED_AT_ONCE, importance) || of_cache
-    }
-
-    /// The cache has another capacity: its residents are kept ranked, unless it has room for all
-    /// samples.
-    pub(super) fn keep_ranked(&mut self) {
-        self.cache.keep_ranked(self.cache.capacity_bytes() < self.all_bytes);
     }
 }

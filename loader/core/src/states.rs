@@ -112,6 +112,7 @@ impl<M: Memory> Core<M> {
             Err(error) => return actions.push(Action::Fail(session, error.to_string())),
         };
         let resumed = job.restore(state);
+        self.figures.begin_epoch(id.job);
         job.loaded = Some(Loaded { digest, ranks: HashSet::from([rank]), resumed });
         self.weigh_jobs();
         self.begin_cache_epoch(id.job);

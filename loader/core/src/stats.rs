@@ -3,17 +3,15 @@
 use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
 
-use crate::brain::Core;
-use crate::counts::Counts;
+use crate::brain::{Core, next_batches};
 use crate::event::SessionId;
+use crate::figures::{Counts, RankStatus};
 use crate::job::{Job, JobId};
-use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::plan::PlanSummary;
+use crate::records::{ReadLatency, TierStats};
 use crate::session::Session;
-use crate::tier::TierStats;
-use crate::waits::RankStatus;
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -153,7 +151,7 @@ impl<M: Memory> Core<M> {
                 group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
                 epoch: job.epoch(),
                 opened_share: self.opened_share(job),
-                counts: job.total.into(),
+                counts: self.figures.total(job.id).into(),
                 by_rank,
             }
         };
@@ -177,7 +175,7 @@ impl<M: Memory> Core<M> {
     }
 
     pub(super) fn opened_share(&self, job: &Job) -> f64 {
-        let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
+        let opened = job.epoch().and_then(|epoch| next_batches(&self.sessions, job.id, epoch).min());
         let batches = job.slices.batches_per_epoch().max(1);
         f64::from(opened.unwrap_or(0)) / f64::from(batches)
     }
@@ -190,7 +188,7 @@ impl<M: Memory> Core<M> {
         let job = self.job_of(session);
         if let Some(job) = job {
             let samples = f64::from(job.own_samples().max(1));
-            epoch.counts = job.epoch_counts.into();
+            epoch.counts = self.figures.of_epoch(job.id).into();
             epoch.reports_missing = job.reports_missing;
             epoch.scores_missing = job.misses_scores();
             if let Some(plan) = &job.plan {
@@ -200,23 +198,24 @@ impl<M: Memory> Core<M> {
                 epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
                 epoch.position_entropy = job.position_entropy;
             }
-            total.counts = job.total.into();
+            total.counts = self.figures.total(job.id).into();
             // Other nodes tell what they have delivered.
             let known = if job.shared_scores.is_some() { f64::from(self.index.len()) } else { samples };
             total.ever_seen_share = (f64::from(job.importance.seen()) / known).min(1.0);
         }
+        let records = self.records.stats();
         Stats {
             epoch,
             total,
-            resident: self.cache.len() as u64,
-            cache_bytes: self.cache.capacity_bytes(),
-            cache_used_bytes: self.cache.used_bytes(),
-            arena_used_bytes: self.arena_used_bytes(),
+            resident: records.resident as u64,
+            cache_bytes: records.cache_bytes,
+            cache_used_bytes: records.cache_used_bytes,
+            arena_used_bytes: records.arena_used_bytes,
             decoded_bytes: self.decoded_rows.used_bytes(),
-            reads_submitted: self.reading.flights.in_flight() as u64,
-            reads_late: self.late_reads.late,
-            read_latency: self.late_reads.latency(),
-            tier: self.tier.stats(),
+            reads_submitted: records.reads_submitted,
+            reads_late: records.reads_late,
+            read_latency: records.read_latency,
+            tier: records.tier,
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
             ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
             rank: self.session(session).map(Session::status),

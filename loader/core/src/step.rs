@@ -7,7 +7,6 @@ use crate::aside::AsideResult;
 use crate::batch::BatchId;
 use crate::brain::Core;
 use crate::event::Event;
-use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::EpochRequest;
 use crate::snapshot::SavedState;
@@ -58,9 +57,7 @@ impl<M: Memory> Core<M> {
                 }
                 AsideResult::Loaded(loaded) => self.loaded(*loaded, actions),
             },
-            Event::Depth(depth) => {
-                self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
-            }
+            Event::Depth(depth) => self.records.set_depth(depth),
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Tier(event) => self.tier_event(now_ns, event),
             Event::Filled(filled) => self.filled(filled, actions),
@@ -76,7 +73,11 @@ impl<M: Memory> Core<M> {
                 }
             }
             Event::Importance(session, table) => self.replace_importance(session, *table),
-            Event::Resize { cache_bytes, window_bytes } => self.resize(cache_bytes, window_bytes),
+            Event::Resize { cache_bytes, window_bytes } => {
+                self.records.resize(cache_bytes, window_bytes);
+                // Where all samples were resident nobody looked ahead: now next uses matter.
+                self.looks_ahead_due = self.jobs.admitting_ids();
+            }
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
     }
@@ -100,8 +101,8 @@ impl<M: Memory> Core<M> {
         if !can_go_on && !has_slices {
             self.prefetch(now_ns, actions);
         }
-        self.order_from_tier(now_ns, actions);
-        self.watch_reads(now_ns, actions);
+        self.records.order_from_tier(now_ns, &self.jobs, actions);
+        self.records.watch(now_ns, &mut self.figures, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);
@@ -113,19 +114,11 @@ impl<M: Memory> Core<M> {
 
     /// Asserts that what the parts count for themselves adds up.
     fn check_books(&self) {
-        let flights = &self.reading.flights;
-        assert!(flights.records_in_flight() >= flights.in_flight(), "each flight brings a record at least");
         for session in &self.sessions {
             let descriptors = session.descriptors();
             assert!(descriptors <= RING_DESCRIPTORS, "rank {} has {descriptors} descriptors", session.rank);
         }
-        self.jobs.iter().for_each(Job::check_counts);
-        // A simulation's memory counts nothing.
-        let is_counted = self.free.total_bytes() < u64::MAX;
-        let is_at_rest = is_counted && self.is_idle() && self.fill_turns.out() == 0;
-        if is_at_rest && self.tier.writing.is_empty() && !self.has_slices_left() {
-            let (used, cached) = (self.arena_used_bytes(), self.cache.used_bytes());
-            assert_eq!(used, cached, "at rest, the cache alone has memory");
-        }
+        self.figures.check_books();
+        self.records.check_books(self.is_idle() && self.fill_turns.out() == 0);
     }
 }

@@ -8,14 +8,11 @@ use crate::action::Action;
 use crate::batch::{Batch, BatchId, BatchRow, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::figures::RankStatus;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::waits::RankStatus;
 
 pub(super) const NS_PER_US: u64 = 1000;
-/// Time between two snapshots of the counters, at least: 4 a second are a picture of a minute, and
-/// some 5 MB of an hour with one rank.
-const SNAPSHOT_EVERY_NS: u64 = 250_000_000;
 
 impl<M: Memory> Core<M> {
     /// `observer` has come, for the job of this name, or gone.
@@ -26,22 +23,16 @@ impl<M: Memory> Core<M> {
         job: Option<String>,
         actions: &mut Vec<Action<M>>,
     ) {
-        self.observers.retain(|&(known, _)| known != observer);
-        self.observers.extend(job.map(|name| (observer, name)));
-        for job in self.jobs.iter_mut() {
-            let before = job.observer;
-            let after = self.observers.iter().find(|(_, name)| *name == job.name);
-            job.observer = after.map(|&(session, _)| session);
-            if let Some(observer) = job.observer.filter(|_| job.observer != before) {
-                actions.push(trace(observer, job_line(now_ns, true, job)));
-            }
+        for (job, observer) in self.figures.observe(observer, job) {
+            let job = self.jobs.get(job).map(|job| job_line(now_ns, true, job));
+            actions.extend(job.map(|line| trace(observer, line)));
         }
     }
 
     /// Traces the job of a session, which has begun.
     pub(super) fn trace_job(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
         if let Some(job) = self.job_of(session)
-            && let Some(observer) = job.observer
+            && let Some(observer) = self.figures.observer(job.id)
         {
             actions.push(trace(observer, job_line(now_ns, false, job)));
         }
@@ -49,7 +40,7 @@ impl<M: Memory> Core<M> {
 
     /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(observer) = self.job_of(session).and_then(|job| job.observer)
+        if let Some(observer) = self.job_of(session).and_then(|job| self.figures.observer(job.id))
             && let Some(session) = self.session(session)
         {
             let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
@@ -59,40 +50,31 @@ impl<M: Memory> Core<M> {
 
     /// Traces the counters of each job that has an observer and has had no snapshot lately.
     pub(super) fn trace_snapshots(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
-        if self.observers.is_empty() {
-            return;
-        }
-        let is_due = |job: &&Job| job.observer.is_some() && now_ns >= job.next_snapshot_ns;
-        let due: Vec<_> = self.jobs.iter().filter(is_due).map(|job| (job.id, job.observer)).collect();
-        for (id, observer) in due {
-            let snapshot = self.jobs.get(id).map(|job| self.snapshot(now_ns, job));
-            let line =
-                observer.zip(snapshot).map(|(observer, snapshot)| trace(observer, Line::Snapshot(snapshot)));
-            actions.extend(line);
-            if let Some(job) = self.jobs.get_mut(id) {
-                job.next_snapshot_ns = now_ns.saturating_add(SNAPSHOT_EVERY_NS);
-            }
+        for (job, observer) in self.figures.take_due_snapshots(now_ns) {
+            let snapshot = self.jobs.get(job).map(|job| self.snapshot(now_ns, job));
+            actions.extend(snapshot.map(|snapshot| trace(observer, Line::Snapshot(snapshot))));
         }
     }
 
     fn snapshot(&self, now_ns: u64, job: &Job) -> Snapshot {
-        let latency = self.late_reads.latency();
+        let records = self.records.stats();
+        let total = self.figures.total(job.id);
         Snapshot {
             at_us: now_ns / NS_PER_US,
             epoch: job.epoch(),
             opened_share: self.opened_share(job),
-            accesses: job.total.accesses,
-            hits: job.total.hits,
-            delivered: job.total.delivered,
-            bytes_read: job.total.bytes_read,
-            tier_bytes: job.total.tier_bytes,
-            fill_ns: job.total.fill_ns,
-            cache_bytes: self.cache.capacity_bytes(),
-            cache_used_bytes: self.cache.used_bytes(),
-            reads_submitted: self.reading.flights.in_flight() as u64,
-            reads_late: self.late_reads.late,
-            p50_us: latency.map(|latency| latency.p50_us),
-            p99_us: latency.map(|latency| latency.p99_us),
+            accesses: total.accesses,
+            hits: total.hits,
+            delivered: total.delivered,
+            bytes_read: total.bytes_read,
+            tier_bytes: total.tier_bytes,
+            fill_ns: total.fill_ns,
+            cache_bytes: records.cache_bytes,
+            cache_used_bytes: records.cache_used_bytes,
+            reads_submitted: records.reads_submitted,
+            reads_late: records.reads_late,
+            p50_us: records.read_latency.map(|latency| latency.p50_us),
+            p99_us: records.read_latency.map(|latency| latency.p99_us),
             by_rank: self.ranks_of(job.id, RANKS_TOLD_MAX).iter().map(rank_snapshot).collect(),
         }
     }
@@ -107,7 +89,7 @@ impl<M: Memory> Core<M> {
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
-        if let Some(observer) = self.jobs.get(job).and_then(|job| job.observer) {
+        if let Some(observer) = self.figures.observer(job) {
             let losses = losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect();
             let at_us = now_ns / NS_PER_US;
             actions.push(trace(observer, Line::Report(Report { at_us, epoch, batch, rank, losses })));

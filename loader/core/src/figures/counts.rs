@@ -77,7 +77,7 @@ pub struct Counts {
 
 impl Counts {
     /// Adds some accesses.
-    pub(super) fn add(&mut self, accesses: &Accesses) {
+    pub(crate) fn add(&mut self, accesses: &Accesses) {
         let Accesses { hits, joined, prefetched, exchanged, misses } = *accesses;
         self.accesses += u64::from(hits + joined + prefetched + exchanged + misses);
         self.hits += u64::from(hits + joined);
@@ -96,7 +96,7 @@ impl Counts {
 
 /// Accesses of one batch, by how they were served.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Accesses {
+pub(crate) struct Accesses {
     hits: u32,
     joined: u32,
     prefetched: u32,
@@ -106,7 +106,7 @@ pub(super) struct Accesses {
 
 impl Accesses {
     /// Adds others.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let Self { hits, joined, prefetched, exchanged, misses } = *other;
         self.hits += hits;
         self.joined += joined;
@@ -116,7 +116,7 @@ impl Accesses {
     }
 
     /// Counts one.
-    pub(super) fn count(&mut self, served: Served) {
+    pub(crate) fn count(&mut self, served: Served) {
         let of_kind = match served {
             Served::Hit => &mut self.hits,
             Served::Joined => &mut self.joined,
@@ -128,12 +128,12 @@ impl Accesses {
     }
 
     /// What a batch counts as hits: the record was there, or on its way.
-    pub(super) fn hits(&self) -> u32 {
+    pub(crate) fn hits(&self) -> u32 {
         self.hits + self.joined + self.exchanged
     }
 
     /// What it counts as misses: each has cost a read.
-    pub(super) fn misses(&self) -> u32 {
+    pub(crate) fn misses(&self) -> u32 {
         self.misses + self.prefetched
     }
 }

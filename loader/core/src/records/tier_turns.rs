@@ -1,19 +1,25 @@
 //! What the core does with the tier: offers it what leaves the cache, asks it for what it has, and
 //! takes its answers.
 
+use std::time::Duration;
+
 use shade_formats::SampleId;
 use shade_job::Policy;
 
+use super::Records;
+use super::latency::Latencies;
+use super::submit::Arrival;
 use crate::action::Action;
 use crate::batch::RowId;
 use crate::block_size::charged_bytes;
-use crate::brain::Core;
 use crate::cache::Cache;
-use crate::job::JobId;
-use crate::latency::Latencies;
+use crate::figures::Figures;
+use crate::importance::Importance;
+use crate::job_id::JobId;
+use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::orders::ReadOp;
-use crate::tier_orders::{TierEvent, TierMiss, TierOrder, TierPut};
+use crate::tier_orders::{TierMiss, TierOrder, TierPut};
 
 /// Limit of the records on their way from the tier. Each holds blocks.
 const GETS_MAX: usize = 256;
@@ -32,35 +38,23 @@ const COMPARE_NS: u64 = 1_000_000_000;
 /// How long a tier is left alone that is slower than the store.
 const REST_NS: u64 = 60_000_000_000;
 
-impl<M: Memory> Core<M> {
-    /// Takes in an event of the tier.
-    pub(super) fn tier_event(&mut self, now_ns: u64, event: TierEvent<M>) {
-        match event {
-            TierEvent::Room { bytes, get } => {
-                let get_ns = get.map(|get| u64::try_from(get.as_nanos()).unwrap_or(u64::MAX));
-                get_ns.into_iter().for_each(|ns| (0..MEASURED_AS).for_each(|_| self.tier.latencies.add(ns)));
-                if self.tier.held.is_none() {
-                    let mut held = Cache::new(Policy::Lookahead, bytes, self.index.len());
-                    held.keep_ranked(true);
-                    self.tier.held = Some(held);
-                }
-                self.tier.resize(bytes);
-                // It learns of the uses in sight when the next batch is opened.
-                self.jobs.iter_mut().for_each(|job| job.lookahead = None);
-            }
-            TierEvent::Held(samples) => self.tier.found.extend(samples),
-            TierEvent::Got { op, outcome, latency } => {
-                // What is refused at once says nothing of how fast it is.
-                if outcome != Err(TierMiss::Down) {
-                    self.tier.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-                }
-                self.tier_got(now_ns, op, outcome);
-            }
-            TierEvent::Put { sample, record, outcome } => {
-                self.tier_stored(sample, outcome);
-                self.release(M::take_back(record));
-            }
+impl<M: Memory> Records<M> {
+    /// The tier's servers were reached: this daemon may fill `bytes`, and one record took them
+    /// `get`, if that was measured.
+    pub(crate) fn tier_has_room(&mut self, bytes: u64, get: Option<Duration>) {
+        let get_ns = get.map(|get| u64::try_from(get.as_nanos()).unwrap_or(u64::MAX));
+        get_ns.into_iter().for_each(|ns| (0..MEASURED_AS).for_each(|_| self.tier.latencies.add(ns)));
+        if self.tier.held.is_none() {
+            let mut held = Cache::new(Policy::Lookahead, bytes, self.index.len());
+            held.keep_ranked(true);
+            self.tier.held = Some(held);
         }
+        self.tier.resize(bytes);
+    }
+
+    /// The tier's servers have these samples.
+    pub(crate) fn tier_holds(&mut self, samples: Vec<SampleId>) {
+        self.tier.found.extend(samples);
     }
 
     /// Takes over what the servers had before this daemon began, once a job is here that may use
@@ -68,35 +62,46 @@ impl<M: Memory> Core<M> {
     ///
     /// What no job here may use is another node's, and what has no room may be another daemon's:
     /// both are left as they are. Some at a time, as there may be millions.
-    fn take_over_found(&mut self) {
-        if self.tier.found.is_empty() || self.jobs.admitting().next().is_none() {
+    fn take_over_found(&mut self, jobs: &Jobs) {
+        if self.tier.found.is_empty() || jobs.admitting().next().is_none() {
             return;
         }
         let rest = self.tier.found.len().saturating_sub(FOUND_AT_ONCE);
         for sample in self.tier.found.split_off(rest) {
             let Some(entry) = self.index.entry(sample) else { continue };
-            if self.jobs.have(sample) && self.cache.get(sample).is_none() {
-                self.tier.admit(sample, entry.stored_len, self.jobs.importance());
+            if jobs.have(sample) && !self.has(sample) {
+                self.tier.admit(sample, entry.stored_len, jobs.importance());
             }
         }
     }
 
-    /// A record came from the tier, or must be read from the store.
-    fn tier_got(&mut self, now_ns: u64, op: ReadOp<M::Room>, outcome: Result<(), TierMiss>) {
-        let (sample, len) = (op.sample, op.len);
+    /// A record came from the tier, or must be read from the store: then in the turn of the job
+    /// that `job_of` finds, which is given the job that wanted it first and the rows that wait.
+    pub(crate) fn tier_got(
+        &mut self,
+        op: ReadOp<M::Room>,
+        outcome: Result<(), TierMiss>,
+        latency: Duration,
+        job_of: impl Fn(JobId, &[RowId]) -> Option<JobId>,
+        figures: &mut Figures,
+    ) -> Option<Arrival<M>> {
+        let ReadOp { sample, len, blocks, .. } = op;
+        // What is refused at once says nothing of how fast it is.
+        if outcome != Err(TierMiss::Down) {
+            self.tier.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        }
         let Err(miss) = outcome else {
-            let (mut wanted, waiting) = self.reading.came_from_tier(sample).unwrap_or_default();
-            self.count(wanted.job, |counts| {
+            let (mut wanted, rows) = self.reading.came_from_tier(sample).unwrap_or_default();
+            figures.count(wanted.job, |counts| {
                 counts.tier_hits += 1;
                 counts.tier_bytes += u64::from(len);
             });
             // Else it stays where it is: what it displaced here would be written there.
-            let bytes = charged_bytes(len, self.config.block_bytes);
+            let bytes = charged_bytes(len, self.block_bytes);
             wanted.admits &= self.cache.is_worth_moving(sample, bytes);
-            let record = M::record(op.blocks, true);
-            return self.arrived(now_ns, wanted, sample, len, record, waiting);
+            return Some(Arrival { wanted, sample, len, record: M::record(blocks, true), rows });
         };
-        self.free.give(op.blocks);
+        self.memory.give(blocks);
         match miss {
             TierMiss::Absent => {
                 self.tier.held.as_mut().and_then(|held| held.remove(sample));
@@ -104,28 +109,26 @@ impl<M: Memory> Core<M> {
             TierMiss::Wrong => self.tier.remove(sample),
             TierMiss::Down => {}
         }
-        let (jobs, sessions) = (&self.jobs, &self.sessions);
-        let job_of_row = |row: &RowId| {
-            let session = sessions.iter().find(|session| session.id == row.session);
-            session.map(|session| session.job)
-        };
-        let job_of = |job, rows: &[RowId]| match jobs.get(job) {
-            Some(_) => Some(job),
-            // Its first job has ended. Rows of another may wait for it.
-            None => rows.first().and_then(job_of_row),
-        };
         if let Some(job) = self.reading.not_in_tier(sample, job_of, &*self.index) {
-            self.count(job, |counts| counts.tier_misses += 1);
+            figures.count(job, |counts| counts.tier_misses += 1);
         }
+        None
     }
 
     /// A record is stored, or not.
-    fn tier_stored(&mut self, sample: SampleId, outcome: TierPut) {
+    pub(crate) fn tier_put(
+        &mut self,
+        sample: SampleId,
+        record: M::Lent,
+        outcome: TierPut,
+        figures: &mut Figures,
+    ) {
+        self.release(M::take_back(record));
         let Some(job) = self.tier.writing.remove(&sample) else { return };
         let Some(held) = &mut self.tier.held else { return };
         if outcome == TierPut::Stored {
             let len = self.index.entry(sample).map_or(0, |entry| entry.stored_len);
-            self.count(job, |counts| {
+            figures.count(job, |counts| {
                 counts.tier_writes += 1;
                 counts.tier_bytes_written += u64::from(len);
             });
@@ -144,18 +147,24 @@ impl<M: Memory> Core<M> {
     }
 
     /// Offers a record that leaves the cache, or bypasses it, to the tier.
-    pub(super) fn offer_to_tier(&mut self, job: JobId, sample: SampleId, record: &M::Record) {
+    pub(super) fn offer_to_tier(
+        &mut self,
+        job: JobId,
+        sample: SampleId,
+        record: &M::Record,
+        importance: &Importance,
+    ) {
         if self.tier.held.is_none()
             || self.tier.rests_until_ns > 0
             || self.tier.writing.len() >= PUTS_MAX
-            || self.cache.get(sample).is_some()
+            || self.has(sample)
         {
             return;
         }
         let Some(len) = self.index.entry(sample).map(|entry| entry.stored_len) else { return };
         if len > RECORD_BYTES_MAX
-            || !self.has_memory_to_prefetch(charged_bytes(len, self.config.block_bytes))
-            || !self.tier.admit(sample, len, self.jobs.importance())
+            || !self.has_memory_to_prefetch(charged_bytes(len, self.block_bytes))
+            || !self.tier.admit(sample, len, importance)
         {
             return;
         }
@@ -164,11 +173,11 @@ impl<M: Memory> Core<M> {
     }
 
     /// Asks the tier for the records that it has, in plan order, and hands it all other orders.
-    pub(super) fn order_from_tier(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    pub(crate) fn order_from_tier(&mut self, now_ns: u64, jobs: &Jobs, actions: &mut Vec<Action<M>>) {
         if self.tier.held.is_none() {
             return;
         }
-        self.take_over_found();
+        self.take_over_found(jobs);
         self.compare_tier(now_ns, actions);
         let mut ops = Vec::new();
         while self.reading.asked_of_tier() < GETS_MAX {

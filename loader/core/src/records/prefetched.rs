@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use shade_formats::SampleId;
 
-use crate::job::JobId;
+use crate::job_id::JobId;
 
 /// Prefetched records, from the request to the first use.
 #[derive(Debug, Default)]
@@ -14,9 +14,42 @@ pub(super) struct Prefetched {
     along: HashSet<SampleId>,
     /// Records in the cache, each with the job that it was read for.
     unused: HashMap<SampleId, JobId>,
+    /// By job: the position of its known accesses at which the search for the next prefetch goes
+    /// on.
+    at: HashMap<JobId, u32>,
 }
 
 impl Prefetched {
+    /// The position of the job's known accesses at which the search for the next prefetch goes on.
+    pub(super) fn at(&self, job: JobId) -> u32 {
+        self.at.get(&job).copied().unwrap_or(0)
+    }
+
+    /// The search goes on at this position.
+    pub(super) fn set_at(&mut self, job: JobId, at: u32) {
+        self.at.insert(job, at);
+    }
+
+    /// The search goes on behind the position that was found last.
+    pub(super) fn go_on(&mut self, job: JobId) {
+        self.set_at(job, self.at(job).saturating_add(1));
+    }
+
+    /// The search begins anew: the job has another plan.
+    pub(super) fn begin_plan(&mut self, job: JobId) {
+        self.at.remove(&job);
+    }
+
+    /// The search begins anew for all jobs: there may be room again for what had left.
+    pub(super) fn search_anew(&mut self) {
+        self.at.clear();
+    }
+
+    /// The job has ended.
+    pub(super) fn end_job(&mut self, job: JobId) {
+        self.at.remove(&job);
+    }
+
     /// The sample is prefetched, and will take `bytes` of the cache.
     pub(super) fn request(&mut self, sample: SampleId, bytes: u64) {
         self.in_flight.insert(sample, bytes);

@@ -5,27 +5,29 @@
 
 use shade_formats::SampleId;
 
+use super::Records;
 use crate::action::Action;
-use crate::brain::Core;
-use crate::job::JobId;
+use crate::figures::Figures;
+use crate::job_id::JobId;
 use crate::memory::Memory;
 use crate::number::to_u32;
+use crate::samples::name_fault;
 
 /// Records read per hedge.
 const RECORDS_PER_HEDGE: u64 = 100;
 /// Interval at which late reads are looked for.
 const LOOK_NS: u64 = 50_000_000;
 
-impl<M: Memory> Core<M> {
+impl<M: Memory> Records<M> {
     /// Looks for late reads, now and then.
-    pub(super) fn watch_reads(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    pub(crate) fn watch(&mut self, now_ns: u64, figures: &mut Figures, actions: &mut Vec<Action<M>>) {
         if now_ns.saturating_sub(self.late_reads.looked_ns) < LOOK_NS {
             return;
         }
         self.late_reads.looked_ns = now_ns;
         self.tell_of_late(now_ns, actions);
-        if self.config.hedge {
-            self.hedge(now_ns, actions);
+        if self.hedges {
+            self.hedge(now_ns, figures, actions);
         }
     }
 
@@ -55,12 +57,12 @@ impl<M: Memory> Core<M> {
             "no answer for {:.1} s ({late} late; nothing is lost, batches wait for the store: is its server up?)",
             oldest_ns as f64 / 1e9
         );
-        actions.push(Action::Warn(self.name_fault(sample, &what)));
+        actions.push(Action::Warn(name_fault(&*self.index, sample, &what)));
     }
 
     /// Asks a second time, into other blocks, for records that are late compared with others. The
     /// first answer counts; the other one only brings its blocks back.
-    fn hedge(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    fn hedge(&mut self, now_ns: u64, figures: &mut Figures, actions: &mut Vec<Action<M>>) {
         let Some(hedge_ns) = self.late_reads.hedge_ns() else { return };
         let mut late = Vec::new();
         let mut hedges = self.late_reads.hedged;
@@ -82,7 +84,7 @@ impl<M: Memory> Core<M> {
             let Some(op) = self.read_op(sample) else { return };
             self.reading.submitted(job, std::iter::once(sample), true, now_ns);
             self.late_reads.hedged += 1;
-            self.count(job, |counts| counts.hedged += 1);
+            figures.count(job, |counts| counts.hedged += 1);
             actions.push(Action::Read(op));
         }
     }

@@ -108,7 +108,7 @@ pub struct RankStatus {
 
 /// Who waits for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
+pub(crate) enum Bound {
     /// The trainer.
     Waits(Cause),
     /// The daemon, for room in the ring.
@@ -117,7 +117,7 @@ pub(super) enum Bound {
 
 /// The clock of a rank's waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitClock {
+pub(crate) struct WaitClock {
     attached_ns: u64,
     /// When time was counted last, and for whom it is counted since.
     noted_ns: u64,
@@ -133,7 +133,7 @@ pub(super) struct WaitClock {
 }
 
 impl WaitClock {
-    pub(super) fn new(now_ns: u64) -> Self {
+    pub(crate) fn new(now_ns: u64) -> Self {
         Self {
             attached_ns: now_ns,
             noted_ns: now_ns,
@@ -147,7 +147,7 @@ impl WaitClock {
     }
 
     /// The rank begins an epoch, whose first descriptor is this one at the earliest.
-    pub(super) fn begin_epoch(&mut self, now_ns: u64, first: u64) {
+    pub(crate) fn begin_epoch(&mut self, now_ns: u64, first: u64) {
         // What it waited until now is no part of it.
         self.note(now_ns, self.bound);
         self.awaited = Some(first);
@@ -157,22 +157,22 @@ impl WaitClock {
     }
 
     /// The rank has released all of its epoch.
-    pub(super) fn end_epoch(&mut self, now_ns: u64) {
+    pub(crate) fn end_epoch(&mut self, now_ns: u64) {
         self.ended_ns.get_or_insert(now_ns);
     }
 
     /// The trainer waits for this descriptor.
-    pub(super) fn awaits(&mut self, seq: u64) {
+    pub(crate) fn awaits(&mut self, seq: u64) {
         self.awaited = self.awaited.max(Some(seq));
     }
 
     /// Whether it waits for a descriptor that is not published: none is from this number on.
-    pub(super) fn is_awaited(&self, first_unpublished: u64) -> bool {
+    pub(crate) fn is_awaited(&self, first_unpublished: u64) -> bool {
         self.awaited.is_some_and(|seq| seq >= first_unpublished)
     }
 
     /// Counts the time up to now. That from now on is counted for `bound`.
-    pub(super) fn note(&mut self, now_ns: u64, bound: Option<Bound>) {
+    pub(crate) fn note(&mut self, now_ns: u64, bound: Option<Bound>) {
         let since_ns = std::mem::replace(&mut self.noted_ns, now_ns);
         if let Some(bound) = std::mem::replace(&mut self.bound, bound) {
             self.waits.add(bound, now_ns.saturating_sub(since_ns));
@@ -180,7 +180,7 @@ impl WaitClock {
     }
 
     /// What it waits for; `None` while it does not.
-    pub(super) fn waits_for(&self) -> Option<Cause> {
+    pub(crate) fn waits_for(&self) -> Option<Cause> {
         match self.bound {
             Some(Bound::Waits(cause)) => Some(cause),
             Some(Bound::RingFull) | None => None,
@@ -188,12 +188,12 @@ impl WaitClock {
     }
 
     /// Its times since it attached, and how long ago that was, ns.
-    pub(super) fn times(&self) -> (Waits, u64) {
+    pub(crate) fn times(&self) -> (Waits, u64) {
         (self.waits, self.noted_ns.saturating_sub(self.attached_ns))
     }
 
     /// Its times since it began the epoch, and how long the epoch has taken it, ns.
-    pub(super) fn of_epoch(&self) -> (Waits, u64) {
+    pub(crate) fn of_epoch(&self) -> (Waits, u64) {
         let until_ns = self.ended_ns.unwrap_or(self.noted_ns);
         (self.waits.since(&self.waits_before), until_ns.saturating_sub(self.begun_ns))
     }

@@ -7,12 +7,12 @@ use foldhash::HashMap;
 use shade_formats::limits::SPAN_BYTES_MAX;
 use shade_formats::{SampleId, ShardId};
 
+use super::flights::{FlightId, Flights};
+use super::neighbours::Neighbours;
+use super::read_queues::ReadQueues;
 use crate::batch::RowId;
 use crate::event::SessionId;
-use crate::flights::{FlightId, Flights};
-use crate::job::JobId;
-use crate::neighbours::Neighbours;
-use crate::read_queues::ReadQueues;
+use crate::job_id::JobId;
 use crate::samples::Samples;
 
 /// The records to read. Single flight: a record is requested once, however many rows wait for it.
@@ -33,9 +33,9 @@ pub(super) struct Reading {
 
 /// A job that wants a record, and whether it keeps records in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) job: JobId,
-    pub(super) admits: bool,
+pub(crate) struct Wanted {
+    pub(crate) job: JobId,
+    pub(crate) admits: bool,
 }
 
 /// Where a record is read from.
@@ -70,7 +70,7 @@ struct PendingRead {
 
 /// A record that has come, or a fault.
 #[derive(Debug)]
-pub(super) struct Landed {
+pub(super) struct Ended {
     /// The flight's job.
     pub(super) job: JobId,
     /// The job that wanted the record first, and whether one that wants it keeps records in the
@@ -304,19 +304,13 @@ impl Reading {
 
     /// `flight` brought the record of `sample`, or a fault. Returns what is known of it. A
     /// fault goes to none as long as another flight may still bring the record.
-    pub(super) fn completed(
-        &mut self,
-        flight: FlightId,
-        sample: SampleId,
-        good: bool,
-        now_ns: u64,
-    ) -> Landed {
+    pub(super) fn completed(&mut self, flight: FlightId, sample: SampleId, good: bool, now_ns: u64) -> Ended {
         let (job, has_ended) = self.flights.landed(flight, now_ns);
         if has_ended {
             self.queues.landed(job);
         }
         let wanted = self.pending.get(&sample).map(|read| read.wanted);
-        Landed { job, wanted, rows: self.given(flight, sample, good) }
+        Ended { job, wanted, rows: self.given(flight, sample, good) }
     }
 
     fn given(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowId> {

@@ -16,12 +16,12 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use shade_formats::SampleId;
 
+use super::latency::{Latencies, ReadLatency};
+use super::reading::Source;
 use crate::cache::{Admission, Cache, Clock};
 use crate::importance::Importance;
-use crate::job::JobId;
-use crate::latency::{Latencies, ReadLatency};
+use crate::job_id::JobId;
 use crate::memory::Memory;
-use crate::reading::Source;
 use crate::tier_orders::{TIER_OVERHEAD_BYTES, TierOrder};
 
 /// The tier: memory of other machines.

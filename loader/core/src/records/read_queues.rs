@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use shade_formats::SampleId;
 
-use crate::job::JobId;
+use crate::job_id::JobId;
 
 /// What a job reads.
 #[derive(Debug)]
