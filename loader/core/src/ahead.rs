@@ -11,6 +11,7 @@ use shade_job::Sampler;
 
 use crate::action::Action;
 use crate::aside::AsideOrder;
+use crate::batches::Dropped;
 use crate::brain::Core;
 use crate::drawing::{Ahead, DrawOrder, Drawn, DrawnPlan, OrderId};
 use crate::job::{Job, JobId};
@@ -63,9 +64,9 @@ impl<M: Memory> Core<M> {
             return false;
         }
         let batches = u64::from(job.slices.batches_per_epoch());
-        let mut ranks = self.sessions.iter().filter(|session| session.job == job.id);
-        let is_near_its_end = ranks.all(|session| {
-            session.request.filter(|request| request.epoch == epoch).is_some_and(|request| {
+        let mut ranks = self.ranks.iter().filter(|rank| rank.job == job.id);
+        let is_near_its_end = ranks.all(|rank| {
+            rank.request.filter(|request| request.epoch == epoch).is_some_and(|request| {
                 // What was delivered decides what the guard `cover` puts in.
                 let is_over = plan.sampler != Sampler::Replacement || plan.cover == 0 || request.ended;
                 let opened = u64::from(request.next_batch) * u64::from(DRAWN_BEFORE);
@@ -81,25 +82,18 @@ impl<M: Memory> Core<M> {
         if of_job.ahead.take().is_none() {
             return;
         }
-        let ranks: Vec<_> = self.sessions.iter().filter(|session| session.job == job).map(|s| s.id).collect();
-        ranks.into_iter().for_each(|rank| self.abandon(rank, |batch| batch.is_held()));
+        let ranks: Vec<_> = self.ranks.iter().filter(|rank| rank.job == job).map(|rank| rank.id).collect();
+        ranks.into_iter().for_each(|rank| self.abandon(rank, Dropped::Held));
     }
 
     /// The job's epoch has begun: the batches that were held for it become batches like any other.
     pub(super) fn begin_held(&mut self, now_ns: u64, job: JobId, actions: &mut Vec<Action<M>>) {
-        let Some(of_job) = self.jobs.get_mut(job) else { return };
-        let epoch = of_job.epoch();
-        for session in self.sessions.iter_mut().filter(|session| session.job == job) {
-            let Some(request) = session.request.as_mut().filter(|r| Some(r.epoch) == epoch) else { continue };
-            for batch in session.open.iter_mut().filter(|batch| batch.is_held()) {
-                assert_eq!(
-                    (batch.id.epoch, batch.id.number),
-                    (request.epoch, request.next_batch),
-                    "a held batch"
-                );
-                let Some(held) = batch.held.take() else { continue };
+        let epoch = self.jobs.get(job).and_then(Job::epoch);
+        for rank in self.ranks.iter_mut().filter(|rank| rank.job == job) {
+            let Some(request) = rank.request.as_mut().filter(|r| Some(r.epoch) == epoch) else { continue };
+            for (id, held) in self.batches.begin_held(rank.id, request.generation) {
+                assert_eq!((id.epoch, id.number), (request.epoch, request.next_batch), "a held batch");
                 request.next_batch += 1;
-                batch.generation = request.generation;
                 self.figures.count(job, |counts| counts.add(&held.accesses));
                 if let Some((observer, mut open)) = held.traced {
                     // Lines come in the order of their times.

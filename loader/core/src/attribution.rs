@@ -7,46 +7,46 @@
 
 use crate::action::Action;
 use crate::brain::Core;
-use crate::event::SessionId;
 use crate::figures::{Bound, Cause, Waits};
+use crate::ids::SessionId;
 use crate::job::JobId;
 use crate::memory::Memory;
-use crate::session::Session;
+use crate::rank::Rank;
 
 impl<M: Memory> Core<M> {
     /// A trainer says that it waits for descriptor `seq`, which may be published meanwhile, or any
     /// number.
     pub(super) fn trainer_waits(&mut self, session: SessionId, seq: u64) {
         // A client can only make its own figures wrong.
-        if let Some(session) = self.session_mut(session).filter(|session| session.first_unpublished() == seq)
-        {
-            session.clock.awaits(seq);
+        let is_next = self.batches.status(session).is_some_and(|ring| ring.first_unpublished == seq);
+        if let Some(rank) = self.rank_mut(session).filter(|_| is_next) {
+            rank.clock.awaits(seq);
         }
     }
 
     /// Counts the time up to now, and finds for whom it is counted next.
     pub(super) fn note_waits(&mut self, now_ns: u64) {
-        for at in 0..self.sessions.len() {
-            let bound = self.sessions.get(at).and_then(|session| self.bound_of(session));
-            self.sessions.get_mut(at).into_iter().for_each(|session| session.clock.note(now_ns, bound));
+        for at in 0..self.ranks.len() {
+            let bound = self.bound_of(&self.ranks[at]);
+            self.ranks[at].clock.note(now_ns, bound);
         }
     }
 
-    fn bound_of(&self, session: &Session<M>) -> Option<Bound> {
-        let request = session.request.filter(|request| !request.ended)?;
-        let oldest = session.open.front().filter(|batch| !batch.is_held());
-        if !session.clock.is_awaited(session.first_unpublished()) {
-            let is_full = oldest.is_none() && session.blocked_since_ns.is_some();
+    fn bound_of(&self, rank: &Rank) -> Option<Bound> {
+        let request = rank.request.filter(|request| !request.ended)?;
+        let ring = self.batches.status(rank.id)?;
+        if !rank.clock.is_awaited(ring.first_unpublished) {
+            let is_full = ring.is_oldest_unread.is_none() && ring.is_blocked;
             return is_full.then_some(Bound::RingFull);
         }
-        let cause = match oldest {
-            Some(batch) if batch.unread > 0 => Cause::Storage,
-            Some(_) => Cause::Workers,
+        let cause = match ring.is_oldest_unread {
+            Some(true) => Cause::Storage,
+            Some(false) => Cause::Workers,
             None => {
-                let job = self.jobs.get(session.job)?;
+                let job = self.jobs.get(rank.job)?;
                 let is_drawn = job.epoch() == Some(request.epoch);
                 // A trainer that keeps the whole ring waits for itself.
-                if is_drawn && session.is_full {
+                if is_drawn && ring.is_full {
                     return Some(Bound::RingFull);
                 }
                 let is_drawn_next = self.is_due(job) && job.waits_since_ns.is_none();
@@ -70,10 +70,11 @@ impl<M: Memory> Core<M> {
         }
         self.note_waits(now_ns);
         let mut are_done = true;
-        for session in self.sessions.iter_mut().filter(|session| session.job == id) {
-            let is_done = session.has_released_epoch();
+        for rank in self.ranks.iter_mut().filter(|rank| rank.job == id) {
+            let is_released = self.batches.status(rank.id).is_some_and(|ring| ring.is_released);
+            let is_done = rank.has_ended() && is_released;
             if is_done {
-                session.clock.end_epoch(now_ns);
+                rank.clock.end_epoch(now_ns);
             }
             are_done &= is_done;
         }
@@ -85,8 +86,8 @@ impl<M: Memory> Core<M> {
 
     /// A line about an epoch of the job: its waits, hits and bytes read.
     fn epoch_line(&self, job: JobId) -> Option<String> {
-        let sessions = self.sessions.iter().filter(|session| session.job == job);
-        let (waits, times): (Vec<_>, Vec<_>) = sessions.map(|session| session.clock.of_epoch()).unzip();
+        let ranks = self.ranks.iter().filter(|rank| rank.job == job);
+        let (waits, times): (Vec<_>, Vec<_>) = ranks.map(|rank| rank.clock.of_epoch()).unzip();
         let counts = self.figures.since_begun(job);
         let job = self.jobs.get(job)?;
         let of = |cause| waits.iter().map(|waits| waits.of(cause)).sum::<u64>();

@@ -4,20 +4,18 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 
-use crate::batch::{Batch, BatchStage};
+use crate::batches::Batches;
 use crate::cache::Cache;
 use crate::config::CoreConfig;
-use crate::decoded_rows::DecodedRows;
 use crate::event::{Event, SessionId};
 use crate::figures::{Counts, Figures};
-use crate::fill_turns::FillTurns;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::memory::Memory;
+use crate::rank::Rank;
 use crate::records::Records;
 use crate::samples::Samples;
-use crate::session::Session;
 
 /// The brain. See the [crate](super).
 pub struct Core<M: Memory> {
@@ -25,9 +23,8 @@ pub struct Core<M: Memory> {
     pub(super) index: Arc<dyn Samples>,
     pub(super) records: Records<M>,
     pub(super) jobs: Jobs,
-    pub(super) decoded_rows: DecodedRows<M::Lent>,
-    pub(super) fill_turns: FillTurns,
-    pub(super) sessions: Vec<Session<M>>,
+    pub(super) batches: Batches<M>,
+    pub(super) ranks: Vec<Rank>,
     pub(super) figures: Figures,
     /// Jobs that look ahead next, as the cache was resized.
     pub(super) looks_ahead_due: Vec<JobId>,
@@ -64,9 +61,8 @@ impl<M: Memory> Core<M> {
             index,
             records,
             jobs: Jobs::default(),
-            decoded_rows: DecodedRows::new(config.decoded_bytes),
-            fill_turns: FillTurns::default(),
-            sessions: Vec::new(),
+            batches: Batches::new(config.orders_max, config.decoded_bytes),
+            ranks: Vec::new(),
             figures: Figures::default(),
             looks_ahead_due: Vec::new(),
             predict_at_ns: 0,
@@ -79,7 +75,7 @@ impl<M: Memory> Core<M> {
     /// Number of ranks attached.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.sessions.len()
+        self.ranks.len()
     }
 
     /// Name of the session's job.
@@ -113,26 +109,20 @@ impl<M: Memory> Core<M> {
     /// Whether nothing is being read, filled or finalized. Batches may be held for their epoch.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let is_filled = |batch: &Batch<M>| batch.is_held() && batch.stage == BatchStage::Complete;
-        self.records.is_idle() && self.sessions.iter().all(|session| session.open.iter().all(is_filled))
+        self.records.is_idle() && self.batches.is_idle()
     }
 
-    pub(super) fn session(&self, session: SessionId) -> Option<&Session<M>> {
-        self.sessions.iter().find(|s| s.id == session)
+    pub(super) fn rank(&self, session: SessionId) -> Option<&Rank> {
+        self.ranks.iter().find(|rank| rank.id == session)
     }
 
-    pub(super) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session<M>> {
-        self.sessions.iter_mut().find(|s| s.id == session)
-    }
-
-    /// The open batch of `session` with this sequence number.
-    pub(super) fn batch_mut(&mut self, session: SessionId, seq: u64) -> Option<&mut Batch<M>> {
-        self.session_mut(session)?.batch_mut(seq)
+    pub(super) fn rank_mut(&mut self, session: SessionId) -> Option<&mut Rank> {
+        self.ranks.iter_mut().find(|rank| rank.id == session)
     }
 
     /// The job of `session`.
     pub(super) fn job_of(&self, session: SessionId) -> Option<&Job> {
-        self.jobs.get(self.session(session)?.job)
+        self.jobs.get(self.rank(session)?.job)
     }
 
     /// See [`Figures::count`].
@@ -158,15 +148,4 @@ impl<M: Memory> Core<M> {
     ) -> Option<u32> {
         self.records.move_records(from, bytes_max, move_record)
     }
-}
-
-/// The next batches of the job's ranks that asked for `epoch`.
-pub(super) fn next_batches<M: Memory>(
-    sessions: &[Session<M>],
-    job: JobId,
-    epoch: u32,
-) -> impl Iterator<Item = u32> + '_ {
-    let sessions = sessions.iter().filter(move |session| session.job == job);
-    let requests = sessions.filter_map(|session| session.request);
-    requests.filter(move |request| request.epoch == epoch).map(|request| request.next_batch)
 }

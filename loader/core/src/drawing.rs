@@ -6,8 +6,8 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_job::{PlanSpec, Seats, WeightTable};
 
+use crate::ids::JobId;
 use crate::importance::Importance;
-use crate::job_id::JobId;
 use crate::plan::{
     Known, Part, Plan, SampleFacts, Strata, draw_next_plan, draw_plan, next_accesses, position_entropy,
 };

@@ -5,10 +5,11 @@
 //! position q at now + (q - p) ns. Times are predicted anew when they turn out to be wrong. With
 //! one job no clock has an influence.
 
-use crate::brain::{Core, next_batches};
+use crate::brain::Core;
 use crate::cache::Clock;
 use crate::job::Job;
 use crate::memory::Memory;
+use crate::rank::{Rank, next_batches};
 
 /// Share of an epoch by which a prediction may be wrong.
 const ERROR_MAX: f64 = 0.01;
@@ -57,14 +58,15 @@ impl<M: Memory> Core<M> {
 
     /// The clock of a job, and the position that it opens next.
     pub(super) fn clock(&self, job: &Job, now_ns: u64) -> (Clock, u32) {
-        let opened = job.epoch().and_then(|epoch| next_batches(&self.sessions, job.id, epoch).min());
+        let opened = job.epoch().and_then(|epoch| next_batches(&self.ranks, job.id, epoch).min());
         // Its ranks may be between two epochs.
         let position = job.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
         if !self.jobs.are_several() {
             return (Clock::POSITIONS, position);
         }
-        let ranks = self.sessions.iter().filter(|session| session.job == job.id);
-        let batch_ns = ranks.map(|session| session.batch_ns(now_ns)).max().unwrap_or(0);
+        let ranks = self.ranks.iter().filter(|rank| rank.job == job.id);
+        let batch_ns = |rank: &Rank| self.batches.batch_ns(rank.id, now_ns, rank.has_ended());
+        let batch_ns = ranks.map(batch_ns).max().unwrap_or(0);
         (Clock::at(now_ns, position, job.pace.ns_per_position(batch_ns)), position)
     }
 }

@@ -20,29 +20,29 @@ use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::plan::{high_importance, rep_now, spec_now};
-use crate::session::Session;
+use crate::rank::Rank;
 
 impl<M: Memory> Core<M> {
     /// Ranks that the start of the job's next epoch waits for. Where some ranks are on other nodes,
     /// nobody knows which ones are still to attach here: then those that are attached.
     pub(super) fn waiting_for_ranks(&self, job: &Job) -> Vec<u32> {
         let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
-        let of_job = || self.sessions.iter().filter(|session| session.job == job.id);
-        let wants_it = |session: &&Session<M>| session.request.is_some_and(|r| r.epoch == epoch);
-        let here: HashSet<u32> = of_job().filter(wants_it).map(|session| session.rank).collect();
+        let of_job = || self.ranks.iter().filter(|rank| rank.job == job.id);
+        let wants_it = |rank: &&Rank| rank.request.is_some_and(|r| r.epoch == epoch);
+        let here: HashSet<u32> = of_job().filter(wants_it).map(|rank| rank.rank).collect();
         let JobSpec { world_size, .. } = job.spec;
         if job.spec.local_ranks() == world_size {
             return (0..world_size).filter(|rank| !here.contains(rank)).collect();
         }
         let mut waiting: Vec<u32> =
-            of_job().map(|session| session.rank).filter(|rank| !here.contains(rank)).collect();
+            of_job().map(|rank| rank.rank).filter(|rank| !here.contains(rank)).collect();
         waiting.sort_unstable();
         waiting
     }
 
     /// Number of the job's ranks that are still to attach to this daemon.
     pub(super) fn ranks_to_attach(&self, job: &Job) -> u32 {
-        let attached = self.sessions.iter().filter(|session| session.job == job.id).count();
+        let attached = self.ranks.iter().filter(|rank| rank.job == job.id).count();
         job.spec.local_ranks().saturating_sub(to_u32(attached))
     }
 
@@ -54,10 +54,10 @@ impl<M: Memory> Core<M> {
 
     /// An epoch that some rank wants and whose plan is not the current one.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
-        self.sessions
+        self.ranks
             .iter()
-            .filter(|s| s.job == job.id)
-            .filter_map(|s| s.request)
+            .filter(|rank| rank.job == job.id)
+            .filter_map(|rank| rank.request)
             .map(|request| request.epoch)
             .find(|&epoch| job.epoch() != Some(epoch))
     }
@@ -80,9 +80,9 @@ impl<M: Memory> Core<M> {
         let order = self.next_order(id);
         let looks_ahead = self.may_look_ahead(id);
         let Some(job) = self.jobs.get_mut(id) else { return };
-        let of_job = self.sessions.iter().filter(|session| session.job == id);
+        let of_job = self.ranks.iter().filter(|rank| rank.job == id);
         job.choose_strata(epoch);
-        job.part = job.part_of(of_job.map(|session| session.rank).collect());
+        job.part = job.part_of(of_job.map(|rank| rank.rank).collect());
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
@@ -133,8 +133,8 @@ impl<M: Memory> Core<M> {
         let Drawn { id, plan, next_plan, lists } = drawn;
         let Some(job) = self.jobs.get_mut(id.job) else { return };
         let (epoch, records) = (plan.plan.epoch, &self.records);
-        for session in self.sessions.iter_mut().filter(|session| session.job == id.job) {
-            session.delivered.retain(|batch, _| batch.epoch.wrapping_add(1) == epoch);
+        for rank in self.ranks.iter_mut().filter(|rank| rank.job == id.job) {
+            rank.delivered.retain(|batch, _| batch.epoch.wrapping_add(1) == epoch);
         }
         let own_samples = job.own_samples();
         let cached = || job.resident_samples(records.cached(), records.len());

@@ -3,8 +3,8 @@
 use shade_job::{JobSpec, Tables};
 
 use crate::aside::AsideResult;
+pub use crate::ids::SessionId;
 use crate::importance::Importance;
-pub use crate::job_id::SessionId;
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;

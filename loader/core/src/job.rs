@@ -20,7 +20,7 @@ use crate::sizes::{Rooms, check_sizes, payload_size};
 use crate::use_numbers::UseNumbers;
 use crate::validation::Validation;
 
-pub(super) use crate::job_id::JobId;
+pub(super) use crate::ids::JobId;
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
@@ -28,8 +28,6 @@ pub(super) struct Job {
     /// The name that its ranks give.
     pub(super) name: String,
     pub(super) pace: Pace,
-    /// Number of the fill order that it was given last; 0 before the first.
-    pub(super) last_order: u64,
     /// Since when it waits for others of its group at an epoch's start.
     pub(super) waits_since_ns: Option<u64>,
     pub(super) spec: JobSpec,
@@ -165,7 +163,6 @@ impl Job {
             id,
             name,
             pace: Pace::new(spec.batch_size, spec.world_size),
-            last_order: 0,
             waits_since_ns: None,
             output,
             spec,

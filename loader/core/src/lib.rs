@@ -13,16 +13,17 @@
 //! | [`plan`] | the epoch's samples and their order |
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
-//! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
+//! | `job`, `rank`, `ranks`, `epoch` | the ranks that train together, and their epoch |
 //! | `aside`, `drawing`, `postponed` | what takes long is done elsewhere: plans are drawn |
 //! | `ahead` | the next epoch before it begins |
 //! | `slices` | what takes long and must be done here is done a little at a time |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
-//! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
+//! | `use_numbers` | which row of a group is which |
 //! | `states`, `snapshot`, `stop`, `fields` | the saved state |
 //! | `resume` | where a training goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
-//! | `open`, `batch`, `fill`, `fill_turns`, `sizes` | batches: opened, filled, published |
+//! | `batches` | room: rings, open batches, what workers do |
+//! | `open`, `fill`, `sizes` | which batch is opened and published, and how large it is |
 //! | `access` | a row gets its record, or waits for a read |
 //! | `records` | room: cache, memory, tier; what is read, and in which order |
 //! | `lookahead` | next uses as plans and cache tell each other |
@@ -56,7 +57,7 @@ mod ahead;
 mod aside;
 mod attribution;
 mod bad_share;
-mod batch;
+mod batches;
 mod block_size;
 mod brain;
 pub mod cache;
@@ -66,7 +67,6 @@ mod config;
 #[path = "../tests/replay/counted.rs"]
 #[expect(dead_code, reason = "those tests need more of it")]
 mod counted;
-mod decoded_rows;
 mod drawing;
 pub mod driver;
 mod due_times;
@@ -76,11 +76,10 @@ mod fault;
 mod fields;
 mod figures;
 mod fill;
-mod fill_turns;
 mod group;
+mod ids;
 pub mod importance;
 mod job;
-mod job_id;
 mod jobs;
 mod lists;
 mod lookahead;
@@ -92,6 +91,7 @@ mod pace;
 pub mod plan;
 mod portable_scores;
 mod postponed;
+mod rank;
 mod ranks;
 mod records;
 mod report;
@@ -99,7 +99,6 @@ mod resume;
 mod samples;
 mod scores;
 mod seats;
-mod session;
 mod sizes;
 mod slices;
 mod snapshot;

@@ -65,8 +65,8 @@ impl<M: Memory> Core<M> {
         let mut lookahead = Lookahead::over(next, from, ahead);
         // Unless repeats of a sample are dealt to the ranks, a position says whose it is.
         if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
-            let of_job = self.sessions.iter().filter(|session| session.job == id);
-            let here: HashSet<u32> = of_job.map(|session| session.rank).collect();
+            let of_job = self.ranks.iter().filter(|rank| rank.job == id);
+            let here: HashSet<u32> = of_job.map(|rank| rank.rank).collect();
             let len = to_u32(plan.ids.len());
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
             lookahead.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));

@@ -8,19 +8,19 @@ use shade_formats::{SampleId, Size};
 use shade_job::{ImageSpec, OnError};
 
 use crate::action::Action;
-use crate::batch::{Batch, BatchId, BatchRow, RowId, RowState};
+use crate::batches::{BatchRow, NewBatch, RowState};
 use crate::brain::Core;
 use crate::drawing::DrawnPlan;
-use crate::event::SessionId;
 use crate::figures::Accesses;
+use crate::ids::{BatchId, RowId, SessionId};
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::Ticket;
 use crate::plan::{Plan, Slices, Slot};
+use crate::rank::Rank;
 use crate::samples::Samples;
-use crate::session::Session;
 use crate::sizes::{batch_layout, row_bytes, same_class};
 use crate::trace::{open_line, trace};
 use crate::use_numbers::UseNumbers;
@@ -36,8 +36,7 @@ struct NextBatch {
     is_ahead: bool,
     number: u32,
     rank: u32,
-    /// Place of its session.
-    at: usize,
+    session: SessionId,
 }
 
 /// The plan of an epoch whose batches are opened.
@@ -61,45 +60,47 @@ impl<M: Memory> Core<M> {
     /// Opens some batches of a job, the first of the plan first, so that no rank gets ahead of
     /// others.
     fn open_batches_of(&mut self, job: JobId, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let mut full: Vec<bool> = self.sessions.iter().map(|session| session.is_full).collect();
+        // The sessions whose rings turned out to have no room.
+        let mut full = Vec::new();
         let mut opened = 0;
         while opened < OPENED_AT_ONCE {
             let Some(next) = self.next_batch(job, &full) else { return false };
-            let at = next.at;
+            let session = next.session;
             if self.open_batch(job, next, now_ns, actions) {
                 opened += 1;
-            } else if let Some(full) = full.get_mut(at) {
-                *full = true;
+            } else {
+                full.push(session);
             }
         }
         true
     }
 
     /// The batch of the job that is opened next: of its epoch, or of the next one in the rings of
-    /// ranks that have all of this one. `full` says by session whose ring has no room.
-    fn next_batch(&mut self, job: JobId, full: &[bool]) -> Option<NextBatch> {
+    /// ranks that have all of this one, unless a ring is `full`.
+    fn next_batch(&mut self, job: JobId, full: &[SessionId]) -> Option<NextBatch> {
         let of_job = self.jobs.get(job)?;
         let (epoch, batches) = (of_job.epoch()?, of_job.slices.batches_per_epoch());
         let batches_ahead = of_job.planned(true).map_or(0, |ahead| ahead.slices.batches_per_epoch());
         self.number_ends(job, epoch, batches);
-        let of_session = |(at, session): (usize, &Session<M>)| {
-            let has_room = session.ready && full.get(at) == Some(&false) && session.has_descriptor();
-            let request = session.request.filter(|request| has_room && request.epoch == epoch)?;
+        let of_rank = |rank: &Rank| {
+            let request = rank.request.filter(|request| request.epoch == epoch)?;
+            if full.contains(&rank.id) || !self.batches.may_open(rank.id) {
+                return None;
+            }
             let is_ahead = request.next_batch >= batches;
-            let held = || to_u32(session.held().count());
-            let number = if is_ahead { held() } else { request.next_batch };
-            let is_there = !is_ahead || (number < batches_ahead && session.has_end());
-            is_there.then_some(NextBatch { is_ahead, number, rank: session.rank, at })
+            let number = if is_ahead { self.batches.held(rank.id) } else { request.next_batch };
+            let has_end = || request.ended || self.batches.has_end(rank.id, request.generation);
+            let is_there = !is_ahead || (number < batches_ahead && has_end());
+            is_there.then_some(NextBatch { is_ahead, number, rank: rank.rank, session: rank.id })
         };
-        let sessions = self.sessions.iter().enumerate().filter(|(_, session)| session.job == job);
-        sessions.filter_map(of_session).min()
+        self.ranks.iter().filter(|rank| rank.job == job).filter_map(of_rank).min()
     }
 
     /// Opens a batch. Returns `false` if its ring has no room.
     fn open_batch(
         &mut self,
         job_id: JobId,
-        NextBatch { is_ahead, number, at, .. }: NextBatch,
+        NextBatch { is_ahead, number, rank: of_rank, session }: NextBatch,
         now_ns: u64,
         actions: &mut Vec<Action<M>>,
     ) -> bool {
@@ -107,77 +108,66 @@ impl<M: Memory> Core<M> {
             self.look_ahead(job_id, now_ns);
             self.exchange(job_id, number);
         }
-        let (Some(job), Some(session)) = (self.jobs.get_mut(job_id), self.sessions.get_mut(at)) else {
-            return false;
-        };
+        let Some(job) = self.jobs.get_mut(job_id) else { return false };
         let Some(planned) = job.planned(is_ahead) else { return false };
         let epoch = planned.plan.epoch;
-        let slots = planned.slices.batch(number, session.rank, planned.plan);
+        let slots = planned.slices.batch(number, of_rank, planned.plan);
         let mut rows = plan_rows(job, &slots, &planned, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = to_u32(rows.len());
-        let layout = batch_layout(&job.output, capacity.max(1), data_len);
-        let ring_bytes = session.payload.bytes();
-        let layout = match layout {
+        let ring_bytes = self.batches.payload_bytes(session);
+        let layout = match batch_layout(&job.output, capacity.max(1), data_len) {
             Ok(layout) if layout.total <= ring_bytes => layout,
             // Its epoch may never be asked for.
             _ if is_ahead => {
-                session.is_full = true;
+                self.batches.is_too_long(session);
                 return false;
             }
             // Only where a sample was drawn far more often than chance would have it.
             _ => {
                 let text = too_long(BatchId { epoch, number }, data_len, ring_bytes);
-                actions.push(Action::Close(session.id, text));
+                actions.push(Action::Close(session, text));
                 return false;
             }
         };
-        let Some(offset) = session.payload.reserve(layout.total) else {
-            session.blocked(now_ns);
-            return false;
-        };
-        let data = offset + layout.data;
+        let Some(reserved) = self.batches.reserve(session, layout.total, now_ns) else { return false };
+        let data = reserved.offset + layout.data;
         rows.iter_mut().for_each(|row| row.offset += data);
         touch_scores(&job.importance, &rows);
         self.records.touch_all(rows.iter().map(|row| row.sample));
-        let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
-        job.pace.opened(slot_wait_ns > 0);
+        job.pace.opened(reserved.slot_wait_ns > 0);
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let mut batch = Batch::new(session.next_seq, BatchId { epoch, number }, offset, layout, rows, now_ns);
-        batch.slot_wait_ns = slot_wait_ns;
-        let traced =
-            self.figures.observer(job_id).map(|observer| (observer, open_line(session.rank, &batch)));
-        match &mut session.request {
-            _ if is_ahead => batch.held = Some(Box::default()),
-            Some(request) => {
-                batch.generation = request.generation;
-                request.next_batch += 1;
-            }
-            None => return false,
-        }
-        session.next_seq += 1;
-        let ticket = Ticket { session: session.id, seq: batch.seq };
-        session.open.push_back(batch);
-        let traced = self.look_up(job_id, ticket, &accesses, traced);
-        let held = self.batch_mut(ticket.session, ticket.seq).and_then(|batch| batch.held.as_mut());
-        match held {
-            Some(held) => held.traced = traced,
-            None => actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open)))),
-        }
+        let generation = if is_ahead { None } else { self.begin_batch(session) };
+        let id = BatchId { epoch, number };
+        let ticket = self.batches.open(session, NewBatch { id, generation, reserved, layout, rows }, now_ns);
+        let line = || open_line(now_ns, of_rank, id, ticket.seq, accesses.len());
+        let traced = self.figures.observer(job_id).map(|observer| (observer, line()));
+        let traced = self.look_up(job_id, ticket, &accesses, is_ahead, traced);
+        let traced = self.batches.keep_line(ticket, traced);
+        actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open))));
         true
     }
 
-    /// Looks up the samples of a batch that was opened. Completes its line of the trace.
+    /// The rank is given the next batch of the epoch that it asked for. Returns its generation.
+    fn begin_batch(&mut self, session: SessionId) -> Option<u32> {
+        let request = self.rank_mut(session).and_then(|rank| rank.request.as_mut());
+        let Some(request) = request else { unreachable!("a batch of an epoch that nobody asked for") };
+        request.next_batch += 1;
+        Some(request.generation)
+    }
+
+    /// Looks up the samples of a batch that was opened, and is held for its epoch or not. Completes
+    /// its line of the trace.
     fn look_up(
         &mut self,
         job: JobId,
         ticket: Ticket,
         accesses: &[(SampleId, Slot)],
+        is_held: bool,
         mut traced: Option<(SessionId, Open)>,
     ) -> Option<(SessionId, Open)> {
         let Ticket { session, seq } = ticket;
         let wanted = self.wanted_by(job);
-        let is_held = self.batch_mut(session, seq).is_some_and(|batch| batch.is_held());
         let has_exchanged = !is_held && self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
         let mut counts = Accesses::default();
         for (position, &(sample, slot)) in (0..).zip(accesses) {
@@ -201,20 +191,10 @@ impl<M: Memory> Core<M> {
     }
 
     /// Adds accesses to the counts of their batch, their epoch and their job.
-    pub(super) fn count_accesses(
-        &mut self,
-        job: JobId,
-        Ticket { session, seq }: Ticket,
-        accesses: &Accesses,
-    ) {
-        if let Some(batch) = self.batch_mut(session, seq) {
-            batch.hits += accesses.hits();
-            batch.misses += accesses.misses();
-            if let Some(held) = &mut batch.held {
-                return held.accesses.add(accesses);
-            }
+    pub(super) fn count_accesses(&mut self, job: JobId, ticket: Ticket, accesses: &Accesses) {
+        if !self.batches.count(ticket, accesses) {
+            self.count(job, |counts| counts.add(accesses));
         }
-        self.count(job, |counts| counts.add(accesses));
     }
 }
 

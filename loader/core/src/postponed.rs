@@ -4,7 +4,7 @@
 use crate::brain::Core;
 use crate::drawing::OrderId;
 use crate::event::{Event, SessionId};
-use crate::job_id::JobId;
+use crate::ids::JobId;
 use crate::memory::Memory;
 
 impl<M: Memory> Core<M> {

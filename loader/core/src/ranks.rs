@@ -6,12 +6,13 @@ use shade_job::Sampler;
 
 use crate::action::{Accepted, Action, Refusal};
 use crate::bad_share::RowCounts;
+use crate::batches::Dropped;
 use crate::brain::Core;
 use crate::event::{Attach, SessionId};
 use crate::importance::Importance;
 use crate::job::Job;
 use crate::memory::Memory;
-use crate::session::{EpochRequest, Session};
+use crate::rank::{EpochRequest, Rank};
 use crate::tables::{given_tables, weights_by_class};
 
 impl<M: Memory> Core<M> {
@@ -46,7 +47,7 @@ impl<M: Memory> Core<M> {
             );
             return refuse(REFUSE_BUSY, text);
         }
-        if self.sessions.iter().any(|session| Some(session.job) == known && session.rank == rank) {
+        if self.ranks.iter().any(|other| Some(other.job) == known && other.rank == rank) {
             let text = format!(
                 "rank {rank} is attached already in job {name:?}: to train twice at once, name another \
                  job with Daemon(job=\"...\")"
@@ -88,7 +89,8 @@ impl<M: Memory> Core<M> {
             }
         };
         self.jobs.get_mut(job).into_iter().for_each(|job| job.has_rank(rank));
-        self.sessions.push(Session::new(session, job, rank, ring, now_ns));
+        self.ranks.push(Rank::new(session, job, rank, now_ns));
+        self.batches.attach(session, job, ring);
         Ok(accepted)
     }
 
@@ -112,21 +114,20 @@ impl<M: Memory> Core<M> {
 
     pub(super) fn detach(&mut self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
         self.goes_on(now_ns, session, actions);
-        let Some(at) = self.sessions.iter().position(|s| s.id == session) else { return };
+        let Some(at) = self.ranks.iter().position(|rank| rank.id == session) else { return };
         // It can no longer tell whether it trained.
         self.note_taken(session);
-        let gone = self.sessions.swap_remove(at);
-        for row in gone.open.into_iter().flat_map(|batch| batch.ready) {
-            self.records.take_back(row.record);
-        }
+        let gone = self.ranks.swap_remove(at);
+        let spare = self.batches.detach(session);
+        spare.into_iter().for_each(|record| self.records.take_back(record));
         self.records.forget(session, |_| true);
-        if self.sessions.iter().any(|s| s.job == gone.job) {
+        if self.ranks.iter().any(|rank| rank.job == gone.job) {
             return;
         }
         let admitted = self.jobs.admitting_ids().contains(&gone.job);
         self.jobs.remove(gone.job);
         self.figures.end_job(gone.job);
-        self.decoded_rows.job_ended(&self.jobs);
+        self.batches.end_job(gone.job, &self.jobs);
         self.records.end_job(gone.job);
         if admitted {
             self.records.forget_job(gone.job);
@@ -140,7 +141,7 @@ impl<M: Memory> Core<M> {
 
     /// `session` leaves its epoch: tells of it, if it was not told of.
     fn goes_on(&mut self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(job) = self.session(session).map(|session| session.job) {
+        if let Some(job) = self.rank(session).map(|rank| rank.job) {
             self.tell_of_epoch(job, now_ns, true, actions);
         }
     }
@@ -153,10 +154,10 @@ impl<M: Memory> Core<M> {
         seqs: Vec<u64>,
         actions: &mut Vec<Action<M>>,
     ) {
-        let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
-        let mut job = self.jobs.get_mut(state.job);
+        let Some(rank) = self.ranks.iter().find(|rank| rank.id == session) else { return };
+        let mut job = self.jobs.get_mut(rank.job);
         for seq in seqs {
-            match state.release(seq, now_ns) {
+            match self.batches.release(session, seq, now_ns) {
                 Some(0) => {}
                 Some(batch_ns) => job.iter_mut().for_each(|job| job.pace.computed(batch_ns)),
                 None => {
@@ -167,14 +168,14 @@ impl<M: Memory> Core<M> {
             }
         }
         self.trace_release(now_ns, session, actions);
-        if let Some(job) = self.session(session).map(|session| session.job) {
+        if let Some(job) = self.rank(session).map(|rank| rank.job) {
             self.tell_of_epoch(job, now_ns, false, actions);
         }
     }
 
     /// `session` took batches of the epoch that it asked for last, or may have.
     fn note_taken(&mut self, session: SessionId) {
-        let Some(state) = self.session(session) else { return };
+        let Some(state) = self.rank(session) else { return };
         let (job, request) = (state.job, state.request);
         let Some(job) = self.jobs.get_mut(job) else { return };
         // After a state was loaded, the plan may be another one than it took them of.
@@ -202,21 +203,21 @@ impl<M: Memory> Core<M> {
             actions.push(Action::Interrupt(session, text));
             return;
         }
-        let misses = |state: &Session<M>| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
-        let misses = self.session(session).and_then(misses);
+        let misses = |state: &Rank| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
+        let misses = self.rank(session).and_then(misses);
         if let Some(text) = misses.or_else(|| self.why_not_seated(session)) {
             actions.push(Action::Interrupt(session, text));
             return;
         }
         let is_ahead = self.job_of(session).is_some_and(|job| job.is_ahead(epoch)) && next_batch == 0;
-        let Some(state) = self.session_mut(session) else { return };
+        self.batches.begin_epoch(session);
+        let Some(ring) = self.batches.status(session) else { return };
+        let Some(state) = self.rank_mut(session) else { return };
         // An epoch that was resumed with other ranks has no earlier batches.
         let first_batch = slices.map_or(0, |slices| slices.origin().batch);
         state.request = Some(EpochRequest { next_batch: next_batch.max(first_batch), ..request });
-        state.blocked_since_ns = None;
-        state.is_full = false;
-        let first_held = state.held().next().map(|batch| batch.seq);
-        state.clock.begin_epoch(now_ns, first_held.filter(|_| is_ahead).unwrap_or(state.next_seq));
+        let first = ring.first_held.filter(|_| is_ahead).unwrap_or(ring.next_seq);
+        state.clock.begin_epoch(now_ns, first);
         let (rank, job) = (state.rank, state.job);
         if let Some(job) = self.jobs.get_mut(job)
             && job.epoch() == Some(epoch)
@@ -230,12 +231,12 @@ impl<M: Memory> Core<M> {
                 .into_iter()
                 .for_each(|counts| *counts = RowCounts::default());
         }
-        self.abandon(session, |batch| !(is_ahead && batch.is_held()));
+        self.abandon(session, if is_ahead { Dropped::NotHeld } else { Dropped::All });
     }
 
     /// A session's job has learned elsewhere. A table for other samples is ignored.
     pub(super) fn replace_importance(&mut self, session: SessionId, table: Importance) {
-        let Some(job) = self.session(session).map(|session| session.job) else { return };
+        let Some(job) = self.rank(session).map(|rank| rank.job) else { return };
         let Some(job) = self.jobs.get_mut(job).filter(|job| job.importance.len() == table.len()) else {
             return;
         };

@@ -1,9 +1,9 @@
 //! Losses are ranked within their batch and credited to its samples. Validation scores are kept.
 
 use crate::action::Action;
-use crate::batch::BatchId;
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::ids::BatchId;
 use crate::importance::{rank, rank_portably};
 use crate::memory::Memory;
 use crate::validation::Validation;
@@ -11,11 +11,11 @@ use crate::validation::Validation;
 impl<M: Memory> Core<M> {
     /// Takes a validation score. For each epoch the lowest rank's counts, and its latest.
     pub(super) fn validation(&mut self, session: SessionId, score: f64) {
-        let Some(session) = self.sessions.iter().find(|s| s.id == session) else { return };
-        let Some(job) = self.jobs.get_mut(session.job) else { return };
+        let Some(rank) = self.ranks.iter().find(|rank| rank.id == session) else { return };
+        let Some(job) = self.jobs.get_mut(rank.job) else { return };
         // Its messages come in order: this is the epoch that it has trained on last.
-        let epoch = session.request.map(|request| request.epoch).or(job.epoch());
-        let new = Validation { epoch, rank: session.rank, score };
+        let epoch = rank.request.map(|request| request.epoch).or(job.epoch());
+        let new = Validation { epoch, rank: rank.rank, score };
         match job.validation.iter_mut().rev().find(|known| known.epoch == epoch) {
             Some(known) if new.rank <= known.rank => *known = new,
             Some(_) => {}
@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
-        let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
+        let Some(state) = self.ranks.iter_mut().find(|rank| rank.id == session) else { return };
         let (job_id, of_rank) = (state.job, state.rank);
         let Some(job) = self.jobs.get_mut(job_id) else { return };
         let Some(delivered) = state.delivered.get_mut(&batch) else {

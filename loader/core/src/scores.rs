@@ -27,7 +27,7 @@ impl<M: Memory> Core<M> {
     /// Takes what another node has told.
     pub(super) fn take_scores(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
         let content_id = self.index.content_id().0;
-        let Some(job) = self.session(session).map(|session| session.job) else { return };
+        let Some(job) = self.rank(session).map(|rank| rank.job) else { return };
         let Some(job) = self.jobs.get_mut(job) else { return };
         let taken = Scores::from_bytes(bytes, job.importance.len())
             .map_err(|error| error.to_string())

@@ -14,14 +14,14 @@ use crate::plan::{Strata, StrataError, mixed};
 impl<M: Memory> Core<M> {
     /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
     pub(super) fn take_seats(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
-        let Some((rank, id)) = self.session(session).map(|session| (session.rank, session.job)) else {
+        let Some((rank, id)) = self.rank(session).map(|rank| (rank.rank, rank.job)) else {
             return;
         };
-        let has_begun = self.sessions.iter().any(|session| session.job == id && session.request.is_some());
+        let has_begun = self.ranks.iter().any(|rank| rank.job == id && rank.request.is_some());
         let Some(job) = self.jobs.get_mut(id) else { return };
         match job.told_seats(rank, bytes, has_begun) {
             Ok(()) => {
-                self.session_mut(session).into_iter().for_each(|session| session.seated = true);
+                self.rank_mut(session).into_iter().for_each(|rank| rank.seated = true);
                 actions.push(Action::Taken(session));
             }
             Err(text) => actions.push(Action::Fail(session, text)),
@@ -30,7 +30,7 @@ impl<M: Memory> Core<M> {
 
     /// Why a rank may not begin an epoch: another one has told seats, and it has not.
     pub(super) fn why_not_seated(&self, session: SessionId) -> Option<String> {
-        let state = self.session(session).filter(|state| !state.seated)?;
+        let state = self.rank(session).filter(|state| !state.seated)?;
         let (first, _) = self.jobs.get(state.job)?.told.as_ref()?;
         Some(format!("rank {} tells no seats, and rank {first} has: {ALIKE}", state.rank))
     }

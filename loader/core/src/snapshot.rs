@@ -41,8 +41,8 @@ use shade_job::{JobSpec, PlanSpec, Seats, WeightTable};
 
 use crate::drawing::{DrawnPlan, OrderId};
 use crate::fields::Fields;
+use crate::ids::SessionId;
 use crate::importance::Importance;
-use crate::job_id::SessionId;
 use crate::lists::Lists;
 use crate::number::to_u32;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};

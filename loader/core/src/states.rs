@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use crate::action::{Action, Resumed};
 use crate::aside::AsideOrder;
+use crate::batches::Dropped;
 use crate::brain::Core;
 use crate::drawing::Awaited;
 use crate::event::SessionId;
@@ -25,7 +26,7 @@ impl<M: Memory> Core<M> {
         actions: &mut Vec<Action<M>>,
     ) {
         let content_id = self.index.content_id().0;
-        let Some(id) = self.session(session).map(|session| session.job) else { return };
+        let Some(id) = self.rank(session).map(|rank| rank.job) else { return };
         let Some(job) = self.jobs.get_mut(id) else { return };
         job.rest_is_saved |= job.epoch() == Some(epoch);
         let is_part = job.plan.as_ref().is_some_and(|plan| !plan.part.is_whole());
@@ -57,7 +58,7 @@ impl<M: Memory> Core<M> {
         bytes: Vec<u8>,
         actions: &mut Vec<Action<M>>,
     ) {
-        let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };
+        let Some((rank, id)) = self.rank(session).map(|rank| (rank.rank, rank.job)) else { return };
         let Some(job) = self.jobs.get_mut(id) else { return };
         match &mut job.loaded {
             // Others have loaded theirs, and this rank has not: it must hand in the same.
@@ -72,7 +73,7 @@ impl<M: Memory> Core<M> {
                     "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job \
                      load the state that one of them saved"
                 );
-                actions.extend(self.sessions.iter().filter(|s| s.job == id).map(|s| {
+                actions.extend(self.ranks.iter().filter(|s| s.job == id).map(|s| {
                     let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
                     tell(s.id, text.clone())
                 }));
@@ -120,12 +121,12 @@ impl<M: Memory> Core<M> {
             "rank {rank} has loaded a state, which ends the current epoch in all ranks: load the same one here, too"
         );
         let everyone: Vec<SessionId> =
-            self.sessions.iter().filter(|s| s.job == id.job).map(|s| s.id).collect();
+            self.ranks.iter().filter(|rank| rank.job == id.job).map(|rank| rank.id).collect();
         for other in everyone {
-            self.abandon(other, |_| true);
-            let Some(state) = self.session_mut(other) else { continue };
+            self.abandon(other, Dropped::All);
             // Nor does the end come of what it was given before.
-            state.end.iter_mut().for_each(|end| end.generation = 0);
+            self.batches.forget_end(other);
+            let Some(state) = self.rank_mut(other) else { continue };
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.request.take().is_some_and(|request| !request.ended) && other != session {

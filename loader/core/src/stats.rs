@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
 
-use crate::brain::{Core, next_batches};
+use crate::brain::Core;
 use crate::event::SessionId;
 use crate::figures::{Counts, RankStatus};
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::plan::PlanSummary;
+use crate::rank::{Rank, next_batches};
 use crate::records::{ReadLatency, TierStats};
-use crate::session::Session;
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -139,7 +139,7 @@ impl<M: Memory> Core<M> {
     pub fn jobs(&self) -> Vec<JobStatus> {
         let mut told_most = RANKS_TOLD_MAX;
         let status = |job: &Job| {
-            let ranks = self.sessions.iter().filter(|session| session.job == job.id).count();
+            let ranks = self.ranks.iter().filter(|rank| rank.job == job.id).count();
             let by_rank = self.ranks_of(job.id, told_most);
             told_most -= by_rank.len();
             JobStatus {
@@ -160,11 +160,25 @@ impl<M: Memory> Core<M> {
 
     /// The job's ranks at this daemon, at most `told_most` of them.
     pub(super) fn ranks_of(&self, job: JobId, told_most: usize) -> Vec<RankStatus> {
-        let of_job = self.sessions.iter().filter(|session| session.job == job);
-        let mut ranks: Vec<_> = of_job.map(Session::status).collect();
+        let of_job = self.ranks.iter().filter(|rank| rank.job == job);
+        let mut ranks: Vec<_> = of_job.map(|rank| self.status_of(rank)).collect();
         ranks.sort_by_key(|rank| rank.rank);
         ranks.truncate(told_most);
         ranks
+    }
+
+    /// The rank's figures.
+    fn status_of(&self, rank: &Rank) -> RankStatus {
+        let Some(ring) = self.batches.status(rank.id) else { unreachable!("a rank without a ring") };
+        let (waits, attached_ns) = rank.clock.times();
+        RankStatus {
+            rank: rank.rank,
+            in_ring: ring.in_ring,
+            open: ring.open,
+            attached_ns,
+            waits_for: rank.clock.waits_for(),
+            waits,
+        }
     }
 
     /// Nodes of the job that has most of them; 1 without a job.
@@ -175,7 +189,7 @@ impl<M: Memory> Core<M> {
     }
 
     pub(super) fn opened_share(&self, job: &Job) -> f64 {
-        let opened = job.epoch().and_then(|epoch| next_batches(&self.sessions, job.id, epoch).min());
+        let opened = job.epoch().and_then(|epoch| next_batches(&self.ranks, job.id, epoch).min());
         let batches = job.slices.batches_per_epoch().max(1);
         f64::from(opened.unwrap_or(0)) / f64::from(batches)
     }
@@ -211,14 +225,14 @@ impl<M: Memory> Core<M> {
             cache_bytes: records.cache_bytes,
             cache_used_bytes: records.cache_used_bytes,
             arena_used_bytes: records.arena_used_bytes,
-            decoded_bytes: self.decoded_rows.used_bytes(),
+            decoded_bytes: self.batches.decoded_bytes(),
             reads_submitted: records.reads_submitted,
             reads_late: records.reads_late,
             read_latency: records.read_latency,
             tier: records.tier,
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
             ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
-            rank: self.session(session).map(Session::status),
+            rank: self.rank(session).map(|rank| self.status_of(rank)),
             jobs: self.jobs(),
         }
     }

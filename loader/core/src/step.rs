@@ -1,14 +1,12 @@
 //! The step of the core: which event goes where, and what follows in which order.
 
-use shade_formats::limits::RING_DESCRIPTORS;
-
 use crate::action::Action;
 use crate::aside::AsideResult;
-use crate::batch::BatchId;
 use crate::brain::Core;
 use crate::event::Event;
+use crate::ids::BatchId;
 use crate::memory::Memory;
-use crate::session::EpochRequest;
+use crate::rank::EpochRequest;
 use crate::snapshot::SavedState;
 
 impl<M: Memory> Core<M> {
@@ -26,11 +24,7 @@ impl<M: Memory> Core<M> {
     fn take(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
         match event {
             Event::Attach(attach) => self.attach(now_ns, *attach, actions),
-            Event::Ready(session) => {
-                if let Some(session) = self.session_mut(session) {
-                    session.ready = true;
-                }
-            }
+            Event::Ready(session) => self.batches.ready(session),
             Event::Detach(session) => {
                 for report in self.postponed_reports(session) {
                     self.take(now_ns, report, actions);
@@ -61,11 +55,11 @@ impl<M: Memory> Core<M> {
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Tier(event) => self.tier_event(now_ns, event),
             Event::Filled(filled) => self.filled(filled, actions),
-            Event::Finalized(ticket) => self.finalized(ticket),
+            Event::Finalized(ticket) => self.batches.finalized(ticket),
             Event::Waits { session, seq } => self.trainer_waits(session, seq),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
             Event::Plan(session, plan) => {
-                let job = self.session(session).map(|session| session.job);
+                let job = self.rank(session).map(|rank| rank.job);
                 if let Some(job) = job.and_then(|job| self.jobs.get_mut(job)) {
                     (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
                     let job = job.id;
@@ -114,11 +108,8 @@ impl<M: Memory> Core<M> {
 
     /// Asserts that what the parts count for themselves adds up.
     fn check_books(&self) {
-        for session in &self.sessions {
-            let descriptors = session.descriptors();
-            assert!(descriptors <= RING_DESCRIPTORS, "rank {} has {descriptors} descriptors", session.rank);
-        }
+        self.batches.check_books();
         self.figures.check_books();
-        self.records.check_books(self.is_idle() && self.fill_turns.out() == 0);
+        self.records.check_books(self.is_idle() && self.batches.are_workers_idle());
     }
 }

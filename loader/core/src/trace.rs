@@ -5,10 +5,10 @@ use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Done, Job as JobLine, Line, Open, RankSnapshot, Release, Report, Snapshot};
 
 use crate::action::Action;
-use crate::batch::{Batch, BatchId, BatchRow, RowState};
+use crate::batches::{Batch, BatchRow, RowState};
 use crate::brain::Core;
-use crate::event::SessionId;
 use crate::figures::RankStatus;
+use crate::ids::{BatchId, SessionId};
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 
@@ -41,9 +41,9 @@ impl<M: Memory> Core<M> {
     /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
         if let Some(observer) = self.job_of(session).and_then(|job| self.figures.observer(job.id))
-            && let Some(session) = self.session(session)
+            && let Some((rank, ring)) = self.rank(session).zip(self.batches.status(session))
         {
-            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
+            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, rank.rank, ring.first_unreleased);
             actions.push(trace(observer, Line::Release(Release { at_us, rank, before_seq })));
         }
     }
@@ -121,10 +121,15 @@ pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {
 }
 
 /// The line of a batch that is opened, without its samples yet.
-pub(super) fn open_line<M: Memory>(rank: u32, batch: &Batch<M>) -> Open {
-    let &Batch { opened_ns, id: BatchId { epoch, number }, seq, .. } = batch;
-    let (ids, served) = (Vec::with_capacity(batch.rows.len()), String::with_capacity(batch.rows.len()));
-    Open { at_us: opened_ns / NS_PER_US, epoch, batch: number, rank, seq, ids, served }
+pub(super) fn open_line(
+    now_ns: u64,
+    rank: u32,
+    BatchId { epoch, number }: BatchId,
+    seq: u64,
+    rows: usize,
+) -> Open {
+    let (ids, served) = (Vec::with_capacity(rows), String::with_capacity(rows));
+    Open { at_us: now_ns / NS_PER_US, epoch, batch: number, rank, seq, ids, served }
 }
 
 /// The line of a batch that is published.

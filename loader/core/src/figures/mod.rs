@@ -13,7 +13,7 @@ pub use waits::{Cause, RankStatus, Waits};
 
 use crate::bad_share::RowCounts;
 use crate::event::SessionId;
-use crate::job_id::JobId;
+use crate::ids::JobId;
 
 /// Time between two snapshots of the counters, at least: 4 a second are a picture of a minute, and
 /// some 5 MB of an hour with one rank.

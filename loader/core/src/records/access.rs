@@ -7,12 +7,12 @@ use shade_formats::trace::Served;
 
 use super::Records;
 use super::reading::Wanted;
-use crate::batch::RowId;
 use crate::block_size::charged_bytes;
 use crate::cache::Admission;
 use crate::figures::Figures;
+use crate::ids::JobId;
+use crate::ids::RowId;
 use crate::importance::Importance;
-use crate::job_id::JobId;
 use crate::jobs::Jobs;
 use crate::memory::Memory;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shade_formats::SampleId;
 
-use crate::job_id::JobId;
+use crate::ids::JobId;
 use crate::number::to_usize;
 
 /// Number of a flight: one read of the store, which brings one record or several neighbours.

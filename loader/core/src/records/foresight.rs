@@ -5,8 +5,8 @@ use shade_formats::SampleId;
 use super::Records;
 use super::windows::Windows;
 use crate::cache::Clock;
+use crate::ids::JobId;
 use crate::importance::Importance;
-use crate::job_id::JobId;
 use crate::memory::Memory;
 
 /// Residents that are ranked at once: some ms, with the next uses of several jobs.

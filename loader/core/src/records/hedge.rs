@@ -8,7 +8,7 @@ use shade_formats::SampleId;
 use super::Records;
 use crate::action::Action;
 use crate::figures::Figures;
-use crate::job_id::JobId;
+use crate::ids::JobId;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::samples::name_fault;

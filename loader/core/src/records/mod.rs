@@ -52,7 +52,7 @@ use shade_formats::limits::SPAN_BYTES_MAX;
 use crate::block_size::charged_bytes;
 use crate::cache::{Cache, Properties};
 use crate::config::CoreConfig;
-use crate::job_id::JobId;
+use crate::ids::JobId;
 use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::samples::Samples;
@@ -96,8 +96,9 @@ pub(super) struct Records<M: Memory> {
 #[derive(Clone, Copy)]
 pub(super) struct Demand<'a> {
     pub(super) jobs: &'a Jobs,
-    /// Time until the first of a job's trainers has used up its finished batches, ns.
-    pub(super) runs_dry_in_ns: &'a dyn Fn(JobId) -> u64,
+    /// Each job with the time until the first of its trainers has used up its finished batches, ns,
+    /// where there are several.
+    pub(super) runs_dry: &'a [(JobId, u64)],
     /// A first batch was published: what nobody waits for does not delay it any more.
     pub(super) has_begun: bool,
 }

@@ -13,7 +13,7 @@ use super::Records;
 use super::access::is_pinned;
 use crate::block_size::charged_bytes;
 use crate::figures::Figures;
-use crate::job_id::JobId;
+use crate::ids::JobId;
 use crate::jobs::Jobs;
 use crate::memory::Memory;
 

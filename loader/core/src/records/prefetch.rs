@@ -16,8 +16,8 @@ use super::{Demand, Records};
 use crate::action::Action;
 use crate::block_size::charged_bytes;
 use crate::figures::Figures;
+use crate::ids::JobId;
 use crate::job::Job;
-use crate::job_id::JobId;
 use crate::jobs::Jobs;
 use crate::memory::Memory;
 

@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use shade_formats::SampleId;
 
-use crate::job_id::JobId;
+use crate::ids::JobId;
 
 /// Prefetched records, from the request to the first use.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use shade_formats::SampleId;
 
-use crate::job_id::JobId;
+use crate::ids::JobId;
 
 /// What a job reads.
 #[derive(Debug)]

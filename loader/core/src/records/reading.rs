@@ -10,9 +10,9 @@ use shade_formats::{SampleId, ShardId};
 use super::flights::{FlightId, Flights};
 use super::neighbours::Neighbours;
 use super::read_queues::ReadQueues;
-use crate::batch::RowId;
 use crate::event::SessionId;
-use crate::job_id::JobId;
+use crate::ids::JobId;
+use crate::ids::RowId;
 use crate::samples::Samples;
 
 /// The records to read. Single flight: a record is requested once, however many rows wait for it.

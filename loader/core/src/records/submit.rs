@@ -6,10 +6,10 @@ use shade_formats::index::Entry;
 use super::reading::Wanted;
 use super::{Demand, Records};
 use crate::action::Action;
-use crate::batch::RowId;
 use crate::event::SessionId;
 use crate::figures::Figures;
-use crate::job_id::JobId;
+use crate::ids::JobId;
+use crate::ids::RowId;
 use crate::memory::Memory;
 use crate::orders::{Completion, Fault, ReadOp};
 
@@ -53,13 +53,15 @@ impl<M: Memory> Records<M> {
         // Each read of neighbours takes a bounce buffer. The engine reads them one by one when it
         // has none left.
         let records_max = reads_max.max(RECORDS_MAX);
+        let deadline = |job: JobId| {
+            let of_job = demand.runs_dry.iter().find(|(of, _)| *of == job);
+            of_job.map_or(u64::MAX, |&(_, runs_dry_in_ns)| runs_dry_in_ns)
+        };
         let share = (reads_max / (2 * demand.jobs.len().max(1))).max(1);
         while self.reading.flights.in_flight() < reads_max
             && self.reading.flights.records_in_flight() < records_max
         {
-            let Some((job, first)) = self.reading.next(&*self.index, share, demand.runs_dry_in_ns) else {
-                return;
-            };
+            let Some((job, first)) = self.reading.next(&*self.index, share, deadline) else { return };
             // Without room it waits until a fill gives some back.
             let Some(op) = self.read_op(first) else { return };
             if demand.has_begun && demand.jobs.admits_job(job) {

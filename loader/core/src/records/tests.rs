@@ -12,12 +12,12 @@ use shade_job::{JobSpec, Policy, Tables};
 
 use super::{Arrival, Demand, Landed, Records, Wanted};
 use crate::action::Action;
-use crate::batch::RowId;
 use crate::block_size::charged_bytes;
 use crate::cache::Cache;
 use crate::config::CoreConfig;
 use crate::counted::{Counted, Record, Room};
 use crate::figures::Figures;
+use crate::ids::RowId;
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::orders::{Completion, Fault, FaultKind, ReadOp};
@@ -167,7 +167,7 @@ impl World {
     }
 
     fn submit(&mut self) {
-        let demand = Demand { jobs: &self.jobs, runs_dry_in_ns: &|_| 0, has_begun: true };
+        let demand = Demand { jobs: &self.jobs, runs_dry: &[], has_begun: true };
         let mut actions = Vec::new();
         self.records.submit(0, demand, &mut self.figures, &mut actions);
         for action in actions {

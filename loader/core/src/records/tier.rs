@@ -19,8 +19,8 @@ use shade_formats::SampleId;
 use super::latency::{Latencies, ReadLatency};
 use super::reading::Source;
 use crate::cache::{Admission, Cache, Clock};
+use crate::ids::JobId;
 use crate::importance::Importance;
-use crate::job_id::JobId;
 use crate::memory::Memory;
 use crate::tier_orders::{TIER_OVERHEAD_BYTES, TierOrder};
 

@@ -9,15 +9,15 @@ use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
 
 use crate::bad_share::{Faults, RowCounts};
-use crate::event::SessionId;
 use crate::figures::Accesses;
+use crate::ids::{BatchId, SessionId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::{FillRow, Pixels};
 
 /// State of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowState {
+pub(crate) enum RowState {
     /// It waits for its record.
     Waiting,
     /// A worker has it or gets it next.
@@ -30,38 +30,38 @@ pub(super) enum RowState {
 
 /// One row of a batch.
 #[derive(Clone, Debug)]
-pub(super) struct BatchRow {
-    pub(super) sample: SampleId,
+pub(crate) struct BatchRow {
+    pub(crate) sample: SampleId,
     /// The sample's entry of the index.
-    pub(super) entry: Entry,
-    pub(super) weight: f32,
-    pub(super) flags: u32,
+    pub(crate) entry: Entry,
+    pub(crate) weight: f32,
+    pub(crate) flags: u32,
     /// Offset of the row's data in the payload; where it has views, of the first one's image.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Bytes of the data.
-    pub(super) len: u64,
+    pub(crate) len: u64,
     /// Bytes reserved for the data: more than `len` where a substitute may be longer.
-    pub(super) room: u64,
+    pub(crate) room: u64,
     /// Size of an image in its own size, once the row is filled.
-    pub(super) size: Size,
-    pub(super) drawn: DrawnRow,
-    pub(super) state: RowState,
+    pub(crate) size: Size,
+    pub(crate) drawn: DrawnRow,
+    pub(crate) state: RowState,
     /// Substitutes tried so far.
-    pub(super) substitutes: u32,
+    pub(crate) substitutes: u32,
     /// Its record was read again after a wrong checksum.
-    pub(super) reread: bool,
+    pub(crate) reread: bool,
 }
 
 impl BatchRow {
     /// Whether it is a sample of the plan, not padding.
-    pub(super) fn is_sample(&self) -> bool {
+    pub(crate) fn is_sample(&self) -> bool {
         self.flags & FLAG_PADDING == 0
     }
 }
 
 /// Stage of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BatchStage {
+pub(crate) enum BatchStage {
     /// Rows are missing.
     Filling,
     /// Its columns are being written.
@@ -72,64 +72,57 @@ pub(super) enum BatchStage {
 
 /// What is told of a batch once its epoch has begun.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// How its rows were served.
-    pub(super) accesses: Accesses,
+    pub(crate) accesses: Accesses,
     /// Its line of the trace, and the observer that gets it.
-    pub(super) traced: Option<(SessionId, Open)>,
-}
-
-/// Names a batch of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BatchId {
-    pub(super) epoch: u32,
-    pub(super) number: u32,
+    pub(crate) traced: Option<(SessionId, Open)>,
 }
 
 /// A batch from its opening to its publication.
-pub(super) struct Batch<M: Memory> {
-    pub(super) seq: u64,
-    pub(super) generation: u32,
-    pub(super) id: BatchId,
+pub(crate) struct Batch<M: Memory> {
+    pub(crate) seq: u64,
+    pub(crate) generation: u32,
+    pub(crate) id: BatchId,
     /// Offset of the batch's block in the payload.
-    pub(super) offset: u64,
-    pub(super) layout: BatchLayout,
+    pub(crate) offset: u64,
+    pub(crate) layout: BatchLayout,
     /// See [`FillOrder::later_views`](crate::FillOrder::later_views).
-    pub(super) later_views: Arc<[u64]>,
+    pub(crate) later_views: Arc<[u64]>,
     /// What each view of each row shows, once it is filled: row by row.
-    pub(super) geometry: Vec<Geometry>,
-    pub(super) rows: Vec<BatchRow>,
+    pub(crate) geometry: Vec<Geometry>,
+    pub(crate) rows: Vec<BatchRow>,
     /// Rows neither done nor skipped.
-    pub(super) pending: usize,
+    pub(crate) pending: usize,
     /// Rows of these that wait for their record.
-    pub(super) unread: usize,
+    pub(crate) unread: usize,
     /// Rows with their records, for the workers.
-    pub(super) ready: Vec<FillRow<M::Lent>>,
+    pub(crate) ready: Vec<FillRow<M::Lent>>,
     /// Rows of each order, once some are ready: all orders are of one size.
-    pub(super) order_rows: usize,
-    pub(super) stage: BatchStage,
+    pub(crate) order_rows: usize,
+    pub(crate) stage: BatchStage,
     /// Why the batch is not delivered.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
     /// Faults of rows that were skipped or substituted.
-    pub(super) faults: Faults,
+    pub(crate) faults: Faults,
     /// Set until the batch's epoch begins, if it was opened before. Until then nobody gets it.
-    pub(super) held: Option<Box<Held>>,
+    pub(crate) held: Option<Box<Held>>,
     /// The rank has moved on: the batch ends without work.
-    pub(super) abandoned: bool,
-    pub(super) hits: u32,
-    pub(super) misses: u32,
+    pub(crate) abandoned: bool,
+    pub(crate) hits: u32,
+    pub(crate) misses: u32,
     /// Samples left out because their record is bad, without padding.
-    pub(super) skipped: u32,
-    pub(super) opened_ns: u64,
+    pub(crate) skipped: u32,
+    pub(crate) opened_ns: u64,
     /// When the last read that this batch waited for ended.
-    pub(super) read_ns: u64,
-    pub(super) slot_wait_ns: u64,
-    pub(super) fill_ns: u64,
+    pub(crate) read_ns: u64,
+    pub(crate) slot_wait_ns: u64,
+    pub(crate) fill_ns: u64,
 }
 
 impl<M: Memory> Batch<M> {
     /// An empty batch with these rows, whose block begins at `offset`.
-    pub(super) fn new(
+    pub(crate) fn new(
         seq: u64,
         id: BatchId,
         offset: u64,
@@ -167,12 +160,12 @@ impl<M: Memory> Batch<M> {
     }
 
     /// The record of row `position` is there: the workers get the row.
-    pub(super) fn ready(&mut self, position: u32, record: M::Record) {
+    pub(crate) fn ready(&mut self, position: u32, record: M::Record) {
         self.make_ready(position, Some(M::lend(record)));
     }
 
     /// Another job has the pixels of row `position`: the workers get the row.
-    pub(super) fn ready_decoded(&mut self, position: u32) {
+    pub(crate) fn ready_decoded(&mut self, position: u32) {
         self.make_ready(position, None);
     }
 
@@ -189,7 +182,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Row `position` needs its record after all.
-    pub(super) fn unready(&mut self, position: u32) {
+    pub(crate) fn unready(&mut self, position: u32) {
         let row = &mut self.rows[position as usize];
         assert!(
             matches!(row.state, RowState::Waiting | RowState::Filling),
@@ -200,7 +193,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Row `position` is filled.
-    pub(super) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
+    pub(crate) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
         self.rows[position as usize].size = size;
         let first = position as usize * geometry.len();
         self.geometry[first..first + geometry.len()].copy_from_slice(geometry);
@@ -208,7 +201,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Asserts that what it counts is what its rows are: all of them done or skipped.
-    pub(super) fn check_all_ended(&self) {
+    pub(crate) fn check_all_ended(&self) {
         let has_ended = |row: &BatchRow| matches!(row.state, RowState::Done | RowState::Skipped);
         assert!(self.rows.iter().all(has_ended), "no row is pending, and one has not ended");
         assert_eq!(self.unread, 0, "no row is pending, and some wait for their records");
@@ -216,35 +209,35 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Positions of the rows that the trainer gets, in order.
-    pub(super) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
         let is_done = |(position, row): (usize, &BatchRow)| (row.state == RowState::Done).then_some(position);
         self.rows.iter().enumerate().filter_map(is_done)
     }
 
     /// Whether its epoch has not begun, and may.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held.is_some() && !self.abandoned
     }
 
     /// Rows that the trainer gets, in order.
-    pub(super) fn delivered(&self) -> impl Iterator<Item = &BatchRow> {
+    pub(crate) fn delivered(&self) -> impl Iterator<Item = &BatchRow> {
         self.rows.iter().filter(|row| row.state == RowState::Done)
     }
 
     /// The delivered rows without padding.
-    pub(super) fn real(&self) -> impl Iterator<Item = &BatchRow> {
+    pub(crate) fn real(&self) -> impl Iterator<Item = &BatchRow> {
         self.delivered().filter(|row| row.is_sample())
     }
 
     /// Number of rows with a substitute.
-    pub(super) fn substituted(&self) -> u32 {
+    pub(crate) fn substituted(&self) -> u32 {
         let flagged = self.real().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
         to_u32(flagged.count())
     }
 
     /// Whether all samples of the batch were skipped. A batch of padding only (there are fewer
     /// samples than ranks) is void once all its padding was skipped.
-    pub(super) fn is_void(&self) -> bool {
+    pub(crate) fn is_void(&self) -> bool {
         let has_samples = self.rows.iter().any(BatchRow::is_sample);
         let is_any_left =
             if has_samples { self.real().next().is_some() } else { self.delivered().next().is_some() };
@@ -252,13 +245,13 @@ impl<M: Memory> Batch<M> {
     }
 
     /// What the batch gives to its rank.
-    pub(super) fn row_counts(&self) -> RowCounts {
+    pub(crate) fn row_counts(&self) -> RowCounts {
         let (rows, skipped) = (self.real().count() as u64, u64::from(self.skipped));
         RowCounts { rows, skipped, substituted: self.substituted().into() }
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).
-    pub(super) fn finish(&mut self, position: u32, state: RowState) {
+    pub(crate) fn finish(&mut self, position: u32, state: RowState) {
         let row = &mut self.rows[position as usize];
         if matches!(row.state, RowState::Waiting | RowState::Filling) {
             self.unread -= usize::from(row.state == RowState::Waiting);
@@ -266,12 +259,4 @@ impl<M: Memory> Batch<M> {
             self.pending -= 1;
         }
     }
-}
-
-/// Names a row of an open batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowId {
-    pub(super) session: SessionId,
-    pub(super) seq: u64,
-    pub(super) position: u32,
 }

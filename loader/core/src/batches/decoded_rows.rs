@@ -13,7 +13,8 @@ use shade_formats::limits::JOBS_MAX;
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 use shade_job::Output;
 
-use crate::job::{Job, JobId};
+use crate::ids::JobId;
+use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::orders::{DecodedRow, FillRow, Pixels, Ticket};
 

@@ -5,8 +5,9 @@
 //! first, then the job whose trainers run out of batches first. Else a job that takes batches as
 //! fast as it can would have a whole ring of rows before those of the others.
 
-use crate::event::SessionId;
-use crate::job::JobId;
+use std::collections::HashMap;
+
+use crate::ids::{JobId, SessionId};
 
 /// Orders that workers have.
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub(super) struct FillTurns {
     sessions: Vec<Out>,
     /// Number of orders given in all.
     given: u64,
+    /// By job: the number of the order that it was given last.
+    last: HashMap<JobId, u64>,
 }
 
 /// The orders of one rank.
@@ -31,8 +34,6 @@ pub(super) struct Waiting {
     pub(super) job: JobId,
     /// Time until the job's trainers run out of batches, ns.
     pub(super) deadline_ns: u64,
-    /// Number of the order that its job was given last.
-    pub(super) last_order: u64,
     /// Number of the first batch that the rows belong to.
     pub(super) batch: u32,
 }
@@ -49,19 +50,25 @@ impl FillTurns {
         let turn = |rank: &Waiting| {
             let of_job = self.sessions.iter().filter(|out| out.job == rank.job);
             let orders: usize = of_job.map(|out| out.orders).sum();
-            (orders >= share, rank.deadline_ns, orders, rank.last_order, rank.batch)
+            let last = self.last.get(&rank.job).copied().unwrap_or(0);
+            (orders >= share, rank.deadline_ns, orders, last, rank.batch)
         };
         ranks.min_by_key(turn).map(|rank| rank.session)
     }
 
-    /// Workers were given an order of this rank. Returns the order's number.
-    pub(super) fn gave(&mut self, session: SessionId, job: JobId) -> u64 {
+    /// Workers were given an order of this rank.
+    pub(super) fn gave(&mut self, session: SessionId, job: JobId) {
         self.given += 1;
+        self.last.insert(job, self.given);
         match self.sessions.iter_mut().find(|out| out.session == session) {
             Some(out) => out.orders += 1,
             None => self.sessions.push(Out { session, job, orders: 1 }),
         }
-        self.given
+    }
+
+    /// The job has ended.
+    pub(super) fn end_job(&mut self, job: JobId) {
+        self.last.remove(&job);
     }
 
     /// An order of this rank, which may have left, came back.
@@ -81,15 +88,13 @@ mod tests {
 
     /// The sessions of the next orders: 10 of job 1, 20 and 21 of job 2, with these deadlines.
     fn turns(turns: &mut FillTurns, share: usize, deadlines: [u64; 2], orders: usize) -> Vec<SessionId> {
-        let mut last_orders = [0; 2];
         let mut give = || {
             let ranks = [10, 20, 21].map(|session| {
                 let (job, at) = (session / 10, session as usize / 10 - 1);
-                let (deadline_ns, last_order) = (deadlines[at], last_orders[at]);
-                Waiting { session, job, deadline_ns, last_order, batch: session % 10 }
+                Waiting { session, job, deadline_ns: deadlines[at], batch: session % 10 }
             });
             let session = turns.next(ranks.into_iter(), share).unwrap();
-            last_orders[session as usize / 10 - 1] = turns.gave(session, session / 10);
+            turns.gave(session, session / 10);
             session
         };
         (0..orders).map(|_| give()).collect()
@@ -107,7 +112,6 @@ mod tests {
             session,
             job: 2,
             deadline_ns: 0,
-            last_order: 0,
             batch,
         });
         let mut turns = FillTurns::default();
