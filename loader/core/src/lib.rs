@@ -81,6 +81,8 @@ mod ids;
 pub mod importance;
 mod job;
 mod jobs;
+#[cfg(test)]
+mod lens;
 mod lists;
 mod lookahead;
 mod memory;

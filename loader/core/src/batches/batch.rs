@@ -61,7 +61,7 @@ impl BatchRow {
 
 /// Stage of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BatchStage {
+pub(super) enum BatchStage {
     /// Rows are missing.
     Filling,
     /// Its columns are being written.
@@ -82,25 +82,25 @@ pub(crate) struct Held {
 /// A batch from its opening to its publication.
 pub(crate) struct Batch<M: Memory> {
     pub(crate) seq: u64,
-    pub(crate) generation: u32,
+    pub(super) generation: u32,
     pub(crate) id: BatchId,
     /// Offset of the batch's block in the payload.
-    pub(crate) offset: u64,
-    pub(crate) layout: BatchLayout,
+    pub(super) offset: u64,
+    pub(super) layout: BatchLayout,
     /// See [`FillOrder::later_views`](crate::FillOrder::later_views).
-    pub(crate) later_views: Arc<[u64]>,
+    pub(super) later_views: Arc<[u64]>,
     /// What each view of each row shows, once it is filled: row by row.
-    pub(crate) geometry: Vec<Geometry>,
+    pub(super) geometry: Vec<Geometry>,
     pub(crate) rows: Vec<BatchRow>,
     /// Rows neither done nor skipped.
-    pub(crate) pending: usize,
+    pub(super) pending: usize,
     /// Rows of these that wait for their record.
-    pub(crate) unread: usize,
+    pub(super) unread: usize,
     /// Rows with their records, for the workers.
-    pub(crate) ready: Vec<FillRow<M::Lent>>,
+    pub(super) ready: Vec<FillRow<M::Lent>>,
     /// Rows of each order, once some are ready: all orders are of one size.
-    pub(crate) order_rows: usize,
-    pub(crate) stage: BatchStage,
+    pub(super) order_rows: usize,
+    pub(super) stage: BatchStage,
     /// Why the batch is not delivered.
     pub(crate) failure: Option<String>,
     /// Faults of rows that were skipped or substituted.
@@ -109,20 +109,20 @@ pub(crate) struct Batch<M: Memory> {
     pub(crate) held: Option<Box<Held>>,
     /// The rank has moved on: the batch ends without work.
     pub(crate) abandoned: bool,
-    pub(crate) hits: u32,
-    pub(crate) misses: u32,
+    pub(super) hits: u32,
+    pub(super) misses: u32,
     /// Samples left out because their record is bad, without padding.
     pub(crate) skipped: u32,
     pub(crate) opened_ns: u64,
     /// When the last read that this batch waited for ended.
     pub(crate) read_ns: u64,
     pub(crate) slot_wait_ns: u64,
-    pub(crate) fill_ns: u64,
+    pub(super) fill_ns: u64,
 }
 
 impl<M: Memory> Batch<M> {
     /// An empty batch with these rows, whose block begins at `offset`.
-    pub(crate) fn new(
+    pub(super) fn new(
         seq: u64,
         id: BatchId,
         offset: u64,
@@ -160,12 +160,12 @@ impl<M: Memory> Batch<M> {
     }
 
     /// The record of row `position` is there: the workers get the row.
-    pub(crate) fn ready(&mut self, position: u32, record: M::Record) {
+    pub(super) fn ready(&mut self, position: u32, record: M::Record) {
         self.make_ready(position, Some(M::lend(record)));
     }
 
     /// Another job has the pixels of row `position`: the workers get the row.
-    pub(crate) fn ready_decoded(&mut self, position: u32) {
+    pub(super) fn ready_decoded(&mut self, position: u32) {
         self.make_ready(position, None);
     }
 
@@ -182,7 +182,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Row `position` needs its record after all.
-    pub(crate) fn unready(&mut self, position: u32) {
+    pub(super) fn unready(&mut self, position: u32) {
         let row = &mut self.rows[position as usize];
         assert!(
             matches!(row.state, RowState::Waiting | RowState::Filling),
@@ -193,7 +193,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Row `position` is filled.
-    pub(crate) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
+    pub(super) fn filled(&mut self, position: u32, size: Size, geometry: &[Geometry]) {
         self.rows[position as usize].size = size;
         let first = position as usize * geometry.len();
         self.geometry[first..first + geometry.len()].copy_from_slice(geometry);
@@ -201,7 +201,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Asserts that what it counts is what its rows are: all of them done or skipped.
-    pub(crate) fn check_all_ended(&self) {
+    pub(super) fn check_all_ended(&self) {
         let has_ended = |row: &BatchRow| matches!(row.state, RowState::Done | RowState::Skipped);
         assert!(self.rows.iter().all(has_ended), "no row is pending, and one has not ended");
         assert_eq!(self.unread, 0, "no row is pending, and some wait for their records");
@@ -209,13 +209,13 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Positions of the rows that the trainer gets, in order.
-    pub(crate) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn delivered_positions(&self) -> impl Iterator<Item = usize> {
         let is_done = |(position, row): (usize, &BatchRow)| (row.state == RowState::Done).then_some(position);
         self.rows.iter().enumerate().filter_map(is_done)
     }
 
     /// Whether its epoch has not begun, and may.
-    pub(crate) fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.held.is_some() && !self.abandoned
     }
 
@@ -230,7 +230,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Number of rows with a substitute.
-    pub(crate) fn substituted(&self) -> u32 {
+    pub(super) fn substituted(&self) -> u32 {
         let flagged = self.real().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
         to_u32(flagged.count())
     }
@@ -251,7 +251,7 @@ impl<M: Memory> Batch<M> {
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).
-    pub(crate) fn finish(&mut self, position: u32, state: RowState) {
+    pub(super) fn finish(&mut self, position: u32, state: RowState) {
         let row = &mut self.rows[position as usize];
         if matches!(row.state, RowState::Waiting | RowState::Filling) {
             self.unread -= usize::from(row.state == RowState::Waiting);

@@ -11,7 +11,7 @@ use crate::orders::{Columns, FinalizeOrder, Move, Ticket};
 impl<M: Memory> Batch<M> {
     /// Goes on once no row is pending: to the columns, or straight to completion if nothing is
     /// delivered.
-    pub(crate) fn settle(&mut self, ticket: Ticket, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    pub(super) fn settle(&mut self, ticket: Ticket, now_ns: u64, actions: &mut Vec<Action<M>>) {
         if self.pending > 0 || self.stage != BatchStage::Filling {
             return;
         }

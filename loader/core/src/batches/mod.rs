@@ -20,6 +20,8 @@ mod fill_turns;
 mod finalize;
 mod ring;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use batch::{Batch, BatchRow, Held, RowState};
 pub(crate) use ring::EpochEnd;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use shade_formats::index::{Codec, Entry, Media, Shard};
+use shade_formats::SampleId;
 use shade_formats::trace::Served;
-use shade_formats::{ContentId, SampleId, ShardId};
 use shade_job::{JobSpec, Policy, Tables};
 
 use super::{Arrival, Demand, Landed, Records, Wanted};
@@ -20,54 +19,11 @@ use crate::figures::Figures;
 use crate::ids::RowId;
 use crate::job::Job;
 use crate::jobs::Jobs;
+use crate::lens::{BLOCK_BYTES, Lens, SAMPLES};
 use crate::orders::{Completion, Fault, FaultKind, ReadOp};
 use crate::samples::Samples;
 
-const SAMPLES: u32 = 40;
-const BLOCK_BYTES: u32 = 512;
 const JOB: u32 = 0;
-
-/// Samples of 1 to 4 blocks, one behind the other.
-struct Lens;
-
-impl Samples for Lens {
-    fn len(&self) -> u32 {
-        SAMPLES
-    }
-
-    fn entry(&self, sample: SampleId) -> Option<Entry> {
-        let stored_len = BLOCK_BYTES * (1 + sample.0 % 4);
-        let entry = Entry {
-            shard: ShardId(0),
-            offset: 4096 * u64::from(sample.0),
-            stored_len,
-            raw_len: stored_len,
-            crc32c: 0,
-            label: 0,
-            width: 1,
-            height: 1,
-            codec: Codec::None,
-            media: Media::Other,
-        };
-        (sample.0 < SAMPLES).then_some(entry)
-    }
-
-    fn path(&self, _sample: SampleId) -> Option<&[u8]> {
-        None
-    }
-
-    fn shard(&self, _shard: ShardId) -> Option<Shard<'_>> {
-        None
-    }
-
-    fn class_count(&self) -> u32 {
-        1
-    }
-
-    fn content_id(&self) -> ContentId {
-        ContentId(0)
-    }
-}
 
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
