@@ -71,8 +71,7 @@ impl<M: Memory> Core<M> {
         self.note_waits(now_ns);
         let mut are_done = true;
         for rank in self.ranks.iter_mut().filter(|rank| rank.job == id) {
-            let is_released = self.batches.status(rank.id).is_some_and(|ring| ring.is_released);
-            let is_done = rank.has_ended() && is_released;
+            let is_done = rank.has_ended() && self.batches.is_released(rank.id);
             if is_done {
                 rank.clock.end_epoch(now_ns);
             }

@@ -211,12 +211,11 @@ impl<M: Memory> Core<M> {
         }
         let is_ahead = self.job_of(session).is_some_and(|job| job.is_ahead(epoch)) && next_batch == 0;
         self.batches.begin_epoch(session);
-        let Some(ring) = self.batches.status(session) else { return };
+        let Some(first) = self.batches.first_of_next(session, is_ahead) else { return };
         let Some(state) = self.rank_mut(session) else { return };
         // An epoch that was resumed with other ranks has no earlier batches.
         let first_batch = slices.map_or(0, |slices| slices.origin().batch);
         state.request = Some(EpochRequest { next_batch: next_batch.max(first_batch), ..request });
-        let first = ring.first_held.filter(|_| is_ahead).unwrap_or(ring.next_seq);
         state.clock.begin_epoch(now_ns, first);
         let (rank, job) = (state.rank, state.job);
         if let Some(job) = self.jobs.get_mut(job)

@@ -169,16 +169,9 @@ impl<M: Memory> Core<M> {
 
     /// The rank's figures.
     fn status_of(&self, rank: &Rank) -> RankStatus {
-        let Some(ring) = self.batches.status(rank.id) else { unreachable!("a rank without a ring") };
+        let (in_ring, open) = self.batches.in_ring_and_open(rank.id);
         let (waits, attached_ns) = rank.clock.times();
-        RankStatus {
-            rank: rank.rank,
-            in_ring: ring.in_ring,
-            open: ring.open,
-            attached_ns,
-            waits_for: rank.clock.waits_for(),
-            waits,
-        }
+        RankStatus { rank: rank.rank, in_ring, open, attached_ns, waits_for: rank.clock.waits_for(), waits }
     }
 
     /// Nodes of the job that has most of them; 1 without a job.

@@ -41,9 +41,9 @@ impl<M: Memory> Core<M> {
     /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
         if let Some(observer) = self.job_of(session).and_then(|job| self.figures.observer(job.id))
-            && let Some((rank, ring)) = self.rank(session).zip(self.batches.status(session))
+            && let Some((rank, before_seq)) = self.rank(session).zip(self.batches.first_unreleased(session))
         {
-            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, rank.rank, ring.first_unreleased);
+            let (at_us, rank) = (now_ns / NS_PER_US, rank.rank);
             actions.push(trace(observer, Line::Release(Release { at_us, rank, before_seq })));
         }
     }

@@ -69,8 +69,8 @@ impl<M: Memory> Batches<M> {
         figures: &mut Figures,
         actions: &mut Vec<Action<M>>,
     ) -> Lost {
-        let ring = self.rings.iter_mut().find(|ring| ring.session == session);
-        let Some(ring) = ring else { unreachable!("session {session} has its turn, and no ring") };
+        let Ok(at) = self.find(session) else { unreachable!("session {session} has its turn, and no ring") };
+        let ring = &mut self.rings[at];
         let Some(job) = jobs.get(ring.job) else { unreachable!("session {session} is of no job") };
         let batch = ring.open.iter_mut().find(|batch| !batch.ready.is_empty());
         let Some(batch) = batch else { unreachable!("session {session} has its turn, and no row") };

@@ -43,6 +43,7 @@ use ring::Ring;
 
 /// The rings of all ranks, and the rows that workers share.
 pub(super) struct Batches<M: Memory> {
+    /// By session: each event and each row asks for one of them.
     rings: Vec<Ring<M>>,
     decoded_rows: DecodedRows<M::Lent>,
     fill_turns: FillTurns,
@@ -90,25 +91,14 @@ pub(super) enum Turn<M: Memory> {
 /// What a rank's ring says of it now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingStatus {
-    /// Finished batches that the client has.
-    pub(super) in_ring: u32,
-    /// Batches that are being filled, or wait for their epoch.
-    pub(super) open: u32,
-    /// The sequence numbers before which all descriptors were published, and released.
+    /// The sequence number before which all descriptors were published.
     pub(super) first_unpublished: u64,
-    pub(super) first_unreleased: u64,
     /// Whether the oldest open batch waits for records; `None` without one, and if that is held.
     pub(super) is_oldest_unread: Option<bool>,
     /// The next batch has found no room, and no batch was released since.
     pub(super) is_full: bool,
     /// The next batch waits for room.
     pub(super) is_blocked: bool,
-    /// The sequence number of the next descriptor.
-    pub(super) next_seq: u64,
-    /// The first batch that is held for its epoch.
-    pub(super) first_held: Option<u64>,
-    /// No batch but held ones is open, and the client holds none.
-    pub(super) is_released: bool,
 }
 
 impl<M: Memory> Batches<M> {
@@ -119,14 +109,14 @@ impl<M: Memory> Batches<M> {
 
     /// A rank has attached, with an empty ring.
     pub(super) fn attach(&mut self, session: SessionId, job: JobId, payload: PayloadAllocator) {
-        assert!(self.ring(session).is_none(), "session {session} attaches twice");
-        self.rings.push(Ring::new(session, job, payload));
+        let Err(at) = self.find(session) else { panic!("session {session} attaches twice") };
+        self.rings.insert(at, Ring::new(session, job, payload));
     }
 
     /// A rank has left. Returns the records of its rows that no worker has.
     pub(super) fn detach(&mut self, session: SessionId) -> Vec<Option<M::Lent>> {
-        let Some(at) = self.rings.iter().position(|ring| ring.session == session) else { return Vec::new() };
-        let gone = self.rings.swap_remove(at);
+        let Ok(at) = self.find(session) else { return Vec::new() };
+        let gone = self.rings.remove(at);
         gone.open.into_iter().flat_map(|batch| batch.ready).map(|row| row.record).collect()
     }
 
@@ -164,12 +154,8 @@ impl<M: Memory> Batches<M> {
 
     pub(super) fn status(&self, session: SessionId) -> Option<RingStatus> {
         let ring = self.ring(session)?;
-        let held = || ring.open.iter().filter(|batch| batch.is_held());
         Some(RingStatus {
-            in_ring: to_u32(ring.in_ring()),
-            open: to_u32(ring.open.len()),
             first_unpublished: ring.first_unpublished(),
-            first_unreleased: ring.first_unreleased(),
             is_oldest_unread: ring
                 .open
                 .front()
@@ -177,10 +163,32 @@ impl<M: Memory> Batches<M> {
                 .map(|batch| batch.unread > 0),
             is_full: ring.is_full,
             is_blocked: ring.blocked_since_ns.is_some(),
-            next_seq: ring.next_seq,
-            first_held: held().next().map(|batch| batch.seq),
-            is_released: ring.open.iter().all(Batch::is_held) && ring.in_ring() == 0,
         })
+    }
+
+    /// Finished batches that the client has, and those that are being filled or wait for their
+    /// epoch.
+    pub(super) fn in_ring_and_open(&self, session: SessionId) -> (u32, u32) {
+        self.ring(session).map_or((0, 0), |ring| (to_u32(ring.in_ring()), to_u32(ring.open.len())))
+    }
+
+    /// The sequence number before which all descriptors were released.
+    pub(super) fn first_unreleased(&self, session: SessionId) -> Option<u64> {
+        self.ring(session).map(Ring::first_unreleased)
+    }
+
+    /// The first descriptor of the epoch that begins: that of the first batch that is held for it,
+    /// where it `is_ahead`.
+    pub(super) fn first_of_next(&self, session: SessionId, is_ahead: bool) -> Option<u64> {
+        let ring = self.ring(session)?;
+        let held = ring.open.iter().find(|batch| is_ahead && batch.is_held());
+        Some(held.map_or(ring.next_seq, |batch| batch.seq))
+    }
+
+    /// Whether no batch but held ones is open, and the client holds none.
+    pub(super) fn is_released(&self, session: SessionId) -> bool {
+        let is_released = |ring: &Ring<M>| ring.open.iter().all(Batch::is_held) && ring.in_ring() == 0;
+        self.ring(session).is_some_and(is_released)
     }
 
     /// Descriptors that the client has.
@@ -362,12 +370,17 @@ impl<M: Memory> Batches<M> {
         }
     }
 
+    /// The place of the session's ring, or where it would be.
+    fn find(&self, session: SessionId) -> Result<usize, usize> {
+        self.rings.binary_search_by_key(&session, |ring| ring.session)
+    }
+
     fn ring(&self, session: SessionId) -> Option<&Ring<M>> {
-        self.rings.iter().find(|ring| ring.session == session)
+        self.find(session).ok().map(|at| &self.rings[at])
     }
 
     fn ring_mut(&mut self, session: SessionId) -> Option<&mut Ring<M>> {
-        self.rings.iter_mut().find(|ring| ring.session == session)
+        self.find(session).ok().map(|at| &mut self.rings[at])
     }
 
     fn batch_mut(&mut self, Ticket { session, seq }: Ticket) -> Option<&mut Batch<M>> {

@@ -33,8 +33,8 @@ impl<M: Memory> Batches<M> {
         if self.decoded_rows.is_empty() {
             return false;
         }
-        let ring = self.rings.iter_mut().find(|ring| ring.session == row.session);
-        let Some(batch) = ring.and_then(|ring| ring.batch_mut(row.seq)) else { return false };
+        let Ok(at) = self.find(row.session) else { return false };
+        let Some(batch) = self.rings[at].batch_mut(row.seq) else { return false };
         let Some(output) = self.decoded_rows.output_of(job, batch.id.epoch, jobs) else { return false };
         let drawn = batch.rows[row.position as usize].drawn;
         let is_there = self.decoded_rows.has(output, sample, drawn);
@@ -55,7 +55,7 @@ impl<M: Memory> Batches<M> {
 
     /// The row, whose batch is open.
     pub(crate) fn row(&self, row: RowId) -> Option<&BatchRow> {
-        let ring = self.rings.iter().find(|ring| ring.session == row.session)?;
+        let ring = self.ring(row.session)?;
         let batch = ring.open.iter().find(|batch| batch.seq == row.seq)?;
         batch.rows.get(row.position as usize)
     }
