@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{names, noise, program, run_well, tree, write};
@@ -51,14 +52,17 @@ fn twenty_kills_and_the_bytes_are_the_same() {
     let total: u64 = expected.values().map(|bytes| bytes.len() as u64).sum();
     assert!(expected.len() > 15, "too few shards to be killed between: {}", expected.len());
 
-    // A reader meanwhile finds no dataset, or a whole one.
-    let done = AtomicBool::new(false);
+    // A reader meanwhile finds no dataset, or a whole one. It does not look while this test removes
+    // one that was finished before its kill.
+    let (done, removal) = (AtomicBool::new(false), Mutex::new(()));
     let killed = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
+                let looks = removal.lock().unwrap();
                 if out.exists() {
                     assert_eq!(Dataset::open(&out).unwrap().index.len(), 600);
                 }
+                drop(looks);
                 std::thread::yield_now();
             }
         });
@@ -79,6 +83,7 @@ fn twenty_kills_and_the_bytes_are_the_same() {
             assert!(status.success() || status.code().is_none(), "{status:?}");
             if out.exists() {
                 assert!(tree(&out) == expected);
+                let _nobody_looks = removal.lock().unwrap();
                 fs::remove_dir_all(&out).unwrap();
             }
         }
