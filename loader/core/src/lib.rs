@@ -81,7 +81,9 @@ mod ids;
 pub mod importance;
 mod job;
 mod jobs;
+/// The dataset of the tests of rooms.
 #[cfg(test)]
+#[path = "../tests/replay/lens.rs"]
 mod lens;
 mod lists;
 mod lookahead;

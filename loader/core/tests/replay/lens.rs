@@ -1,9 +1,8 @@
 //! A dataset that knows lengths only, for the tests of rooms.
 
+use shade_core::Samples;
 use shade_formats::index::{Codec, Entry, Media, Shard};
 use shade_formats::{ContentId, SampleId, ShardId};
-
-use crate::samples::Samples;
 
 pub(crate) const SAMPLES: u32 = 40;
 pub(crate) const BLOCK_BYTES: u32 = 512;
