@@ -44,6 +44,9 @@ impl<M: Memory> Core<M> {
 
     /// Prefetches while the store has nothing else to do.
     pub(super) fn prefetch(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        if !self.records.policy().looks_ahead {
+            return;
+        }
         let runs_dry = self.runs_dry();
         let demand = Demand { jobs: &self.jobs, runs_dry: &runs_dry, has_begun: self.batches.have_begun() };
         let ranks = &self.ranks;

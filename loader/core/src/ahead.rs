@@ -25,7 +25,7 @@ const DRAWN_BEFORE: u32 = 4;
 impl<M: Memory> Core<M> {
     /// Orders the next plan of each job that is near its epoch's end, where that plan is known.
     pub(super) fn order_next_plans(&mut self, actions: &mut Vec<Action<M>>) {
-        if !self.config.opens_ahead {
+        if !self.opens_ahead {
             return;
         }
         for at in 0..self.jobs.len() {

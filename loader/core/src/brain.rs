@@ -19,7 +19,10 @@ use crate::samples::Samples;
 
 /// The brain. See the [crate](super).
 pub struct Core<M: Memory> {
-    pub(super) config: CoreConfig,
+    /// See [`CoreConfig::lookahead`].
+    pub(super) lookahead: f64,
+    /// See [`CoreConfig::opens_ahead`].
+    pub(super) opens_ahead: bool,
     pub(super) index: Arc<dyn Samples>,
     pub(super) records: Records<M>,
     pub(super) jobs: Jobs,
@@ -57,7 +60,8 @@ impl<M: Memory> Core<M> {
         let index: Arc<dyn Samples> = index;
         let records = Records::new(Arc::clone(&index), memory, cache, &config);
         Self {
-            config,
+            lookahead: config.lookahead,
+            opens_ahead: config.opens_ahead,
             index,
             records,
             jobs: Jobs::default(),

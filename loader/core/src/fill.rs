@@ -142,7 +142,7 @@ fn publish<M: Memory>(
         job.delivered(&batch);
         let samples = batch.real().map(|row| row.sample).collect();
         // A trainer that never reports has only its last batches to begin with.
-        let awaits_losses = job.spec.plan.sampler.is_by_importance() || figures.total(job.id).reported > 0;
+        let awaits_losses = job.spec.plan.sampler.is_by_importance() || figures.has_reports(job.id);
         rank.deliver(batch.id, samples, awaits_losses);
     }
     actions.push(Action::Publish(rank.id, descriptor));

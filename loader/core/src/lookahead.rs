@@ -56,7 +56,7 @@ impl<M: Memory> Core<M> {
         let Some(job) = self.jobs.get(id) else { return };
         let (Some(plan), None) = (&job.plan, &job.lookahead) else { return };
         let (clock, from) = self.clock(job, now_ns);
-        let ahead = in_sight(self.config.lookahead, plan.ids.len());
+        let ahead = in_sight(self.lookahead, plan.ids.len());
         let known = job.known();
         let next = match &job.next_accesses {
             Some(next) if next.len() == known.len() as usize => Arc::clone(next),

@@ -110,6 +110,6 @@ impl<M: Memory> Core<M> {
     fn check_books(&self) {
         self.batches.check_books();
         self.figures.check_books();
-        self.records.check_books(self.is_idle() && self.batches.are_workers_idle());
+        self.records.check_books(self.batches.is_idle() && self.batches.are_workers_idle());
     }
 }

@@ -53,7 +53,7 @@ impl<M: Memory> Batches<M> {
         let waiting = self.rings.iter().filter_map(|ring| {
             let batch = ring.open.iter().find(|batch| !batch.ready.is_empty())?;
             let deadline = || runs_dry.iter().find(|(job, _)| *job == ring.job);
-            // One job has its rows in the order of its ranks.
+            // One job has its rows in the order in which its ranks came.
             let (deadline_ns, batch) = if are_several { (deadline()?.1, batch.id.number) } else { (0, 0) };
             Some(Waiting { session: ring.session, job: ring.job, deadline_ns, batch })
         });

@@ -5,7 +5,7 @@
 //! first, then the job whose trainers run out of batches first. Else a job that takes batches as
 //! fast as it can would have a whole ring of rows before those of the others.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::ids::{JobId, SessionId};
 

@@ -1,4 +1,4 @@
-//! What is counted and told: one room of the core. It decides nothing.
+//! What is counted and told: one room of the core.
 //!
 //! Each job has its counts, and the observer that gets its trace, if there is one. The figures that
 //! `stats()` reports are gathered from all rooms in `stats`.
@@ -118,6 +118,11 @@ impl Figures {
     /// The counts of the job's life.
     pub(super) fn total(&self, job: JobId) -> Counts {
         self.of(job).map_or_else(Counts::default, |of| of.total)
+    }
+
+    /// Whether the job's trainer has ever reported a loss.
+    pub(super) fn has_reports(&self, job: JobId) -> bool {
+        self.of(job).is_some_and(|of| of.total.reported > 0)
     }
 
     /// All ranks of the job were given its epoch: a line is to tell of it.

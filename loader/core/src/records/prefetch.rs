@@ -26,8 +26,8 @@ use crate::memory::Memory;
 pub const PREFETCHES_MAX: u32 = 32;
 
 impl<M: Memory> Records<M> {
-    /// Prefetches while the store has nothing else to do. `begins` says from which place on the
-    /// job's accesses are not looked up yet.
+    /// Prefetches while the store has nothing else to do, for a policy that looks ahead. `begins`
+    /// says from which place on the job's accesses are not looked up yet.
     pub(crate) fn prefetch(
         &mut self,
         now_ns: u64,
@@ -36,9 +36,6 @@ impl<M: Memory> Records<M> {
         figures: &mut Figures,
         actions: &mut Vec<Action<M>>,
     ) {
-        if !self.cache.properties().looks_ahead {
-            return;
-        }
         while self.reading.is_drained(&*self.index) {
             let Some((job, sample, bytes)) = self.find_prefetch(demand.jobs, &begins) else { return };
             self.prefetched.request(sample, bytes);

@@ -123,7 +123,11 @@ impl<M: Memory> Records<M> {
         outcome: TierPut,
         figures: &mut Figures,
     ) {
+        self.note_put(sample, outcome, figures);
         self.release(M::take_back(record));
+    }
+
+    fn note_put(&mut self, sample: SampleId, outcome: TierPut, figures: &mut Figures) {
         let Some(job) = self.tier.writing.remove(&sample) else { return };
         let Some(held) = &mut self.tier.held else { return };
         if outcome == TierPut::Stored {
