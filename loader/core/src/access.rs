@@ -64,9 +64,7 @@ impl<M: Memory> Core<M> {
         completion: Completion<M::Room>,
         actions: &mut Vec<Action<M>>,
     ) {
-        let jobs = &self.jobs;
-        let wanted_by = |job| Wanted { job, admits: jobs.admits_job(job) };
-        match self.records.landed(now_ns, completion, wanted_by, &mut self.figures) {
+        match self.records.landed(now_ns, completion, &self.jobs, &mut self.figures) {
             Landed::Came(arrival) => self.arrived(now_ns, arrival),
             Landed::Failed(_, _, rows) if rows.is_empty() => {}
             Landed::Failed(sample, fault, rows) => {

@@ -18,7 +18,7 @@
 //! | `ahead` | the next epoch before it begins |
 //! | `slices` | what takes long and must be done here is done a little at a time |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
-//! | `use_numbers` | which row of a group is which |
+//! | `use_numbers` | which use of its sample each position of a group's plan is |
 //! | `states`, `snapshot`, `stop`, `fields` | the saved state |
 //! | `resume` | where a training goes on |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |

@@ -120,7 +120,7 @@ impl<M: Memory> Core<M> {
             Ok(layout) if layout.total <= ring_bytes => layout,
             // Its epoch may never be asked for.
             _ if is_ahead => {
-                self.batches.is_too_long(session);
+                self.batches.mark_full(session);
                 return false;
             }
             // Only where a sample was drawn far more often than chance would have it.
@@ -137,7 +137,7 @@ impl<M: Memory> Core<M> {
         self.records.touch_all(rows.iter().map(|row| row.sample));
         job.pace.opened(reserved.slot_wait_ns > 0);
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let generation = if is_ahead { None } else { self.begin_batch(session) };
+        let generation = (!is_ahead).then(|| self.begin_batch(session));
         let id = BatchId { epoch, number };
         let ticket = self.batches.open(session, NewBatch { id, generation, reserved, layout, rows }, now_ns);
         let line = || open_line(now_ns, of_rank, id, ticket.seq, accesses.len());
@@ -149,11 +149,11 @@ impl<M: Memory> Core<M> {
     }
 
     /// The rank is given the next batch of the epoch that it asked for. Returns its generation.
-    fn begin_batch(&mut self, session: SessionId) -> Option<u32> {
+    fn begin_batch(&mut self, session: SessionId) -> u32 {
         let request = self.rank_mut(session).and_then(|rank| rank.request.as_mut());
         let Some(request) = request else { unreachable!("a batch of an epoch that nobody asked for") };
         request.next_batch += 1;
-        Some(request.generation)
+        request.generation
     }
 
     /// Looks up the samples of a batch that was opened, and is held for its epoch or not. Completes

@@ -252,7 +252,7 @@ impl<M: Memory> Batches<M> {
     }
 
     /// The next batch is longer than the ring, and its epoch has not begun: it waits for that.
-    pub(super) fn is_too_long(&mut self, session: SessionId) {
+    pub(super) fn mark_full(&mut self, session: SessionId) {
         self.ring_mut(session).into_iter().for_each(|ring| ring.is_full = true);
     }
 

@@ -36,7 +36,7 @@ impl<M: Memory> Records<M> {
         self.cache.set_clock(job, clock);
         self.cache.forget_uses(job);
         self.tier.begin_plan(job, clock);
-        self.prefetched.begin_plan(job);
+        self.prefetched.forget_search(job);
     }
 
     /// When the job's positions are due.
@@ -77,7 +77,7 @@ impl<M: Memory> Records<M> {
         for sample in self.reading.end_job(job, &*self.index) {
             self.prefetched.join(sample);
         }
-        self.prefetched.end_job(job);
+        self.prefetched.forget_search(job);
     }
 
     /// All residents are ranked anew, some of them at once: all of a small cache.

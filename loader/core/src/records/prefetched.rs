@@ -35,19 +35,14 @@ impl Prefetched {
         self.set_at(job, self.at(job).saturating_add(1));
     }
 
-    /// The search begins anew: the job has another plan.
-    pub(super) fn begin_plan(&mut self, job: JobId) {
+    /// The search begins anew, as the job has another plan, or is over, as the job has ended.
+    pub(super) fn forget_search(&mut self, job: JobId) {
         self.at.remove(&job);
     }
 
     /// The search begins anew for all jobs: there may be room again for what had left.
     pub(super) fn search_anew(&mut self) {
         self.at.clear();
-    }
-
-    /// The job has ended.
-    pub(super) fn end_job(&mut self, job: JobId) {
-        self.at.remove(&job);
     }
 
     /// The sample is prefetched, and will take `bytes` of the cache.

@@ -11,8 +11,7 @@ use super::flights::{FlightId, Flights};
 use super::neighbours::Neighbours;
 use super::read_queues::ReadQueues;
 use crate::event::SessionId;
-use crate::ids::JobId;
-use crate::ids::RowId;
+use crate::ids::{JobId, RowId};
 use crate::samples::Samples;
 
 /// The records to read. Single flight: a record is requested once, however many rows wait for it.

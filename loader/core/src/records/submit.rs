@@ -8,8 +8,8 @@ use super::{Demand, Records};
 use crate::action::Action;
 use crate::event::SessionId;
 use crate::figures::Figures;
-use crate::ids::JobId;
-use crate::ids::RowId;
+use crate::ids::{JobId, RowId};
+use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::orders::{Completion, Fault, ReadOp};
 
@@ -112,12 +112,12 @@ impl<M: Memory> Records<M> {
         op
     }
 
-    /// A read has ended. `wanted_by` says whether a job keeps records in the cache.
+    /// A read has ended.
     pub(crate) fn landed(
         &mut self,
         now_ns: u64,
         Completion { op, outcome, checked, latency }: Completion<M::Room>,
-        wanted_by: impl Fn(JobId) -> Wanted,
+        jobs: &Jobs,
         figures: &mut Figures,
     ) -> Landed<M> {
         let ReadOp { flight, sample, len, blocks, .. } = op;
@@ -129,7 +129,8 @@ impl<M: Memory> Records<M> {
                 let record = M::record(blocks, checked);
                 // An answer that nobody waits for any more, as a hedge was first, is offered like
                 // any other of its job.
-                let wanted = ended.wanted.unwrap_or_else(|| wanted_by(ended.job));
+                let of_job = || Wanted { job: ended.job, admits: jobs.admits_job(ended.job) };
+                let wanted = ended.wanted.unwrap_or_else(of_job);
                 Landed::Came(Arrival { wanted, sample, len, record, rows: ended.rows })
             }
             Err(fault) => {

@@ -142,8 +142,7 @@ impl World {
         let fault = || Fault { kind: FaultKind::Record, text: "bad".to_owned() };
         let outcome = if is_good { Ok(()) } else { Err(fault()) };
         let completion = Completion { op, outcome, checked: true, latency: Duration::from_millis(1) };
-        let wanted_by = |job| Wanted { job, admits: true };
-        let (sample, rows) = match self.records.landed(0, completion, wanted_by, &mut self.figures) {
+        let (sample, rows) = match self.records.landed(0, completion, &self.jobs, &mut self.figures) {
             Landed::Came(Arrival { wanted, sample, len, record, rows }) => {
                 rows.iter().for_each(|_| self.lent.push(Arc::clone(&record)));
                 self.records.keep(wanted, sample, len, record, &self.jobs, &mut self.figures);
