@@ -145,6 +145,41 @@ fn no_files_import_from_each_other() {
     }
 }
 
+/// The imports of `shade-core`'s rooms that go from one to a room behind it in this order, or to
+/// what sees all rooms.
+fn upward<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    const ROOMS: [&str; 4] = ["crate::figures", "crate::training", "crate::records", "crate::batches"];
+    let files: Files = files.into_iter().map(|(path, text)| (module(path), read(text))).collect();
+    let room = |module: &str| {
+        ROOMS.iter().position(|room| module == *room || module.starts_with(&format!("{room}::")))
+    };
+    let mut found = Vec::new();
+    for from in files.keys() {
+        let Some(of) = room(from) else { continue };
+        let is_upward = |to: &String| to == "crate::brain" || room(to).is_some_and(|to| to > of);
+        found.extend(
+            imports(&files, from).iter().filter(|to| is_upward(to)).map(|to| format!("{from} -> {to}")),
+        );
+    }
+    found
+}
+
+#[test]
+fn a_room_of_the_core_asks_only_rooms_before_it() {
+    let sources = sources("rs");
+    let of_core = |(name, text): &'_ (String, String)| {
+        Some((name.strip_prefix("loader/core/src/")?.to_owned(), text.clone()))
+    };
+    let files: Vec<_> = sources.iter().filter_map(of_core).collect();
+    assert!(files.len() > 50, "the search finds only {} files", files.len());
+    let files = || files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    assert_eq!(upward(files()), Vec::<String>::new(), "tell it as an argument");
+    let back = ("training/job.rs", "use crate::records::Records;\nuse crate::brain::Core;");
+    let table = ("records/mod.rs", "pub(crate) struct Records;");
+    let found = upward([back, table, ("brain.rs", ""), ("batches/ring.rs", "use crate::training::job;")]);
+    assert_eq!(found, ["crate::training::job -> crate::brain", "crate::training::job -> crate::records"]);
+}
+
 #[test]
 fn finds_files_that_use_each_other() {
     let there = ("a.rs", "use crate::b::{self, c::B};");

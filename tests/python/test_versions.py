@@ -51,7 +51,7 @@ def test_the_image_builds_with_that_rust_and_runs_on_the_same_debian() -> None:
 
 def test_the_page_about_compatibility_names_the_formats() -> None:
     page = text("docs/compatibility.md")
-    assert f"`{number('loader/core/src/snapshot.rs', 'MAGIC')}`" in page
+    assert f"`{number('loader/core/src/training/snapshot.rs', 'MAGIC')}`" in page
     assert f"protocol number, now {number('formats/layout/src/control/codec.rs', 'PROTOCOL')}." in page
     assert f"(index major version {number('formats/layout/src/index/layout.rs', 'MAJOR')})" in page
     assert f"`shade-load trace`), version {number('formats/layout/src/trace.rs', 'VERSION')} |" in page

@@ -7,14 +7,13 @@ use shade_formats::trace::Served;
 use crate::action::Action;
 use crate::batches::Dropped;
 use crate::brain::Core;
-use crate::ids::{RowId, SessionId};
-use crate::job::{Job, JobId};
+use crate::ids::{JobId, RowId, SessionId};
 use crate::memory::Memory;
 use crate::orders::{Completion, FaultKind};
-use crate::rank::next_batches;
 use crate::records::{Arrival, Demand, Landed, Wanted};
 use crate::samples::name_fault;
 use crate::tier_orders::TierEvent;
+use crate::training::{Job, Rank};
 
 impl<M: Memory> Core<M> {
     /// Looks `sample` up for `row` of a job: the row gets its record, or waits for a read.
@@ -22,14 +21,16 @@ impl<M: Memory> Core<M> {
         let Wanted { job, admits } = wanted;
         if self.records.has(sample) {
             if admits {
-                self.jobs.record_hit(job, sample);
+                self.training.record_hit(job, sample);
             }
-            if let Some((record, served)) = self.records.hit(sample, admits, self.jobs.importance()) {
+            if let Some((record, served)) =
+                self.records.hit(sample, admits, self.training.jobs().importance())
+            {
                 self.batches.give(row, record);
                 return served;
             }
         }
-        if self.batches.join_decoded(job, sample, row, &self.jobs) {
+        if self.batches.join_decoded(job, sample, row, self.training.jobs()) {
             return Served::Joined;
         }
         self.records.request(wanted, sample, row)
@@ -38,7 +39,8 @@ impl<M: Memory> Core<M> {
     /// Submits the reads that are queued.
     pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let runs_dry = self.runs_dry();
-        let demand = Demand { jobs: &self.jobs, runs_dry: &runs_dry, has_begun: self.batches.have_begun() };
+        let demand =
+            Demand { jobs: self.training.jobs(), runs_dry: &runs_dry, has_begun: self.batches.have_begun() };
         self.records.submit(now_ns, demand, &mut self.figures, actions);
     }
 
@@ -48,12 +50,9 @@ impl<M: Memory> Core<M> {
             return;
         }
         let runs_dry = self.runs_dry();
-        let demand = Demand { jobs: &self.jobs, runs_dry: &runs_dry, has_begun: self.batches.have_begun() };
-        let ranks = &self.ranks;
-        let begins = |job: &Job| {
-            let opened = next_batches(ranks, job.id, job.epoch()?).max()?;
-            Some(job.start(opened))
-        };
+        let demand =
+            Demand { jobs: self.training.jobs(), runs_dry: &runs_dry, has_begun: self.batches.have_begun() };
+        let begins = |job: &Job| self.training.begins(job);
         self.records.prefetch(now_ns, demand, begins, &mut self.figures, actions);
     }
 
@@ -64,7 +63,7 @@ impl<M: Memory> Core<M> {
         completion: Completion<M::Room>,
         actions: &mut Vec<Action<M>>,
     ) {
-        match self.records.landed(now_ns, completion, &self.jobs, &mut self.figures) {
+        match self.records.landed(now_ns, completion, self.training.jobs(), &mut self.figures) {
             Landed::Came(arrival) => self.arrived(now_ns, arrival),
             Landed::Failed(_, _, rows) if rows.is_empty() => {}
             Landed::Failed(sample, fault, rows) => {
@@ -86,8 +85,8 @@ impl<M: Memory> Core<M> {
         for row in rows {
             self.batches.give_read(row, record.clone(), now_ns);
         }
-        if self.records.keep(wanted, sample, len, record, &self.jobs, &mut self.figures) {
-            self.jobs.iter_mut().filter_map(|job| job.stand_ins.as_mut()).for_each(|all| all.add(sample));
+        if self.records.keep(wanted, sample, len, record, self.training.jobs(), &mut self.figures) {
+            self.training.add_stand_in(sample);
         }
     }
 
@@ -97,19 +96,15 @@ impl<M: Memory> Core<M> {
             TierEvent::Room { bytes, get } => {
                 self.records.tier_has_room(bytes, get);
                 // It learns of the uses in sight when the next batch is opened.
-                self.jobs.iter_mut().for_each(|job| job.lookahead = None);
+                self.training.forget_lookaheads();
             }
             TierEvent::Held(samples) => self.records.tier_holds(samples),
             TierEvent::Got { op, outcome, latency } => {
-                let (jobs, ranks) = (&self.jobs, &self.ranks);
-                let job_of_row = |row: &RowId| {
-                    let rank = ranks.iter().find(|rank| rank.id == row.session);
-                    rank.map(|rank| rank.job)
-                };
-                let job_of = |job, rows: &[RowId]| match jobs.get(job) {
+                let training = &self.training;
+                let job_of = |job, rows: &[RowId]| match training.job(job) {
                     Some(_) => Some(job),
                     // Its first job has ended. Rows of another may wait for it.
-                    None => rows.first().and_then(job_of_row),
+                    None => rows.first().and_then(|row| training.rank(row.session)).map(Rank::job),
                 };
                 let arrival = self.records.tier_got(op, outcome, latency, job_of, &mut self.figures);
                 arrival.into_iter().for_each(|arrival| self.arrived(now_ns, arrival));
@@ -122,7 +117,7 @@ impl<M: Memory> Core<M> {
 
     /// A record that the job wants.
     pub(super) fn wanted_by(&self, job: JobId) -> Wanted {
-        Wanted { job, admits: self.jobs.admits_job(job) }
+        Wanted { job, admits: self.training.jobs().admits_job(job) }
     }
 
     /// Drops the rows of open batches of `session` that no worker has: the rank has moved on.

@@ -2,8 +2,7 @@
 //! out aside: on another thread, so that the core's thread does not stand still meanwhile. The
 //! result is an event.
 
-use crate::drawing::{DrawOrder, Drawn};
-use crate::snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
+use crate::training::{DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};
 
 /// An order to carry out aside.
 pub enum AsideOrder {

@@ -8,10 +8,9 @@
 use crate::action::Action;
 use crate::brain::Core;
 use crate::figures::{Bound, Cause, Waits};
-use crate::ids::SessionId;
-use crate::job::JobId;
+use crate::ids::{JobId, SessionId};
 use crate::memory::Memory;
-use crate::rank::Rank;
+use crate::training::Rank;
 
 impl<M: Memory> Core<M> {
     /// A trainer says that it waits for descriptor `seq`, which may be published meanwhile, or any
@@ -19,23 +18,24 @@ impl<M: Memory> Core<M> {
     pub(super) fn trainer_waits(&mut self, session: SessionId, seq: u64) {
         // A client can only make its own figures wrong.
         let is_next = self.batches.status(session).is_some_and(|ring| ring.first_unpublished == seq);
-        if let Some(rank) = self.rank_mut(session).filter(|_| is_next) {
-            rank.clock.awaits(seq);
+        let of_session = |rank: &&mut Rank| is_next && rank.session() == session;
+        if let Some(rank) = self.training.ranks_mut().iter_mut().find(of_session) {
+            rank.awaits(seq);
         }
     }
 
     /// Counts the time up to now, and finds for whom it is counted next.
     pub(super) fn note_waits(&mut self, now_ns: u64) {
-        for at in 0..self.ranks.len() {
-            let bound = self.bound_of(&self.ranks[at]);
-            self.ranks[at].clock.note(now_ns, bound);
+        for at in 0..self.training.ranks().len() {
+            let bound = self.bound_of(&self.training.ranks()[at]);
+            self.training.ranks_mut()[at].note_wait(now_ns, bound);
         }
     }
 
     fn bound_of(&self, rank: &Rank) -> Option<Bound> {
-        let request = rank.request.filter(|request| !request.ended)?;
-        let ring = self.batches.status(rank.id)?;
-        if !rank.clock.is_awaited(ring.first_unpublished) {
+        let request = rank.request().filter(|request| !request.ended)?;
+        let ring = self.batches.status(rank.session())?;
+        if !rank.clock().is_awaited(ring.first_unpublished) {
             let is_full = ring.is_oldest_unread.is_none() && ring.is_blocked;
             return is_full.then_some(Bound::RingFull);
         }
@@ -43,13 +43,13 @@ impl<M: Memory> Core<M> {
             Some(true) => Cause::Storage,
             Some(false) => Cause::Workers,
             None => {
-                let job = self.jobs.get(rank.job)?;
+                let job = self.training.job(rank.job())?;
                 let is_drawn = job.epoch() == Some(request.epoch);
                 // A trainer that keeps the whole ring waits for itself.
                 if is_drawn && ring.is_full {
                     return Some(Bound::RingFull);
                 }
-                let is_drawn_next = self.is_due(job) && job.waits_since_ns.is_none();
+                let is_drawn_next = self.training.is_due(job) && !job.waits_for_group();
                 if is_drawn || is_drawn_next { Cause::Plan } else { Cause::Ranks }
             }
         };
@@ -70,10 +70,10 @@ impl<M: Memory> Core<M> {
         }
         self.note_waits(now_ns);
         let mut are_done = true;
-        for rank in self.ranks.iter_mut().filter(|rank| rank.job == id) {
-            let is_done = rank.has_ended() && self.batches.is_released(rank.id);
+        for rank in self.training.ranks_mut().iter_mut().filter(|rank| rank.job() == id) {
+            let is_done = rank.has_ended() && self.batches.is_released(rank.session());
             if is_done {
-                rank.clock.end_epoch(now_ns);
+                rank.end_epoch(now_ns);
             }
             are_done &= is_done;
         }
@@ -85,10 +85,10 @@ impl<M: Memory> Core<M> {
 
     /// A line about an epoch of the job: its waits, hits and bytes read.
     fn epoch_line(&self, job: JobId) -> Option<String> {
-        let ranks = self.ranks.iter().filter(|rank| rank.job == job);
-        let (waits, times): (Vec<_>, Vec<_>) = ranks.map(|rank| rank.clock.of_epoch()).unzip();
+        let ranks = self.training.ranks_of(job);
+        let (waits, times): (Vec<_>, Vec<_>) = ranks.map(|rank| rank.clock().of_epoch()).unzip();
         let counts = self.figures.since_begun(job);
-        let job = self.jobs.get(job)?;
+        let job = self.training.job(job)?;
         let of = |cause| waits.iter().map(|waits| waits.of(cause)).sum::<u64>();
         let waited_ns: u64 = waits.iter().map(Waits::waited_ns).sum();
         let waited = 100.0 * waited_ns as f64 / times.iter().sum::<u64>().max(1) as f64;
@@ -96,7 +96,7 @@ impl<M: Memory> Core<M> {
         let cause = main.map_or_else(String::new, |cause| format!(" ({})", cause.name()));
         let seconds = times.iter().copied().max()?.max(1) as f64 / 1e9;
         let rate = (counts.bytes_read + counts.tier_bytes) as f64 / 1e6 / seconds;
-        let (name, epoch, hits) = (&job.name, job.epoch()?, 100.0 * counts.hit_ratio());
+        let (name, epoch, hits) = (job.name(), job.epoch()?, 100.0 * counts.hit_ratio());
         Some(format!(
             "job {name:?}, epoch {epoch}: waited {waited:.1} %{cause}, {hits:.1} % hits, {rate:.0} MB/s"
         ))

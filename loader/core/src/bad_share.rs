@@ -13,6 +13,8 @@ use std::fmt;
 
 use shade_job::JobSpec;
 
+use crate::ids::BatchId;
+
 /// Bad rows that every epoch may have, unless `bad_max` is 0: 1 % of a small dataset is less than
 /// one record. Draws with replacement may deliver one bad record this often.
 const BAD_ROWS_ALWAYS: u64 = 8;
@@ -58,6 +60,16 @@ pub(super) struct RowCounts {
     pub(super) skipped: u64,
     /// Rows substituted.
     pub(super) substituted: u64,
+}
+
+/// What became of the rows of a complete batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome<'a> {
+    pub(super) batch: BatchId,
+    pub(super) counts: RowCounts,
+    pub(super) faults: &'a Faults,
+    /// The rows of a batch that is void.
+    pub(super) void: Option<usize>,
 }
 
 impl RowCounts {

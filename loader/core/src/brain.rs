@@ -7,38 +7,26 @@ use shade_formats::SampleId;
 use crate::batches::Batches;
 use crate::cache::Cache;
 use crate::config::CoreConfig;
-use crate::event::{Event, SessionId};
+use crate::event::Event;
 use crate::figures::{Counts, Figures};
+use crate::ids::{JobId, SessionId};
 use crate::importance::Importance;
-use crate::job::{Job, JobId};
-use crate::jobs::Jobs;
 use crate::memory::Memory;
-use crate::rank::Rank;
 use crate::records::Records;
 use crate::samples::Samples;
+use crate::training::{Job, Rank, Training};
 
 /// The brain. See the [crate](super).
 pub struct Core<M: Memory> {
-    /// See [`CoreConfig::lookahead`].
-    pub(super) lookahead: f64,
-    /// See [`CoreConfig::opens_ahead`].
-    pub(super) opens_ahead: bool,
     pub(super) index: Arc<dyn Samples>,
     pub(super) records: Records<M>,
-    pub(super) jobs: Jobs,
+    pub(super) training: Training,
     pub(super) batches: Batches<M>,
-    pub(super) ranks: Vec<Rank>,
     pub(super) figures: Figures,
-    /// Jobs that look ahead next, as the cache was resized.
-    pub(super) looks_ahead_due: Vec<JobId>,
-    /// When the due times of several jobs are predicted anew at the earliest.
-    pub(super) predict_at_ns: u64,
-    /// Number of the order to draw that was given last; 0 before the first.
-    pub(super) last_draw: u64,
     /// Events of jobs that wait for a plan.
     pub(super) postponed: Vec<(JobId, Event<M>)>,
-    /// Strata of the last job that trains; 1 before the first.
-    pub(super) strata_of_last: u32,
+    /// Jobs that look ahead next, as the cache was resized.
+    pub(super) looks_ahead_due: Vec<JobId>,
 }
 
 impl<M: Memory> Core<M> {
@@ -59,39 +47,34 @@ impl<M: Memory> Core<M> {
     ) -> Self {
         let index: Arc<dyn Samples> = index;
         let records = Records::new(Arc::clone(&index), memory, cache, &config);
+        let training = Training::new(Arc::clone(&index), config.lookahead, config.opens_ahead);
         Self {
-            lookahead: config.lookahead,
-            opens_ahead: config.opens_ahead,
             index,
             records,
-            jobs: Jobs::default(),
+            training,
             batches: Batches::new(config.orders_max, config.decoded_bytes),
-            ranks: Vec::new(),
             figures: Figures::default(),
-            looks_ahead_due: Vec::new(),
-            predict_at_ns: 0,
-            last_draw: 0,
             postponed: Vec::new(),
-            strata_of_last: 1,
+            looks_ahead_due: Vec::new(),
         }
     }
 
     /// Number of ranks attached.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.ranks.len()
+        self.training.ranks().len()
     }
 
     /// Name of the session's job.
     #[must_use]
     pub fn job_name(&self, session: SessionId) -> Option<&str> {
-        self.job_of(session).map(|job| job.name.as_str())
+        self.training.job_of(session).map(Job::name)
     }
 
     /// The importance table of the session's job.
     #[must_use]
     pub fn importance(&self, session: SessionId) -> Option<&Importance> {
-        Some(&self.job_of(session)?.importance)
+        self.training.job_of(session).map(Job::importance)
     }
 
     /// The samples in the cache, in no particular order.
@@ -116,17 +99,9 @@ impl<M: Memory> Core<M> {
         self.records.is_idle() && self.batches.is_idle()
     }
 
-    pub(super) fn rank(&self, session: SessionId) -> Option<&Rank> {
-        self.ranks.iter().find(|rank| rank.id == session)
-    }
-
-    pub(super) fn rank_mut(&mut self, session: SessionId) -> Option<&mut Rank> {
-        self.ranks.iter_mut().find(|rank| rank.id == session)
-    }
-
-    /// The job of `session`.
-    pub(super) fn job_of(&self, session: SessionId) -> Option<&Job> {
-        self.jobs.get(self.rank(session)?.job)
+    /// The number of the session's job.
+    pub(super) fn job_id_of(&self, session: SessionId) -> Option<JobId> {
+        self.training.rank(session).map(Rank::job)
     }
 
     /// See [`Figures::count`].

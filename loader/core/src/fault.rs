@@ -22,8 +22,8 @@ impl<M: Memory> Core<M> {
         if !self.batches.is_wanted(row) {
             return;
         }
-        let Some(job) = self.job_of(row.session) else { return };
-        let (job, on_error) = (job.id, job.spec.on_error);
+        let Some(job) = self.training.job_of(row.session) else { return };
+        let (job, on_error) = (job.id(), job.spec().on_error);
         self.count(job, |counts| counts.faults += 1);
         let substitute = if on_error == OnError::Substitute { self.substitute(row) } else { None };
         match (on_error, substitute) {
@@ -50,7 +50,7 @@ impl<M: Memory> Core<M> {
             return;
         }
         self.batches.fail(row, text);
-        if let Some(job) = self.rank(row.session).map(|rank| rank.job) {
+        if let Some(job) = self.job_id_of(row.session) {
             self.count(job, |counts| counts.faults += 1);
         }
     }
@@ -58,7 +58,7 @@ impl<M: Memory> Core<M> {
     /// A worker found a wrong checksum: `record` leaves the cache. The first time, `row` waits for
     /// a second read, as the transfer may be at fault and not the disk. Returns whether it does.
     pub(super) fn read_again(&mut self, row: RowId, sample: SampleId, record: &M::Record) -> bool {
-        let job = self.rank(row.session).map(|rank| rank.job);
+        let job = self.job_id_of(row.session);
         if self.records.drop_damaged(sample, record) {
             job.into_iter().for_each(|job| self.count(job, |counts| counts.evicted += 1));
         }
@@ -73,12 +73,12 @@ impl<M: Memory> Core<M> {
     /// second run delivers the same.
     fn substitute(&self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let target = self.batches.row(row)?;
-        let job = self.job_of(row.session)?;
-        let output = &job.output;
+        let job = self.training.job_of(row.session)?;
+        let output = job.output();
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
-        same_class(&*self.index, &job.strata, target.sample).find_map(|(candidate, entry)| {
+        same_class(&*self.index, job.strata(), target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
             (len <= target.room).then_some((candidate, entry, len))
         })

@@ -12,28 +12,23 @@
 //! | [`importance`], `portable_scores` | scores by sample, from losses |
 //! | [`plan`] | the epoch's samples and their order |
 //! | [`cache`] | which records stay in memory |
-//! | `brain`, `step` | the state; which event changes it |
-//! | `job`, `rank`, `ranks`, `epoch` | the ranks that train together, and their epoch |
-//! | `aside`, `drawing`, `postponed` | what takes long is done elsewhere: plans are drawn |
-//! | `ahead` | the next epoch before it begins |
-//! | `slices` | what takes long and must be done here is done a little at a time |
-//! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
-//! | `use_numbers` | which use of its sample each position of a group's plan is |
-//! | `states`, `snapshot`, `stop`, `fields` | the saved state |
-//! | `resume` | where a training goes on |
-//! | `seats`, `scores`, `lists` | what nodes tell each other |
+//! | `training` | room: jobs, ranks, the plan of each epoch, the saved state |
+//! | `records` | room: cache, memory, tier; what is read, and in which order |
 //! | `batches` | room: rings, open batches, what workers do |
+//! | `figures` | room: counts, waits, who gets a trace |
+//! | `brain`, `step` | the state; which event changes it |
+//! | `attach`, `epoch`, `states` | ranks come and go; epochs begin; states and seats come in |
+//! | `aside`, `postponed`, `slices` | what takes long: elsewhere, waited for, or in slices |
 //! | `open`, `fill`, `sizes` | which batch is opened and published, and how large it is |
 //! | `access` | a row gets its record, or waits for a read |
-//! | `records` | room: cache, memory, tier; what is read, and in which order |
 //! | `lookahead` | next uses as plans and cache tell each other |
 //! | `fault`, `bad_share` | what becomes of bad records |
-//! | `figures` | room: counts, waits, who gets a trace |
 //! | `report`, `stats`, `trace` | losses, the figures of all rooms, a trace's lines |
 //! | `attribution` | for what trainers wait |
 //!
-//! A room has private fields. `step` and the parts beside it see all rooms, and hand each what it
-//! needs of the others.
+//! A room has private fields. It may ask rooms before it in the order `figures`, `training`,
+//! `records` and `batches`, and none behind it. `step` and the parts beside it see all rooms, and
+//! hand each what it needs of the others.
 //!
 //! `orders` has the types that the core shares with readers and workers. [`Memory`] and [`Samples`]
 //! are memory and dataset as the core sees them. [`driver`] runs a core in a world without a
@@ -44,8 +39,8 @@
 //! Records further ahead are prefetched into the cache while the store has nothing else to do.
 //!
 //! An impossible state ends the daemon: parts index and assert. Bytes from elsewhere (states,
-//! seats, scores of other nodes) are read in `fields`, `snapshot`, `lists`, `seats` and `scores`,
-//! where indexing is refused.
+//! seats, scores of other nodes) are read in `fields`, `portable_scores` and those files of
+//! `training` that name them, where indexing is refused.
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a defect, and ends the daemon")]
 
 #[cfg(test)]
@@ -53,8 +48,8 @@ extern crate self as shade_core;
 
 mod access;
 mod action;
-mod ahead;
 mod aside;
+mod attach;
 mod attribution;
 mod bad_share;
 mod batches;
@@ -67,61 +62,44 @@ mod config;
 #[path = "../tests/replay/counted.rs"]
 #[expect(dead_code, reason = "those tests need more of it")]
 mod counted;
-mod drawing;
 pub mod driver;
-mod due_times;
 mod epoch;
 mod event;
 mod fault;
 mod fields;
 mod figures;
 mod fill;
-mod group;
 mod ids;
 pub mod importance;
-mod job;
-mod jobs;
 /// The dataset of the tests of rooms.
 #[cfg(test)]
 #[path = "../tests/replay/lens.rs"]
 mod lens;
-mod lists;
 mod lookahead;
 mod memory;
 mod number;
 mod open;
 mod orders;
-mod pace;
 pub mod plan;
 mod portable_scores;
 mod postponed;
-mod rank;
-mod ranks;
 mod records;
 mod report;
-mod resume;
 mod samples;
-mod scores;
-mod seats;
 mod sizes;
 mod slices;
-mod snapshot;
 mod states;
 mod stats;
 mod step;
-mod stop;
-mod tables;
 mod tier_orders;
 mod trace;
-mod use_numbers;
-mod validation;
+mod training;
 
 pub use action::{Accepted, Action, Refusal, Resumed};
 pub use aside::{AsideOrder, AsideResult};
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::Core;
 pub use config::CoreConfig;
-pub use drawing::{DrawOrder, Drawn};
 pub use event::{Attach, Event, SessionId};
 pub use figures::{Cause, Counts, RankStatus, Waits};
 pub use memory::Memory;
@@ -135,6 +113,6 @@ pub use records::{
 };
 pub use samples::Samples;
 pub use sizes::{RING_BATCHES, SizeFault, capacity_bytes, indexed_size, row_bytes, staging_bytes};
-pub use snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
 pub use stats::{CountStats, JobStatus, Stats};
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
+pub use training::{DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};

@@ -10,20 +10,17 @@ use shade_job::{ImageSpec, OnError};
 use crate::action::Action;
 use crate::batches::{BatchRow, NewBatch, RowState};
 use crate::brain::Core;
-use crate::drawing::DrawnPlan;
 use crate::figures::Accesses;
-use crate::ids::{BatchId, RowId, SessionId};
+use crate::ids::{BatchId, JobId, RowId, SessionId};
 use crate::importance::Importance;
-use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::Ticket;
-use crate::plan::{Plan, Slices, Slot};
-use crate::rank::Rank;
+use crate::plan::Slot;
 use crate::samples::Samples;
 use crate::sizes::{batch_layout, row_bytes, same_class};
 use crate::trace::{open_line, trace};
-use crate::use_numbers::UseNumbers;
+use crate::training::{Job, Planned, Rank};
 
 /// Batches opened before their rows go to workers. An epoch begins with a whole ring to open, while
 /// the workers are idle.
@@ -39,20 +36,13 @@ struct NextBatch {
     session: SessionId,
 }
 
-/// The plan of an epoch whose batches are opened.
-struct Planned<'a> {
-    plan: &'a Plan,
-    use_numbers: &'a UseNumbers,
-    slices: Slices,
-}
-
 impl<M: Memory> Core<M> {
     /// Opens some batches of each job. Returns `true` if there may be more to open.
     pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let mut can_go_on = false;
-        for at in 0..self.jobs.len() {
-            let Some(job) = self.jobs.iter().nth(at) else { break };
-            can_go_on |= self.open_batches_of(job.id, now_ns, actions);
+        for at in 0..self.training.jobs().len() {
+            let Some(job) = self.training.jobs().iter().nth(at).map(Job::id) else { break };
+            can_go_on |= self.open_batches_of(job, now_ns, actions);
         }
         can_go_on
     }
@@ -78,22 +68,23 @@ impl<M: Memory> Core<M> {
     /// The batch of the job that is opened next: of its epoch, or of the next one in the rings of
     /// ranks that have all of this one, unless a ring is `full`.
     fn next_batch(&mut self, job: JobId, full: &[SessionId]) -> Option<NextBatch> {
-        let of_job = self.jobs.get(job)?;
-        let (epoch, batches) = (of_job.epoch()?, of_job.slices.batches_per_epoch());
-        let batches_ahead = of_job.planned(true).map_or(0, |ahead| ahead.slices.batches_per_epoch());
+        let of_job = self.training.job(job)?;
+        let (epoch, batches) = (of_job.epoch()?, of_job.batches_per_epoch());
+        let batches_ahead = of_job.planned(true).map_or(0, |ahead| ahead.batches_per_epoch());
         self.number_ends(job, epoch, batches);
         let of_rank = |rank: &Rank| {
-            let request = rank.request.filter(|request| request.epoch == epoch)?;
-            if full.contains(&rank.id) || !self.batches.may_open(rank.id) {
+            let request = rank.request().filter(|request| request.epoch == epoch)?;
+            let session = rank.session();
+            if full.contains(&session) || !self.batches.may_open(session) {
                 return None;
             }
             let is_ahead = request.next_batch >= batches;
-            let number = if is_ahead { self.batches.held(rank.id) } else { request.next_batch };
-            let has_end = || request.ended || self.batches.has_end(rank.id, request.generation);
+            let number = if is_ahead { self.batches.held(session) } else { request.next_batch };
+            let has_end = || request.ended || self.batches.has_end(session, request.generation);
             let is_there = !is_ahead || (number < batches_ahead && has_end());
-            is_there.then_some(NextBatch { is_ahead, number, rank: rank.rank, session: rank.id })
+            is_there.then_some(NextBatch { is_ahead, number, rank: rank.number(), session })
         };
-        self.ranks.iter().filter(|rank| rank.job == job).filter_map(of_rank).min()
+        self.training.ranks_of(job).filter_map(of_rank).min()
     }
 
     /// Opens a batch. Returns `false` if its ring has no room.
@@ -108,15 +99,15 @@ impl<M: Memory> Core<M> {
             self.look_ahead(job_id, now_ns);
             self.exchange(job_id, number);
         }
-        let Some(job) = self.jobs.get_mut(job_id) else { return false };
+        let Some(job) = self.training.job(job_id) else { return false };
         let Some(planned) = job.planned(is_ahead) else { return false };
-        let epoch = planned.plan.epoch;
-        let slots = planned.slices.batch(number, of_rank, planned.plan);
-        let mut rows = plan_rows(job, &slots, &planned, &*self.index);
+        let epoch = planned.epoch();
+        let slots = planned.batch(number, of_rank);
+        let mut rows = plan_rows(&planned, &slots, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = to_u32(rows.len());
         let ring_bytes = self.batches.payload_bytes(session);
-        let layout = match batch_layout(&job.output, capacity.max(1), data_len) {
+        let layout = match batch_layout(job.output(), capacity.max(1), data_len) {
             Ok(layout) if layout.total <= ring_bytes => layout,
             // Its epoch may never be asked for.
             _ if is_ahead => {
@@ -133,11 +124,11 @@ impl<M: Memory> Core<M> {
         let Some(reserved) = self.batches.reserve(session, layout.total, now_ns) else { return false };
         let data = reserved.offset + layout.data;
         rows.iter_mut().for_each(|row| row.offset += data);
-        touch_scores(&job.importance, &rows);
+        touch_scores(job.importance(), &rows);
         self.records.touch_all(rows.iter().map(|row| row.sample));
-        job.pace.opened(reserved.slot_wait_ns > 0);
+        self.training.opened(job_id, reserved.slot_wait_ns > 0);
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let generation = (!is_ahead).then(|| self.begin_batch(session));
+        let generation = (!is_ahead).then(|| self.training.begin_batch(session));
         let id = BatchId { epoch, number };
         let ticket = self.batches.open(session, NewBatch { id, generation, reserved, layout, rows }, now_ns);
         let line = || open_line(now_ns, of_rank, id, ticket.seq, accesses.len());
@@ -146,14 +137,6 @@ impl<M: Memory> Core<M> {
         let traced = self.batches.keep_line(ticket, traced);
         actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open))));
         true
-    }
-
-    /// The rank is given the next batch of the epoch that it asked for. Returns its generation.
-    fn begin_batch(&mut self, session: SessionId) -> u32 {
-        let request = self.rank_mut(session).and_then(|rank| rank.request.as_mut());
-        let Some(request) = request else { unreachable!("a batch of an epoch that nobody asked for") };
-        request.next_batch += 1;
-        request.generation
     }
 
     /// Looks up the samples of a batch that was opened, and is held for its epoch or not. Completes
@@ -168,7 +151,7 @@ impl<M: Memory> Core<M> {
     ) -> Option<(SessionId, Open)> {
         let Ticket { session, seq } = ticket;
         let wanted = self.wanted_by(job);
-        let has_exchanged = !is_held && self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
+        let has_exchanged = !is_held && self.training.has_exchanged(job);
         let mut counts = Accesses::default();
         for (position, &(sample, slot)) in (0..).zip(accesses) {
             if !is_held {
@@ -176,7 +159,7 @@ impl<M: Memory> Core<M> {
             }
             let row = RowId { session, seq, position };
             let mut served = self.access(wanted, sample, row);
-            let was_exchanged = has_exchanged && self.was_exchanged(job, slot.place);
+            let was_exchanged = has_exchanged && self.training.was_exchanged(job, slot.place);
             if was_exchanged && matches!(served, Served::Hit | Served::Prefetched) {
                 served = Served::Exchanged;
             }
@@ -207,17 +190,6 @@ fn too_long(BatchId { epoch, number }: BatchId, data_len: u64, ring_bytes: u64) 
     )
 }
 
-impl Job {
-    /// The plan of its epoch, or the one that is drawn ahead.
-    fn planned(&self, is_ahead: bool) -> Option<Planned<'_>> {
-        if is_ahead {
-            let DrawnPlan { plan, use_numbers, .. } = self.plan_ahead()?;
-            return Some(Planned { plan, use_numbers, slices: self.slices_of_plan(Some(plan)) });
-        }
-        Some(Planned { plan: self.plan.as_ref()?, use_numbers: &self.use_numbers, slices: self.slices })
-    }
-}
-
 /// Touches the scores of `rows`: see `Records::touch_all`.
 fn touch_scores(importance: &Importance, rows: &[BatchRow]) {
     // The value is of no use.
@@ -225,28 +197,22 @@ fn touch_scores(importance: &Importance, rows: &[BatchRow]) {
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(
-    job: &Job,
-    slots: &[Slot],
-    &Planned { plan, use_numbers, .. }: &Planned<'_>,
-    index: &dyn Samples,
-) -> Vec<BatchRow> {
-    let first_view_bytes = job.output.views().first().map(ImageSpec::bytes);
-    let sample_of = |slot: &Slot| plan.ids.get(slot.place as usize).copied();
+fn plan_rows(planned: &Planned<'_>, slots: &[Slot], index: &dyn Samples) -> Vec<BatchRow> {
+    let job = planned.job;
+    let first_view_bytes = job.output().views().first().map(ImageSpec::bytes);
     // All entries first, so that their memory comes at the same time, as in `touch_all`. Without
     // their samples: a pair is copied in three steps that wait for each other.
-    let entries: Vec<_> = slots.iter().map(|slot| index.entry(sample_of(slot)?)).collect();
+    let entries: Vec<_> = slots.iter().map(|slot| index.entry(planned.sample(slot)?)).collect();
     let mut offset = 0;
     let mut rows = Vec::with_capacity(slots.len());
     for (slot, entry) in slots.iter().zip(entries) {
-        let (Some(sample), Some(entry)) = (sample_of(slot), entry) else { continue };
-        let len = row_bytes(&job.output, &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
-        let room = len.max(job.rooms.of(entry.label));
-        let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);
-        let weight = if slot.padding { 0.0 } else { of_place };
+        let (Some(sample), Some(entry)) = (planned.sample(slot), entry) else { continue };
+        let len = row_bytes(job.output(), &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
+        let room = len.max(job.room_of(entry.label));
+        let weight = planned.weight(slot);
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let drawn = job.drawn_row(sample, *slot, use_numbers);
+        let drawn = planned.drawn(sample, *slot);
         rows.push(BatchRow {
             sample,
             entry,
@@ -270,11 +236,10 @@ fn plan_rows(
 /// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
 /// substitute, if it gets one.
 fn room_bytes(job: &Job, index: &dyn Samples, sample: SampleId) -> u64 {
-    let own = index.entry(sample).and_then(|entry| row_bytes(&job.output, &entry).ok());
-    let substitute = || match job.spec.on_error {
-        OnError::Substitute => {
-            same_class(index, &job.strata, sample).find_map(|(_, entry)| row_bytes(&job.output, &entry).ok())
-        }
+    let own = index.entry(sample).and_then(|entry| row_bytes(job.output(), &entry).ok());
+    let substitute = || match job.spec().on_error {
+        OnError::Substitute => same_class(index, job.strata(), sample)
+            .find_map(|(_, entry)| row_bytes(job.output(), &entry).ok()),
         OnError::Raise | OnError::Skip => None,
     };
     own.or_else(substitute).unwrap_or(0)

@@ -2,33 +2,26 @@
 //! see an epoch that begins at once, however long the drawing takes.
 
 use crate::brain::Core;
-use crate::drawing::OrderId;
 use crate::event::{Event, SessionId};
 use crate::ids::JobId;
 use crate::memory::Memory;
 
 impl<M: Memory> Core<M> {
-    /// Names a new order of the job.
-    pub(super) fn next_order(&mut self, job: JobId) -> OrderId {
-        self.last_draw += 1;
-        OrderId { job, number: self.last_draw }
-    }
-
     /// The job whose plan the event waits for.
     pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
-        let job = self.job_of(postponed_of(event)?)?;
-        job.is_postponed().then_some(job.id)
+        let job = self.training.job_of(postponed_of(event)?)?;
+        job.is_postponed().then_some(job.id())
     }
 
     /// Whether what this session says has to wait until its job's plan is drawn.
     #[must_use]
     pub fn is_postponed(&self, session: SessionId) -> bool {
-        self.job_of(session).is_some_and(|job| job.is_postponed())
+        self.training.job_of(session).is_some_and(|job| job.is_postponed())
     }
 
     /// The next event that was postponed and need not wait any more.
     pub(super) fn next_postponed(&mut self) -> Option<Event<M>> {
-        let waits = |id: JobId| self.jobs.get(id).is_some_and(|job| job.is_postponed());
+        let waits = |id: JobId| self.training.job(id).is_some_and(|job| job.is_postponed());
         let at = self.postponed.iter().position(|&(job, _)| !waits(job))?;
         Some(self.postponed.remove(at).1)
     }

@@ -4,14 +4,13 @@ use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
 
 use crate::brain::Core;
-use crate::event::SessionId;
 use crate::figures::{Counts, RankStatus};
-use crate::job::{Job, JobId};
+use crate::ids::{JobId, SessionId};
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::plan::PlanSummary;
-use crate::rank::{Rank, next_batches};
 use crate::records::{ReadLatency, TierStats};
+use crate::training::{Job, Rank};
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -139,29 +138,28 @@ impl<M: Memory> Core<M> {
     pub fn jobs(&self) -> Vec<JobStatus> {
         let mut told_most = RANKS_TOLD_MAX;
         let status = |job: &Job| {
-            let ranks = self.ranks.iter().filter(|rank| rank.job == job.id).count();
-            let by_rank = self.ranks_of(job.id, told_most);
+            let ranks = self.training.ranks_of(job.id()).count();
+            let by_rank = self.ranks_of(job.id(), told_most);
             told_most -= by_rank.len();
             JobStatus {
-                name: job.name.clone(),
+                name: job.name().to_owned(),
                 ranks: to_u32(ranks),
-                world_size: job.spec.world_size,
-                ranks_here: job.spec.local_ranks(),
-                admit: self.jobs.admits(job),
-                group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
+                world_size: job.spec().world_size,
+                ranks_here: job.spec().local_ranks(),
+                admit: self.training.jobs().admits(job),
+                group: (job.spec().plan.group != 0).then_some(job.spec().plan.group),
                 epoch: job.epoch(),
-                opened_share: self.opened_share(job),
-                counts: self.figures.total(job.id).into(),
+                opened_share: self.training.opened_share(job),
+                counts: self.figures.total(job.id()).into(),
                 by_rank,
             }
         };
-        self.jobs.iter().map(status).collect()
+        self.training.jobs().iter().map(status).collect()
     }
 
     /// The job's ranks at this daemon, at most `told_most` of them.
     pub(super) fn ranks_of(&self, job: JobId, told_most: usize) -> Vec<RankStatus> {
-        let of_job = self.ranks.iter().filter(|rank| rank.job == job);
-        let mut ranks: Vec<_> = of_job.map(|rank| self.status_of(rank)).collect();
+        let mut ranks: Vec<_> = self.training.ranks_of(job).map(|rank| self.status_of(rank)).collect();
         ranks.sort_by_key(|rank| rank.rank);
         ranks.truncate(told_most);
         ranks
@@ -169,22 +167,17 @@ impl<M: Memory> Core<M> {
 
     /// The rank's figures.
     fn status_of(&self, rank: &Rank) -> RankStatus {
-        let (in_ring, open) = self.batches.in_ring_and_open(rank.id);
-        let (waits, attached_ns) = rank.clock.times();
-        RankStatus { rank: rank.rank, in_ring, open, attached_ns, waits_for: rank.clock.waits_for(), waits }
+        let (in_ring, open) = self.batches.in_ring_and_open(rank.session());
+        let (waits, attached_ns) = rank.clock().times();
+        let waits_for = rank.clock().waits_for();
+        RankStatus { rank: rank.number(), in_ring, open, attached_ns, waits_for, waits }
     }
 
     /// Nodes of the job that has most of them; 1 without a job.
     #[must_use]
     pub fn nodes(&self) -> u32 {
-        let nodes = |job: &Job| job.spec.world_size.div_ceil(job.spec.local_ranks().max(1));
-        self.jobs.iter().map(nodes).max().unwrap_or(1)
-    }
-
-    pub(super) fn opened_share(&self, job: &Job) -> f64 {
-        let opened = job.epoch().and_then(|epoch| next_batches(&self.ranks, job.id, epoch).min());
-        let batches = job.slices.batches_per_epoch().max(1);
-        f64::from(opened.unwrap_or(0)) / f64::from(batches)
+        let nodes = |job: &Job| job.spec().world_size.div_ceil(job.spec().local_ranks().max(1));
+        self.training.jobs().iter().map(nodes).max().unwrap_or(1)
     }
 
     /// The figures of this moment, those of the session's job among them.
@@ -192,23 +185,23 @@ impl<M: Memory> Core<M> {
     pub fn stats(&self, session: SessionId) -> Stats {
         let mut epoch = EpochStats::default();
         let mut total = TotalStats::default();
-        let job = self.job_of(session);
+        let job = self.training.job_of(session);
         if let Some(job) = job {
             let samples = f64::from(job.own_samples().max(1));
-            epoch.counts = self.figures.of_epoch(job.id).into();
-            epoch.reports_missing = job.reports_missing;
+            epoch.counts = self.figures.of_epoch(job.id()).into();
+            epoch.reports_missing = job.misses_reports();
             epoch.scores_missing = job.misses_scores();
-            if let Some(plan) = &job.plan {
+            if let Some(plan) = job.plan() {
                 epoch.epoch = Some(plan.epoch);
                 epoch.planned = plan.ids.len();
                 epoch.plan = plan.summary;
                 epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
-                epoch.position_entropy = job.position_entropy;
+                epoch.position_entropy = job.position_entropy();
             }
-            total.counts = self.figures.total(job.id).into();
+            total.counts = self.figures.total(job.id()).into();
             // Other nodes tell what they have delivered.
-            let known = if job.shared_scores.is_some() { f64::from(self.index.len()) } else { samples };
-            total.ever_seen_share = (f64::from(job.importance.seen()) / known).min(1.0);
+            let known = if job.shares_scores() { f64::from(self.index.len()) } else { samples };
+            total.ever_seen_share = (f64::from(job.importance().seen()) / known).min(1.0);
         }
         let records = self.records.stats();
         Stats {
@@ -223,9 +216,9 @@ impl<M: Memory> Core<M> {
             reads_late: records.reads_late,
             read_latency: records.read_latency,
             tier: records.tier,
-            waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
-            ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
-            rank: self.rank(session).map(|rank| self.status_of(rank)),
+            waiting_for_ranks: job.map_or_else(Vec::new, |job| self.training.waiting_for_ranks(job)),
+            ranks_to_attach: job.map_or(0, |job| self.training.ranks_to_attach(job)),
+            rank: self.training.rank(session).map(|rank| self.status_of(rank)),
             jobs: self.jobs(),
         }
     }

@@ -6,8 +6,7 @@ use crate::brain::Core;
 use crate::event::Event;
 use crate::ids::BatchId;
 use crate::memory::Memory;
-use crate::rank::EpochRequest;
-use crate::snapshot::SavedState;
+use crate::training::{EpochRequest, SavedState};
 
 impl<M: Memory> Core<M> {
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
@@ -38,9 +37,11 @@ impl<M: Memory> Core<M> {
             Event::Report { session, epoch, batch, losses } => {
                 self.report(now_ns, session, BatchId { epoch, number: batch }, &losses, actions);
             }
-            Event::Validation { session, score } => self.validation(session, score),
+            Event::Validation { session, score } => self.training.validation(session, score),
             Event::SaveState { session, epoch, batch } => self.save_state(session, epoch, batch, actions),
-            Event::TellScores { session, epoch } => self.tell_scores(session, epoch, actions),
+            Event::TellScores { session, epoch } => {
+                actions.push(Action::State(session, self.training.tell_scores(session, epoch)));
+            }
             Event::TakeScores { session, bytes } => self.take_scores(session, &bytes, actions),
             Event::LoadState { session, strata, bytes } => self.load_state(session, strata, bytes, actions),
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
@@ -58,19 +59,12 @@ impl<M: Memory> Core<M> {
             Event::Finalized(ticket) => self.batches.finalized(ticket),
             Event::Waits { session, seq } => self.trainer_waits(session, seq),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
-            Event::Plan(session, plan) => {
-                let job = self.rank(session).map(|rank| rank.job);
-                if let Some(job) = job.and_then(|job| self.jobs.get_mut(job)) {
-                    (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
-                    let job = job.id;
-                    self.drop_ahead(job);
-                }
-            }
+            Event::Plan(session, plan) => self.give_plan(session, *plan),
             Event::Importance(session, table) => self.replace_importance(session, *table),
             Event::Resize { cache_bytes, window_bytes } => {
                 self.records.resize(cache_bytes, window_bytes);
                 // Where all samples were resident nobody looked ahead: now next uses matter.
-                self.looks_ahead_due = self.jobs.admitting_ids();
+                self.looks_ahead_due = self.training.jobs().admitting_ids();
             }
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
@@ -95,7 +89,7 @@ impl<M: Memory> Core<M> {
         if !can_go_on && !has_slices {
             self.prefetch(now_ns, actions);
         }
-        self.records.order_from_tier(now_ns, &self.jobs, actions);
+        self.records.order_from_tier(now_ns, self.training.jobs(), actions);
         self.records.watch(now_ns, &mut self.figures, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
@@ -108,6 +102,8 @@ impl<M: Memory> Core<M> {
 
     /// Asserts that what the parts count for themselves adds up.
     fn check_books(&self) {
+        assert_eq!(self.batches.ring_count(), self.training.ranks().len(), "each rank has its ring");
+        self.training.check_books();
         self.batches.check_books();
         self.figures.check_books();
         self.records.check_books(self.batches.is_idle() && self.batches.are_workers_idle());

@@ -8,9 +8,9 @@ use crate::action::Action;
 use crate::batches::{Batch, BatchRow, RowState};
 use crate::brain::Core;
 use crate::figures::RankStatus;
-use crate::ids::{BatchId, SessionId};
-use crate::job::{Job, JobId};
+use crate::ids::{BatchId, JobId, SessionId};
 use crate::memory::Memory;
+use crate::training::Job;
 
 pub(super) const NS_PER_US: u64 = 1000;
 
@@ -24,15 +24,15 @@ impl<M: Memory> Core<M> {
         actions: &mut Vec<Action<M>>,
     ) {
         for (job, observer) in self.figures.observe(observer, job) {
-            let job = self.jobs.get(job).map(|job| job_line(now_ns, true, job));
+            let job = self.training.job(job).map(|job| job_line(now_ns, true, job));
             actions.extend(job.map(|line| trace(observer, line)));
         }
     }
 
     /// Traces the job of a session, which has begun.
     pub(super) fn trace_job(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(job) = self.job_of(session)
-            && let Some(observer) = self.figures.observer(job.id)
+        if let Some(job) = self.training.job_of(session)
+            && let Some(observer) = self.figures.observer(job.id())
         {
             actions.push(trace(observer, job_line(now_ns, false, job)));
         }
@@ -40,10 +40,11 @@ impl<M: Memory> Core<M> {
 
     /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(observer) = self.job_of(session).and_then(|job| self.figures.observer(job.id))
-            && let Some((rank, before_seq)) = self.rank(session).zip(self.batches.first_unreleased(session))
+        if let Some(observer) = self.training.job_of(session).and_then(|job| self.figures.observer(job.id()))
+            && let Some((rank, before_seq)) =
+                self.training.rank(session).zip(self.batches.first_unreleased(session))
         {
-            let (at_us, rank) = (now_ns / NS_PER_US, rank.rank);
+            let (at_us, rank) = (now_ns / NS_PER_US, rank.number());
             actions.push(trace(observer, Line::Release(Release { at_us, rank, before_seq })));
         }
     }
@@ -51,18 +52,18 @@ impl<M: Memory> Core<M> {
     /// Traces the counters of each job that has an observer and has had no snapshot lately.
     pub(super) fn trace_snapshots(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         for (job, observer) in self.figures.take_due_snapshots(now_ns) {
-            let snapshot = self.jobs.get(job).map(|job| self.snapshot(now_ns, job));
+            let snapshot = self.training.job(job).map(|job| self.snapshot(now_ns, job));
             actions.extend(snapshot.map(|snapshot| trace(observer, Line::Snapshot(snapshot))));
         }
     }
 
     fn snapshot(&self, now_ns: u64, job: &Job) -> Snapshot {
         let records = self.records.stats();
-        let total = self.figures.total(job.id);
+        let total = self.figures.total(job.id());
         Snapshot {
             at_us: now_ns / NS_PER_US,
             epoch: job.epoch(),
-            opened_share: self.opened_share(job),
+            opened_share: self.training.opened_share(job),
             accesses: total.accesses,
             hits: total.hits,
             delivered: total.delivered,
@@ -75,7 +76,7 @@ impl<M: Memory> Core<M> {
             reads_late: records.reads_late,
             p50_us: records.read_latency.map(|latency| latency.p50_us),
             p99_us: records.read_latency.map(|latency| latency.p99_us),
-            by_rank: self.ranks_of(job.id, RANKS_TOLD_MAX).iter().map(rank_snapshot).collect(),
+            by_rank: self.ranks_of(job.id(), RANKS_TOLD_MAX).iter().map(rank_snapshot).collect(),
         }
     }
 
@@ -113,7 +114,7 @@ fn rank_snapshot(rank: &RankStatus) -> RankSnapshot {
 
 /// The action that hands a line to an observer.
 fn job_line(now_ns: u64, under_way: bool, job: &Job) -> Line {
-    Line::Job(JobLine { at_us: now_ns / NS_PER_US, under_way, document: job.spec.to_value() })
+    Line::Job(JobLine { at_us: now_ns / NS_PER_US, under_way, document: job.spec().to_value() })
 }
 
 pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {

@@ -8,7 +8,7 @@ use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
 use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
 
-use crate::bad_share::{Faults, RowCounts};
+use crate::bad_share::{Faults, Outcome, RowCounts};
 use crate::figures::Accesses;
 use crate::ids::{BatchId, SessionId};
 use crate::memory::Memory;
@@ -248,6 +248,13 @@ impl<M: Memory> Batch<M> {
     pub(crate) fn row_counts(&self) -> RowCounts {
         let (rows, skipped) = (self.real().count() as u64, u64::from(self.skipped));
         RowCounts { rows, skipped, substituted: self.substituted().into() }
+    }
+
+    /// What became of its rows.
+    pub(crate) fn outcome(&self) -> Outcome<'_> {
+        let rows = if self.skipped > 0 { self.skipped as usize } else { self.rows.len() };
+        let void = self.is_void().then_some(rows);
+        Outcome { batch: self.id, counts: self.row_counts(), faults: &self.faults, void }
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).

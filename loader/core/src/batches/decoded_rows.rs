@@ -14,9 +14,8 @@ use shade_formats::{DrawnRow, EpochDraws, SampleId};
 use shade_job::Output;
 
 use crate::ids::JobId;
-use crate::job::Job;
-use crate::jobs::Jobs;
 use crate::orders::{DecodedRow, FillRow, Pixels, Ticket};
+use crate::training::{Job, Jobs};
 
 /// Outputs that are remembered: for each job its own in two epochs. One that comes again after it
 /// was forgotten is decoded again.
@@ -82,12 +81,12 @@ impl<R> DecodedRows<R> {
         let draws = job.draws(epoch);
         // Called for each row: an output takes kilobytes, so none is copied.
         let mut known = self.outputs.iter();
-        if let Some(&(number, ..)) = known.find(|(_, of, output)| *of == draws && *output == job.output) {
+        if let Some(&(number, ..)) = known.find(|(_, of, output)| *of == draws && output == job.output()) {
             return Some(number);
         }
         let number = self.outputs_ever;
         self.outputs_ever = number.checked_add(1)?;
-        self.outputs.push_back((number, draws, Arc::clone(&job.output)));
+        self.outputs.push_back((number, draws, Arc::clone(job.output())));
         if self.outputs.len() > OUTPUTS_MAX {
             self.outputs.pop_front();
         }
@@ -181,7 +180,7 @@ impl<R> DecodedRows<R> {
 
 /// Whether `other` makes the same rows as `job`.
 fn makes_rows_of(job: &Job, other: &Job) -> bool {
-    let is_decoded = *job.output != Output::Raw;
-    let is_in_group = job.spec.plan.group != 0 && other.spec.plan.group == job.spec.plan.group;
-    other.id != job.id && is_decoded && is_in_group && other.output == job.output
+    let is_decoded = **job.output() != Output::Raw;
+    let is_in_group = job.spec().plan.group != 0 && other.spec().plan.group == job.spec().plan.group;
+    other.id() != job.id() && is_decoded && is_in_group && other.output() == job.output()
 }

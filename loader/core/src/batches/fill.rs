@@ -11,10 +11,10 @@ use super::fill_turns::Waiting;
 use crate::action::Action;
 use crate::figures::Figures;
 use crate::ids::{JobId, RowId, SessionId};
-use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::{FillOrder, FillRow, Pixels, Ticket};
+use crate::training::Jobs;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
 /// little beside filling. An order of small rows has [`ORDER_BYTES`] instead.
@@ -75,7 +75,7 @@ impl<M: Memory> Batches<M> {
         let batch = ring.open.iter_mut().find(|batch| !batch.ready.is_empty());
         let Some(batch) = batch else { unreachable!("session {session} has its turn, and no row") };
         let ticket = Ticket { session, seq: batch.seq };
-        let (output, draws) = (Arc::clone(&job.output), job.draws(batch.id.epoch));
+        let (output, draws) = (Arc::clone(job.output()), job.draws(batch.id.epoch));
         batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, &output));
         let later_views = Arc::clone(&batch.later_views);
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
@@ -83,7 +83,7 @@ impl<M: Memory> Batches<M> {
         if batch.ready.is_empty() {
             batch.order_rows = 0;
         }
-        if let Some(shared) = self.decoded_rows.output_of(job.id, batch.id.epoch, jobs) {
+        if let Some(shared) = self.decoded_rows.output_of(job.id(), batch.id.epoch, jobs) {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
@@ -95,14 +95,14 @@ impl<M: Memory> Batches<M> {
             lost.iter().for_each(|row| batch.unready(row.position));
             copies = rows.iter().filter(|row| is_copy(row)).count() as u64;
         }
-        figures.count(job.id, |counts| counts.copied += copies);
+        figures.count(job.id(), |counts| counts.copied += copies);
         if !rows.is_empty() {
-            self.fill_turns.gave(session, job.id);
+            self.fill_turns.gave(session, job.id());
             actions.push(Action::Fill(FillOrder { ticket, output, later_views, draws, rows }));
         }
         let row_of =
             |row: FillRow<M::Lent>| (row.sample, RowId { session, seq: ticket.seq, position: row.position });
-        Lost { job: job.id, rows: lost.into_iter().map(row_of).collect() }
+        Lost { job: job.id(), rows: lost.into_iter().map(row_of).collect() }
     }
 
     /// Batches whose rows have all ended go on.

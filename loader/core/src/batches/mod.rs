@@ -32,10 +32,10 @@ use shade_formats::trace::Open;
 
 use crate::figures::Accesses;
 use crate::ids::{BatchId, JobId, SessionId};
-use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::orders::Ticket;
+use crate::training::Jobs;
 use batch::BatchStage;
 use decoded_rows::DecodedRows;
 use fill_turns::FillTurns;
@@ -111,6 +111,11 @@ impl<M: Memory> Batches<M> {
     pub(super) fn attach(&mut self, session: SessionId, job: JobId, payload: PayloadAllocator) {
         let Err(at) = self.find(session) else { panic!("session {session} attaches twice") };
         self.rings.insert(at, Ring::new(session, job, payload));
+    }
+
+    /// Number of rings.
+    pub(super) fn ring_count(&self) -> usize {
+        self.rings.len()
     }
 
     /// A rank has left. Returns the records of its rows that no worker has.

@@ -7,9 +7,9 @@ use shade_formats::ring::FLAG_SUBSTITUTED;
 use super::Batches;
 use super::batch::{Batch, BatchRow, RowState};
 use crate::ids::{JobId, RowId};
-use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::orders::Ticket;
+use crate::training::Jobs;
 
 impl<M: Memory> Batches<M> {
     /// The row's record is at hand: workers get the row.

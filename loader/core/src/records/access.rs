@@ -12,8 +12,8 @@ use crate::cache::Admission;
 use crate::figures::Figures;
 use crate::ids::{JobId, RowId};
 use crate::importance::Importance;
-use crate::jobs::Jobs;
 use crate::memory::Memory;
+use crate::training::Jobs;
 
 impl<M: Memory> Records<M> {
     /// The record of a sample that is in the cache, and how it is served. `admits` says whether it

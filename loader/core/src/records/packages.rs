@@ -14,8 +14,8 @@ use super::access::is_pinned;
 use crate::block_size::charged_bytes;
 use crate::figures::Figures;
 use crate::ids::JobId;
-use crate::jobs::Jobs;
 use crate::memory::Memory;
+use crate::training::Jobs;
 
 /// Reads in flight up to which one brings a package. The engine has a buffer for each of so many,
 /// and beyond its buffers it reads record by record. With more in flight, operations are not the

@@ -17,9 +17,8 @@ use crate::action::Action;
 use crate::block_size::charged_bytes;
 use crate::figures::Figures;
 use crate::ids::JobId;
-use crate::job::Job;
-use crate::jobs::Jobs;
 use crate::memory::Memory;
+use crate::training::{Job, Jobs};
 
 /// Limit of prefetches in flight: the reads of batches come first, and must not find the store
 /// full.
@@ -61,8 +60,8 @@ impl<M: Memory> Records<M> {
         let mut first = None;
         for job in jobs.iter() {
             if let Some((sample, position)) = begins(job).and_then(|begin| self.missing_use(job, begin)) {
-                let due = self.cache.clock(job.id).due(position);
-                first = first.into_iter().chain([(due, job.id, sample)]).min();
+                let due = self.cache.clock(job.id()).due(position);
+                first = first.into_iter().chain([(due, job.id(), sample)]).min();
             }
         }
         let (_, job, sample) = first?;
@@ -86,10 +85,10 @@ impl<M: Memory> Records<M> {
     /// The next sample of the job's known accesses that is missing, with its position: at `begin`
     /// or later.
     fn missing_use(&mut self, job: &Job, begin: u32) -> Option<(SampleId, u32)> {
-        let lookahead = job.lookahead.as_ref()?;
+        let lookahead = job.lookahead()?;
         let sight = lookahead.sight();
         let known = job.known();
-        let mut at = self.prefetched.at(job.id).max(begin);
+        let mut at = self.prefetched.at(job.id()).max(begin);
         let missing = loop {
             match known.get(at) {
                 Some(sample)
@@ -103,7 +102,7 @@ impl<M: Memory> Records<M> {
                 missing => break missing,
             }
         };
-        self.prefetched.set_at(job.id, at);
+        self.prefetched.set_at(job.id(), at);
         // The cache would not keep what it does not know to be used.
         Some((missing.filter(|_| at < sight)?, at))
     }

@@ -9,8 +9,8 @@ use super::access::is_pinned;
 use super::windows::Windows;
 use crate::cache::Cache;
 use crate::figures::Figures;
-use crate::jobs::Jobs;
 use crate::memory::Memory;
+use crate::training::Jobs;
 
 /// Residents that leave a smaller cache at once: some ms.
 const LEAVE_AT_ONCE: usize = 4096;
@@ -39,7 +39,7 @@ impl<M: Memory> Records<M> {
         self.cache.evict_surplus(LEAVE_AT_ONCE, jobs.importance(), is_pinned::<M>, &mut evicted);
         let evictions = evicted.len() as u64;
         // They leave for nobody: the job counts them that is there for longest.
-        let first = jobs.admitting().next().map(|job| job.id);
+        let first = jobs.admitting().next().map(|job| job.id());
         let first = first.unwrap_or_default();
         figures.count(first, |counts| counts.evicted += evictions);
         self.let_go(first, evicted, jobs.importance(), figures);

@@ -9,9 +9,9 @@ use crate::action::Action;
 use crate::event::SessionId;
 use crate::figures::Figures;
 use crate::ids::{JobId, RowId};
-use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::orders::{Completion, Fault, ReadOp};
+use crate::training::Jobs;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
 const RECORDS_MAX: usize = 512;

@@ -15,10 +15,10 @@ use crate::cache::Cache;
 use crate::figures::Figures;
 use crate::ids::{JobId, RowId};
 use crate::importance::Importance;
-use crate::jobs::Jobs;
 use crate::memory::Memory;
 use crate::orders::ReadOp;
 use crate::tier_orders::{TierMiss, TierOrder, TierPut};
+use crate::training::Jobs;
 
 /// Limit of the records on their way from the tier. Each holds blocks.
 const GETS_MAX: usize = 256;

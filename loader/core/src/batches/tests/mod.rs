@@ -1,6 +1,7 @@
 //! The room alone: batches are opened by hand, records come from nowhere, workers are a list.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use shade_formats::ring::{BatchLayout, Layout, PayloadAllocator};
@@ -10,14 +11,14 @@ use shade_job::{JobSpec, Tables};
 use super::{BatchRow, Batches, Dropped, NewBatch, RowState, Turn};
 use crate::action::Action;
 use crate::counted::Counted;
+use crate::event::Attach;
 use crate::figures::Figures;
 use crate::ids::{BatchId, RowId, SessionId};
-use crate::job::Job;
-use crate::jobs::Jobs;
 use crate::lens::{BLOCK_BYTES, Lens};
 use crate::memory::Memory;
 use crate::orders::{FillOrder, FinalizeOrder, Ticket};
 use crate::samples::Samples;
+use crate::training::Training;
 
 const JOB: u32 = 0;
 /// Room for some six batches of eight rows.
@@ -68,7 +69,7 @@ struct Known {
 struct World {
     batches: Batches<Counted>,
     memory: Counted,
-    jobs: Jobs,
+    training: Training,
     figures: Figures,
     waiting: Vec<RowId>,
     orders: Vec<FillOrder<<Counted as Memory>::Lent>>,
@@ -83,10 +84,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (mut jobs, mut figures) = (Jobs::default(), Figures::default());
+        let (mut training, mut figures) = (Training::new(Arc::new(Lens), 1.0, false), Figures::default());
         let spec = JobSpec { ring_bytes: 1 << 20, world_size: 2, ..JobSpec::default() };
-        let job = Job::new(JOB, "job".to_owned(), spec, Tables::default(), &Lens);
-        jobs.add(job.unwrap_or_else(|refusal| panic!("{}", refusal.text)));
+        let attach = Attach { session: 0, job: "job".to_owned(), rank: 0, spec, tables: Tables::default() };
+        let attached = training.attach(0, attach).unwrap_or_else(|refusal| panic!("{}", refusal.text));
+        assert_eq!(attached.job, JOB);
         figures.begin_job(JOB, "job");
         let mut batches = Batches::new(4, 0);
         // Who is accepted first need not have come first.
@@ -99,7 +101,7 @@ impl World {
         Self {
             batches,
             memory: Counted::new(1 << 20, BLOCK_BYTES),
-            jobs,
+            training,
             figures,
             waiting: Vec::new(),
             orders: Vec::new(),
@@ -133,7 +135,8 @@ impl World {
             }
             Act::HandOut => {
                 let mut actions = Vec::new();
-                while let Some(lost) = self.batches.hand_out(&self.jobs, &[], &mut self.figures, &mut actions)
+                while let Some(lost) =
+                    self.batches.hand_out(self.training.jobs(), &[], &mut self.figures, &mut actions)
                 {
                     assert!(lost.rows.is_empty(), "without a group each row has its record");
                 }

@@ -15,13 +15,13 @@ use crate::block_size::charged_bytes;
 use crate::cache::Cache;
 use crate::config::CoreConfig;
 use crate::counted::{Counted, Record, Room};
+use crate::event::Attach;
 use crate::figures::Figures;
 use crate::ids::RowId;
-use crate::job::Job;
-use crate::jobs::Jobs;
 use crate::lens::{BLOCK_BYTES, Lens, SAMPLES};
 use crate::orders::{Completion, Fault, FaultKind, ReadOp};
 use crate::samples::Samples;
+use crate::training::Training;
 
 const JOB: u32 = 0;
 
@@ -50,7 +50,7 @@ fn act() -> impl Strategy<Value = Act> {
 /// The room, its store, and its workers.
 struct World {
     records: Records<Counted>,
-    jobs: Jobs,
+    training: Training,
     figures: Figures,
     in_flight: Vec<ReadOp<Room>>,
     lent: Vec<Arc<Record>>,
@@ -80,13 +80,14 @@ impl World {
         // As much again as the largest cache of the test, for rows and reads.
         let memory = Counted::new(u64::from(BLOCK_BYTES) * 160, BLOCK_BYTES);
         let records = Records::new(Arc::new(Lens), memory, Cache::new(policy, bytes, SAMPLES), &config);
-        let (mut jobs, mut figures) = (Jobs::default(), Figures::default());
+        let (mut training, mut figures) = (Training::new(Arc::new(Lens), 1.0, false), Figures::default());
         let spec = JobSpec { ring_bytes: 1 << 20, ..JobSpec::default() };
-        let job = Job::new(JOB, "job".to_owned(), spec, Tables::default(), &Lens);
-        jobs.add(job.unwrap_or_else(|refusal| panic!("{}", refusal.text)));
+        let attach = Attach { session: 0, job: "job".to_owned(), rank: 0, spec, tables: Tables::default() };
+        let attached = training.attach(0, attach).unwrap_or_else(|refusal| panic!("{}", refusal.text));
+        assert_eq!(attached.job, JOB);
         figures.begin_job(JOB, "job");
         let (in_flight, lent, waiting) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { records, jobs, figures, in_flight, lent, waiting, rows: 0 }
+        Self { records, training, figures, in_flight, lent, waiting, rows: 0 }
     }
 
     fn act(&mut self, act: Act) {
@@ -103,7 +104,7 @@ impl World {
             Act::Resize(blocks) => self.records.resize(u64::from(BLOCK_BYTES) * blocks, 0),
             Act::Land(..) | Act::GiveBack(_) => {}
         }
-        self.records.evict_surplus(&self.jobs, &mut self.figures);
+        self.records.evict_surplus(self.training.jobs(), &mut self.figures);
         self.submit();
         self.records.check_books(self.lent.is_empty());
     }
@@ -111,7 +112,7 @@ impl World {
     fn access(&mut self, sample: SampleId) {
         let position = self.rows;
         self.rows += 1;
-        if let Some((record, served)) = self.records.hit(sample, true, self.jobs.importance()) {
+        if let Some((record, served)) = self.records.hit(sample, true, self.training.jobs().importance()) {
             assert_eq!(served, Served::Hit);
             return self.lent.push(record);
         }
@@ -123,7 +124,7 @@ impl World {
     }
 
     fn submit(&mut self) {
-        let demand = Demand { jobs: &self.jobs, runs_dry: &[], has_begun: true };
+        let demand = Demand { jobs: self.training.jobs(), runs_dry: &[], has_begun: true };
         let mut actions = Vec::new();
         self.records.submit(0, demand, &mut self.figures, &mut actions);
         for action in actions {
@@ -142,10 +143,11 @@ impl World {
         let fault = || Fault { kind: FaultKind::Record, text: "bad".to_owned() };
         let outcome = if is_good { Ok(()) } else { Err(fault()) };
         let completion = Completion { op, outcome, checked: true, latency: Duration::from_millis(1) };
-        let (sample, rows) = match self.records.landed(0, completion, &self.jobs, &mut self.figures) {
+        let (sample, rows) = match self.records.landed(0, completion, self.training.jobs(), &mut self.figures)
+        {
             Landed::Came(Arrival { wanted, sample, len, record, rows }) => {
                 rows.iter().for_each(|_| self.lent.push(Arc::clone(&record)));
-                self.records.keep(wanted, sample, len, record, &self.jobs, &mut self.figures);
+                self.records.keep(wanted, sample, len, record, self.training.jobs(), &mut self.figures);
                 (sample, rows)
             }
             Landed::Failed(sample, _, rows) => (sample, rows),
@@ -161,11 +163,11 @@ impl World {
         while let Some(op) = self.in_flight.pop() {
             self.land(op, true);
             self.lent.drain(..).for_each(|record| self.records.take_back(Some(record)));
-            self.records.evict_surplus(&self.jobs, &mut self.figures);
+            self.records.evict_surplus(self.training.jobs(), &mut self.figures);
             self.submit();
         }
         self.lent.drain(..).for_each(|record| self.records.take_back(Some(record)));
-        self.records.evict_surplus(&self.jobs, &mut self.figures);
+        self.records.evict_surplus(self.training.jobs(), &mut self.figures);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The daemon's life under seeds, without sockets, threads and clocks: what main decides between
-//! two events, the core, and the cache's real memory. Around them trainings come, train, die and
-//! come back; the store and the tier fail; the cache is resized; the user drains the daemon.
+//! two events, the core, and the cache's real memory. Around them trainings come, train, validate,
+//! save, die and come back, where they were or with other ranks; the store and the tier fail; the
+//! cache is resized; the user drains the daemon.
 //!
 //! Each seed is another life. A seed that fails is printed, and replayed by `SHADE_SEEDS=SEED cargo
 //! test -p shade-load --lib simulated`. `SHADE_SEEDS=1000..9000` plays many.
@@ -15,15 +16,15 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    AsideOrder, Attach, Completion, Fault, FaultKind, FillOrder, Filled, ReadOp, SessionId, Ticket,
+    AsideOrder, Attach, Completion, Fault, FaultKind, FillOrder, Filled, ReadOp, Resumed, SessionId, Ticket,
     TierEvent, TierMiss, TierOrder, TierPut, block_bytes_for, capacity_bytes, staging_bytes,
 };
 use shade_formats::control::{REFUSE_DRAINING, REFUSE_ENDING};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
-use shade_formats::ring::Kind;
+use shade_formats::ring::{FLAG_PADDING, Kind};
 use shade_formats::{Geometry, SampleId, ShardId};
 use shade_job::{
-    Capacity, DaemonSpec, Decode, JobSpec, OnError, PlanSpec, Policy, Sampler, Settings, Tables,
+    Capacity, DaemonSpec, Decode, JobSpec, OnError, PlanSpec, Policy, Sampler, Settings, Tables, Tail,
 };
 use shade_reads::blocks::{Arena, Blocks, FreeList, Lent};
 
@@ -64,9 +65,32 @@ struct Machine {
     /// Sessions that the core has ended or failed, and why.
     ended: Vec<(SessionId, String)>,
     taken: Vec<Delivery>,
+    /// States that were asked for.
+    states: Vec<(SessionId, Vec<u8>)>,
+    /// Sessions whose state was loaded.
+    loaded: Vec<(SessionId, Resumed)>,
 }
 
 impl Machine {
+    fn new(random: ChaCha8Rng, bad: HashSet<u32>) -> Self {
+        Self {
+            random,
+            now_ns: 0,
+            answers: BTreeMap::new(),
+            answered: 0,
+            bad,
+            tier: HashSet::new(),
+            tier_fails: false,
+            last_ns: 0,
+            accepted: HashSet::new(),
+            refused: Vec::new(),
+            ended: Vec::new(),
+            taken: Vec::new(),
+            states: Vec::new(),
+            loaded: Vec::new(),
+        }
+    }
+
     /// An answer within `ms` milliseconds.
     fn answer(&mut self, ms: u64, event: Event) {
         let at_ns = self.now_ns + self.random.random_range(1..=ms * MS);
@@ -133,6 +157,8 @@ impl World<FreeList> for Machine {
         match action {
             Action::Accept(session, _) => drop(self.accepted.insert(session)),
             Action::Refuse(session, _) => self.refused.push(session),
+            Action::State(session, bytes) => self.states.push((session, bytes)),
+            Action::StateLoaded(session, resumed) => self.loaded.push((session, resumed)),
             Action::Fail(session, text) | Action::Interrupt(session, text) | Action::Close(session, text) => {
                 self.ended.push((session, text));
             }
@@ -179,9 +205,46 @@ enum State {
     /// It will say hello.
     Away,
     Attaching,
+    /// Its ranks have handed in a state.
+    Loading,
     Training,
     /// It is through, or was refused by a daemon that takes no job.
     Over,
+}
+
+/// What a training has got of an epoch.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    epoch: u32,
+    /// Deliveries, by sample.
+    seen: Vec<u32>,
+    skipped: u32,
+}
+
+impl Progress {
+    fn begin(epoch: u32) -> Self {
+        Self { epoch, seen: vec![0; SAMPLES as usize], skipped: 0 }
+    }
+
+    fn add(&mut self, batch: &Given) {
+        batch.ids.iter().for_each(|&id| self.seen[id] += 1);
+        self.skipped += batch.skipped;
+    }
+}
+
+/// A batch of the epoch under way.
+struct Given {
+    session: SessionId,
+    number: u32,
+    ids: Vec<usize>,
+    skipped: u32,
+}
+
+/// A saved state, with what the training had got of its epoch before.
+#[derive(Clone)]
+struct Saved {
+    bytes: Vec<u8>,
+    progress: Progress,
 }
 
 /// A training that wants some epochs.
@@ -189,14 +252,37 @@ struct Training {
     name: String,
     spec: JobSpec,
     epochs: u32,
-    /// The epoch under way.
-    epoch: u32,
     state: State,
     sessions: Vec<SessionId>,
-    ended: BTreeSet<SessionId>,
-    /// Deliveries of the epoch, by sample.
-    seen: Vec<u32>,
-    skipped: u32,
+    /// The ranks that have ended the epoch, or loaded the state.
+    done: BTreeSet<SessionId>,
+    /// What it had got of the epoch when its ranks began it, and their first batch.
+    before: Progress,
+    first_batch: u32,
+    /// What its ranks were given since.
+    given: Vec<Given>,
+    /// The rank that has asked for a state, and what that state has.
+    saving: Option<(SessionId, Progress)>,
+    saved: Option<Saved>,
+}
+
+impl Training {
+    /// The batch before which all ranks have all batches.
+    fn next_batch(&self) -> u32 {
+        let of_rank = |session: &SessionId| {
+            let given = self.given.iter().filter(|given| given.session == *session);
+            given.map(|given| given.number + 1).max().unwrap_or(self.first_batch)
+        };
+        self.sessions.iter().map(of_rank).min().unwrap_or(self.first_batch)
+    }
+
+    /// What it has got of the epoch before this batch.
+    fn progress(&self, next_batch: u32) -> Progress {
+        let mut progress = self.before.clone();
+        let before = self.given.iter().filter(|given| given.number < next_batch);
+        before.for_each(|given| progress.add(given));
+        progress
+    }
 }
 
 /// One life of a daemon.
@@ -216,6 +302,8 @@ struct Life {
 struct Lived {
     /// Epochs that were trained.
     epochs: u32,
+    /// Trainings that went on in mid-epoch.
+    resumed: u32,
     /// When which session was given which descriptor.
     taken: Vec<(u64, SessionId, u64)>,
 }
@@ -292,20 +380,7 @@ impl Life {
             (0..random.random_range(1..=4)).map(|nth| training(&mut random, nth, group)).collect();
         let bad = if random.random_bool(0.3) { HashSet::from([3, 17]) } else { HashSet::new() };
         let has_tier = random.random_bool(0.4);
-        let machine = Machine {
-            random,
-            now_ns: 0,
-            answers: BTreeMap::new(),
-            answered: 0,
-            bad,
-            tier: HashSet::new(),
-            tier_fails: false,
-            last_ns: 0,
-            accepted: HashSet::new(),
-            refused: Vec::new(),
-            ended: Vec::new(),
-            taken: Vec::new(),
-        };
+        let machine = Machine::new(random, bad);
         let mut life = Self {
             driver: Driver::new(Core::new(index, free, config), machine),
             lifecycle: Lifecycle::new(served, running),
@@ -328,17 +403,16 @@ impl Life {
     fn plan_acts(&mut self, has_tier: bool) {
         self.plan(HEARTBEAT_NS, Act::Heartbeat);
         for training in 0..self.trainings.len() {
-            let at_ns = self.draw(3000);
-            self.plan(at_ns, Act::Hello(training));
+            let hello_ns = self.draw(3000);
+            self.plan(hello_ns, Act::Hello(training));
+            for _ in 0..self.draw(3) / MS {
+                let at_ns = hello_ns + self.draw(300);
+                self.plan(at_ns, Act::Kill(training));
+            }
         }
         for _ in 0..self.draw(4) / MS {
             let (at_ns, share) = (self.draw(6000), self.driver.world.random.random_range(0..=100));
             self.plan(at_ns, Act::Resize(share));
-        }
-        for _ in 0..self.draw(4) / MS {
-            let (at_ns, training) =
-                (self.draw(6000), self.driver.world.random.random_range(0..self.trainings.len()));
-            self.plan(at_ns, Act::Kill(training));
         }
         if has_tier {
             let at_ns = self.draw(3000);
@@ -375,14 +449,14 @@ impl Life {
                 break;
             }
         }
-        let trains = |training: &Training| matches!(training.state, State::Attaching | State::Training);
+        let trains = |training: &Training| !matches!(training.state, State::Away | State::Over);
         assert!(!self.trainings.iter().any(trains), "it ended beneath a training: {:?}", self.states());
         self.settle();
         self.lived
     }
 
     fn states(&self) -> Vec<(State, u32)> {
-        self.trainings.iter().map(|training| (training.state, training.epoch)).collect()
+        self.trainings.iter().map(|training| (training.state, training.before.epoch)).collect()
     }
 
     /// Whatever comes next. Returns its time.
@@ -412,10 +486,11 @@ impl Life {
                     let losses = (0..rows).map(|_| self.driver.world.random.random_range(0.0..5.0)).collect();
                     self.driver.step(Event::Report { session, epoch, batch, losses });
                     self.driver.step(Event::Released { session, seqs: vec![seq] });
+                    self.may_save(session);
                 }
             }
             Act::Kill(training) => {
-                if matches!(self.trainings[training].state, State::Training | State::Attaching) {
+                if !matches!(self.trainings[training].state, State::Away | State::Over) {
                     self.leave(now_ns, training);
                     self.trainings[training].state = State::Away;
                     let after_ns = now_ns + self.draw(2000);
@@ -442,7 +517,11 @@ impl Life {
     fn hello(&mut self, now_ns: u64, nth: usize) {
         let training = &mut self.trainings[nth];
         training.state = State::Attaching;
-        training.ended.clear();
+        training.done.clear();
+        // Batches of a few rows may be void where records are bad.
+        if training.saved.is_some() && self.driver.world.bad.is_empty() {
+            training.spec.world_size = *[1, 2, 4].choose(&mut self.driver.world.random).unwrap();
+        }
         let (name, spec) = (training.name.clone(), training.spec.clone());
         for rank in 0..spec.world_size {
             let session = self.sessions;
@@ -470,22 +549,75 @@ impl Life {
             self.lifecycle.admitted();
             self.trainings[nth].sessions.push(session);
         }
-        self.start_epoch(nth);
+        let training = &mut self.trainings[nth];
+        let Some(saved) = training.saved.clone() else {
+            let epoch = training.before.epoch;
+            return self.start_epoch(nth, Progress::begin(epoch), 0);
+        };
+        training.state = State::Loading;
+        for session in training.sessions.clone() {
+            self.driver.step(Event::LoadState { session, strata: 0, bytes: saved.bytes.clone() });
+        }
     }
 
-    fn start_epoch(&mut self, nth: usize) {
+    fn start_epoch(&mut self, nth: usize, before: Progress, first_batch: u32) {
         let training = &mut self.trainings[nth];
-        training.state = State::Training;
-        training.seen = vec![0; SAMPLES as usize];
-        training.skipped = 0;
-        training.ended.clear();
+        let epoch = before.epoch;
+        (training.state, training.before, training.first_batch) = (State::Training, before, first_batch);
+        training.given.clear();
+        training.done.clear();
         for session in training.sessions.clone() {
-            self.driver.start(session, self.trainings[nth].epoch, 0);
+            self.driver.start(session, epoch, first_batch);
+        }
+    }
+
+    /// A rank asks now and then for the state before the first batch that some rank has not been
+    /// given.
+    fn may_save(&mut self, session: SessionId) {
+        let of_session = |training: &&mut Training| training.sessions.contains(&session);
+        let Some(training) = self.trainings.iter_mut().find(of_session) else { return };
+        if training.state != State::Training || training.saving.is_some() {
+            return;
+        }
+        if self.driver.world.random.random_bool(0.05) {
+            let (epoch, batch) = (training.before.epoch, training.next_batch());
+            training.saving = Some((session, training.progress(batch)));
+            self.driver.step(Event::SaveState { session, epoch, batch });
+        }
+    }
+
+    /// A state is there. One that came too late for its rank is lost.
+    fn has_saved(&mut self, session: SessionId, bytes: Vec<u8>) {
+        let of_session =
+            |training: &&mut Training| training.saving.as_ref().is_some_and(|of| of.0 == session);
+        let Some(training) = self.trainings.iter_mut().find(of_session) else { return };
+        let progress = training.saving.take().map(|(_, progress)| progress);
+        training.saved = progress.map(|progress| Saved { bytes, progress });
+        // Some are killed soon.
+        let nth = self.trainings.iter().position(|training| training.sessions.contains(&session));
+        if let Some(nth) = nth.filter(|_| self.driver.world.random.random_bool(0.3)) {
+            let at_ns = self.driver.world.now_ns + self.draw(60);
+            self.plan(at_ns, Act::Kill(nth));
+        }
+    }
+
+    /// A rank's state is loaded: its training goes on once that is so of all its ranks.
+    fn has_loaded(&mut self, session: SessionId, resumed: Resumed) {
+        let of_session = |training: &Training| training.sessions.contains(&session);
+        let Some(nth) = self.trainings.iter().position(of_session) else { return };
+        let training = &mut self.trainings[nth];
+        let progress = training.saved.clone().map(|saved| saved.progress).expect("a state that was saved");
+        assert_eq!(resumed.epoch, progress.epoch, "it goes on in the epoch that it saved");
+        training.done.insert(session);
+        if training.done.len() == training.sessions.len() {
+            self.lived.resumed += u32::from(progress.seen.iter().any(|&seen| seen > 0));
+            self.start_epoch(nth, progress, resumed.first_batch);
         }
     }
 
     /// All ranks of a training are gone.
     fn leave(&mut self, now_ns: u64, nth: usize) {
+        self.trainings[nth].saving = None;
         for session in std::mem::take(&mut self.trainings[nth].sessions) {
             self.driver.world.accepted.remove(&session);
             self.driver.detach(session);
@@ -499,6 +631,12 @@ impl Life {
             for delivery in std::mem::take(&mut self.driver.world.taken) {
                 self.take(delivery);
             }
+        }
+        for (session, bytes) in std::mem::take(&mut self.driver.world.states) {
+            self.has_saved(session, bytes);
+        }
+        for (session, resumed) in std::mem::take(&mut self.driver.world.loaded) {
+            self.has_loaded(session, resumed);
         }
         for (session, text) in std::mem::take(&mut self.driver.world.ended) {
             let is_here = self.trainings.iter().any(|training| training.sessions.contains(&session));
@@ -517,17 +655,20 @@ impl Life {
             self.driver.step(Event::Released { session, seqs: vec![descriptor.seq] });
         } else {
             let training = &mut self.trainings[nth];
-            assert_eq!(descriptor.epoch, training.epoch);
-            columns.ids.iter().for_each(|&id| training.seen[usize::try_from(id).unwrap()] += 1);
-            training.skipped += descriptor.skipped;
+            assert_eq!(descriptor.epoch, training.before.epoch);
+            let delivered = columns.ids.iter().zip(&columns.flags);
+            let samples = delivered.filter(|(_, flags)| *flags & FLAG_PADDING == 0);
+            let ids = samples.map(|(&id, _)| usize::try_from(id).unwrap()).collect();
+            let (number, skipped) = (descriptor.batch, descriptor.skipped);
+            training.given.push(Given { session, number, ids, skipped });
             let rows = u32::try_from(columns.ids.len()).unwrap();
             let at_ns = now_ns + self.draw(30);
             self.plan(at_ns, Act::Release(session, descriptor.seq, descriptor.epoch, descriptor.batch, rows));
         }
         if descriptor.kind == Kind::EpochEnd && is_current {
             let training = &mut self.trainings[nth];
-            training.ended.insert(session);
-            if training.ended.len() == training.sessions.len() {
+            training.done.insert(session);
+            if training.done.len() == training.sessions.len() {
                 self.end_epoch(now_ns, nth);
             }
         }
@@ -537,17 +678,20 @@ impl Life {
     fn end_epoch(&mut self, now_ns: u64, nth: usize) {
         let bad = &self.driver.world.bad;
         let training = &mut self.trainings[nth];
-        let delivered: u32 = training.seen.iter().sum();
-        assert_eq!(delivered + training.skipped, SAMPLES, "epoch {} of {}", training.epoch, training.name);
-        for (id, &seen) in (0..).zip(&training.seen) {
+        let Progress { epoch, seen, skipped } = training.progress(u32::MAX);
+        assert_eq!(seen.iter().sum::<u32>() + skipped, SAMPLES, "epoch {epoch} of {}", training.name);
+        for (id, &seen) in (0..).zip(&seen) {
             let expected = u32::from(!bad.contains(&id));
             let is_permutation = training.spec.plan.sampler == Sampler::Uniform;
             assert!(!is_permutation || seen == expected, "sample {id} came {seen} times");
         }
         self.lived.epochs += 1;
-        training.epoch += 1;
-        if training.epoch < training.epochs {
-            self.start_epoch(nth);
+        // A validation, in one rank of them.
+        let session = training.sessions[0];
+        let score = self.driver.world.random.random_range(0.0..1.0);
+        if self.trainings[nth].epochs > epoch + 1 {
+            self.driver.step(Event::Validation { session, score });
+            self.start_epoch(nth, Progress::begin(epoch + 1), 0);
         } else {
             self.leave(now_ns, nth);
             self.trainings[nth].state = State::Over;
@@ -584,6 +728,7 @@ fn training(random: &mut ChaCha8Rng, nth: u32, group: u64) -> Training {
         },
         batch_size: *[3, 4, 6].choose(random).unwrap(),
         world_size: *[1, 2, 4].choose(random).unwrap(),
+        tail: Tail::Even,
         decode: Decode::Raw,
         on_error: OnError::Skip,
         bad_max: 1.0,
@@ -595,12 +740,14 @@ fn training(random: &mut ChaCha8Rng, nth: u32, group: u64) -> Training {
         name: format!("job{nth}"),
         spec,
         epochs: random.random_range(1..=4),
-        epoch: 0,
         state: State::Away,
         sessions: Vec::new(),
-        ended: BTreeSet::new(),
-        seen: Vec::new(),
-        skipped: 0,
+        done: BTreeSet::new(),
+        before: Progress::begin(0),
+        first_batch: 0,
+        given: Vec::new(),
+        saving: None,
+        saved: None,
     }
 }
 
@@ -616,13 +763,16 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn each_life_of_a_daemon_keeps_its_promises() {
-    let mut epochs = 0;
+    let (mut epochs, mut resumed) = (0, 0);
     for seed in seeds() {
         let life = std::panic::catch_unwind(|| Life::new(seed).live());
         let lived = life.unwrap_or_else(|_| panic!("seed {seed}: SHADE_SEEDS={seed} plays it again"));
         epochs += lived.epochs;
+        resumed += lived.resumed;
     }
     assert!(epochs > 0, "nobody trained");
+    let are_usual = std::env::var_os("SHADE_SEEDS").is_none();
+    assert!(resumed > 0 || !are_usual, "nobody went on in mid-epoch");
 }
 
 #[test]

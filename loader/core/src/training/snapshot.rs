@@ -39,15 +39,15 @@ use shade_formats::checksum::crc32c;
 use shade_formats::{FormatError, SampleId};
 use shade_job::{JobSpec, PlanSpec, Seats, WeightTable};
 
-use crate::drawing::{DrawnPlan, OrderId};
+use super::drawing::{DrawnPlan, OrderId};
+use super::lists::Lists;
+use super::stop::{Next, complete};
+use super::validation::Validation;
 use crate::fields::Fields;
 use crate::ids::SessionId;
 use crate::importance::Importance;
-use crate::lists::Lists;
 use crate::number::to_u32;
 use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
-use crate::stop::{Next, complete};
-use crate::validation::Validation;
 
 const MAGIC: &[u8; 8] = b"SHADEST8";
 /// Header of the state.
@@ -77,8 +77,8 @@ pub struct SaveOrder {
 
 /// A [`SaveOrder`] that was carried out.
 pub struct SavedState {
-    pub(super) session: SessionId,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) session: SessionId,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// The order to read a state.
@@ -101,7 +101,7 @@ pub struct LoadOrder {
 /// A [`LoadOrder`] that was carried out.
 pub struct LoadedState {
     pub(super) id: OrderId,
-    pub(super) session: SessionId,
+    pub(crate) session: SessionId,
     pub(super) rank: u32,
     /// Tells whether it is the same as another.
     pub(super) digest: u64,
@@ -123,7 +123,7 @@ pub(super) struct State {
 
 impl SaveOrder {
     /// Writes the state. Equal orders give equal bytes, on any thread at any time.
-    pub(super) fn carry_out(self) -> SavedState {
+    pub(crate) fn carry_out(self) -> SavedState {
         let plan_bytes =
             |plan: &Option<Plan>| PLAN_HEADER_BYTES + plan.as_ref().map_or(0, |plan| plan.ids.len() * 8);
         let plans = [&self.plan, &self.next_plan];
@@ -157,7 +157,7 @@ impl SaveOrder {
 
 impl LoadOrder {
     /// Reads the state.
-    pub(super) fn carry_out(self) -> LoadedState {
+    pub(crate) fn carry_out(self) -> LoadedState {
         let digest = state_digest(&self.bytes);
         LoadedState { id: self.id, session: self.session, rank: self.rank, digest, state: self.read() }
     }

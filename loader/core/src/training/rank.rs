@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 
-use crate::figures::WaitClock;
+use crate::figures::{Bound, WaitClock};
 use crate::ids::{BatchId, JobId, SessionId};
 
 /// The epoch that a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EpochRequest {
-    pub(super) generation: u32,
-    pub(super) epoch: u32,
-    pub(super) next_batch: u32,
+pub(crate) struct EpochRequest {
+    pub(crate) generation: u32,
+    pub(crate) epoch: u32,
+    pub(crate) next_batch: u32,
     /// The end-of-epoch descriptor has been published.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
 }
 
 /// The samples of a delivered batch: losses are credited to them.
@@ -28,7 +28,7 @@ pub(super) struct Delivered {
 }
 
 /// A rank attached.
-pub(super) struct Rank {
+pub(crate) struct Rank {
     /// Its session, which its ring has the name of, too.
     pub(super) id: SessionId,
     pub(super) job: JobId,
@@ -37,7 +37,7 @@ pub(super) struct Rank {
     pub(super) seated: bool,
     pub(super) request: Option<EpochRequest>,
     /// How long its trainer has waited, and for what.
-    pub(super) clock: WaitClock,
+    clock: WaitClock,
     /// The batches of the current epoch and of the one before; only the last ones while nobody
     /// needs a loss nor has reported one.
     pub(super) delivered: HashMap<BatchId, Delivered>,
@@ -53,6 +53,58 @@ impl Rank {
         Self { id, job, rank, seated: false, request: None, clock, delivered: HashMap::new() }
     }
 
+    /// Its session.
+    pub(crate) fn session(&self) -> SessionId {
+        self.id
+    }
+
+    /// Its job.
+    pub(crate) fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Its number in the job.
+    pub(crate) fn number(&self) -> u32 {
+        self.rank
+    }
+
+    /// The epoch that it asked for.
+    pub(crate) fn request(&self) -> Option<EpochRequest> {
+        self.request
+    }
+
+    /// How long its trainer has waited, and for what.
+    pub(crate) fn clock(&self) -> &WaitClock {
+        &self.clock
+    }
+
+    /// It asks for an epoch, whose first descriptor is `first`.
+    pub(super) fn ask(&mut self, now_ns: u64, request: EpochRequest, first: u64) {
+        self.request = Some(request);
+        self.clock.begin_epoch(now_ns, first);
+    }
+
+    /// Its trainer waits for this descriptor.
+    pub(crate) fn awaits(&mut self, seq: u64) {
+        self.clock.awaits(seq);
+    }
+
+    /// Counts the time up to now, and for whom it is counted next.
+    pub(crate) fn note_wait(&mut self, now_ns: u64, bound: Option<Bound>) {
+        self.clock.note(now_ns, bound);
+    }
+
+    /// It has released its epoch's last batch.
+    pub(crate) fn end_epoch(&mut self, now_ns: u64) {
+        self.clock.end_epoch(now_ns);
+    }
+
+    /// The end of the epoch that it asked for in this generation was published.
+    pub(crate) fn is_given_all(&mut self, generation: u32) {
+        let request = self.request.as_mut().filter(|request| request.generation == generation);
+        request.into_iter().for_each(|request| request.ended = true);
+    }
+
     /// A batch was delivered. `keeps_all` where losses may come for any of them.
     pub(super) fn deliver(&mut self, batch: BatchId, samples: Vec<SampleId>, keeps_all: bool) {
         self.delivered.insert(batch, Delivered { samples, reported: 0 });
@@ -62,13 +114,7 @@ impl Rank {
     }
 
     /// Whether it was given all of the epoch that it asked for.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.request.is_some_and(|request| request.ended)
     }
-}
-
-/// The next batches of the job's ranks that asked for `epoch`.
-pub(super) fn next_batches(ranks: &[Rank], job: JobId, epoch: u32) -> impl Iterator<Item = u32> + '_ {
-    let requests = ranks.iter().filter(move |rank| rank.job == job).filter_map(|rank| rank.request);
-    requests.filter(move |request| request.epoch == epoch).map(|request| request.next_batch)
 }

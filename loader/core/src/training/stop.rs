@@ -3,8 +3,8 @@
 use shade_formats::FormatError;
 use shade_job::PlanSpec;
 
+use super::lists::Lists;
 use crate::fields::Fields;
-use crate::lists::Lists;
 use crate::plan::{Origin, Plan, SampleFacts, draw_plan, spec_now};
 
 /// The batch before which a state was saved.

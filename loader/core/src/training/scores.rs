@@ -6,36 +6,27 @@
 use shade_formats::SampleId;
 use shade_formats::control::{Member, OfStratum, Scores};
 
-use crate::action::Action;
-use crate::brain::Core;
-use crate::event::SessionId;
-use crate::job::Job;
-use crate::lists::{Known, Lists, SharedScores};
-use crate::memory::Memory;
+use super::Training;
+use super::job::Job;
+use super::lists::{Known, Lists, SharedScores};
+use crate::ids::SessionId;
 use crate::plan::Part;
 use crate::portable_scores::{score_of_step, step_of_score};
 
-impl<M: Memory> Core<M> {
-    /// Tells a rank what other nodes need to know of `epoch`: nothing if it is not drawn or they
-    /// need nothing.
-    pub(super) fn tell_scores(&self, session: SessionId, epoch: u32, actions: &mut Vec<Action<M>>) {
+impl Training {
+    /// What other nodes need to know of `epoch`: nothing if it is not drawn or they need nothing.
+    pub(crate) fn tell_scores(&self, session: SessionId, epoch: u32) -> Vec<u8> {
         let shared = self.job_of(session).and_then(|job| job.shared_scores.as_ref());
         let told = shared.filter(|shared| shared.lists.epoch == epoch);
-        actions.push(Action::State(session, told.map_or_else(Vec::new, |shared| shared.told.clone())));
+        told.map_or_else(Vec::new, |shared| shared.told.clone())
     }
 
-    /// Takes what another node has told.
-    pub(super) fn take_scores(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+    /// Takes what another node has told. `None` if the session is not there.
+    pub(crate) fn take_scores(&mut self, session: SessionId, bytes: &[u8]) -> Option<Result<(), String>> {
         let content_id = self.index.content_id().0;
-        let Some(job) = self.rank(session).map(|rank| rank.job) else { return };
-        let Some(job) = self.jobs.get_mut(job) else { return };
-        let taken = Scores::from_bytes(bytes, job.importance.len())
-            .map_err(|error| error.to_string())
-            .and_then(|scores| job.take(&scores, content_id));
-        actions.push(match taken {
-            Ok(()) => Action::Taken(session),
-            Err(text) => Action::Fail(session, text),
-        });
+        let job = self.job_of_mut(session)?;
+        let scores = Scores::from_bytes(bytes, job.importance.len()).map_err(|error| error.to_string());
+        Some(scores.and_then(|scores| job.take(&scores, content_id)))
     }
 }
 
@@ -49,9 +40,14 @@ impl Job {
         }
     }
 
+    /// Whether other nodes tell what they have learned and delivered.
+    pub(crate) fn shares_scores(&self) -> bool {
+        self.shared_scores.is_some()
+    }
+
     /// Whether a state of the current epoch is bound to this node, as others have not told yet.
-    pub(super) fn misses_scores(&self) -> bool {
-        let is_part = self.plan.as_ref().is_some_and(|plan| !plan.part.is_whole());
+    pub(crate) fn misses_scores(&self) -> bool {
+        let is_part = self.plan().is_some_and(|plan| !plan.part.is_whole());
         is_part && self.shared_scores.as_ref().is_some_and(|shared| shared.lists.all().is_none())
     }
 

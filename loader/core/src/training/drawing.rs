@@ -6,12 +6,12 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_job::{PlanSpec, Seats, WeightTable};
 
+use super::use_numbers::UseNumbers;
 use crate::ids::JobId;
 use crate::importance::Importance;
 use crate::plan::{
     Known, Part, Plan, SampleFacts, Strata, draw_next_plan, draw_plan, next_accesses, position_entropy,
 };
-use crate::use_numbers::UseNumbers;
 
 /// Names an order of its job. A result of an earlier one comes too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,18 @@ pub(super) struct DrawnPlan {
     pub(super) position_entropy: f64,
     /// Next accesses of the plan and of one drawn early after it, if the cache goes by them.
     pub(super) next_accesses: Option<Arc<Vec<u32>>>,
+}
+
+impl Drawn {
+    /// The plan.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan.plan
+    }
+
+    /// The job that it is of.
+    pub(crate) fn job(&self) -> JobId {
+        self.id.job
+    }
 }
 
 impl DrawnPlan {

@@ -9,8 +9,9 @@
 
 use shade_formats::SampleId;
 
+use super::job::Job;
+use crate::ids::JobId;
 use crate::importance::{Importance, quantile_of, score_at};
-use crate::job::{Job, JobId};
 use crate::number::to_u32;
 
 /// Change of a weight with which the aggregate is made anew.
@@ -27,7 +28,7 @@ struct NextAggregate {
 }
 
 /// All jobs.
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     list: Vec<Job>,
     next: JobId,
     /// A job is there that asks to keep its records in the cache.
@@ -58,15 +59,15 @@ impl Default for Jobs {
 }
 
 impl Jobs {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    pub(super) fn get(&self, id: JobId) -> Option<&Job> {
+    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
         self.list.iter().find(|job| job.id == id)
     }
 
@@ -78,7 +79,7 @@ impl Jobs {
         self.list.iter().find(|job| job.name == name)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
         self.list.iter()
     }
 
@@ -87,7 +88,7 @@ impl Jobs {
     }
 
     /// The jobs that keep records in the cache.
-    pub(super) fn admitting(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn admitting(&self) -> impl Iterator<Item = &Job> {
         self.list.iter().filter(|job| self.admits(job))
     }
 
@@ -100,29 +101,29 @@ impl Jobs {
     }
 
     /// Whether several jobs keep records in the cache.
-    pub(super) fn are_several(&self) -> bool {
+    pub(crate) fn are_several(&self) -> bool {
         self.admitting().nth(1).is_some()
     }
 
     /// Their numbers.
-    pub(super) fn admitting_ids(&self) -> Vec<JobId> {
+    pub(crate) fn admitting_ids(&self) -> Vec<JobId> {
         self.admitting().map(|job| job.id).collect()
     }
 
     /// Whether the job keeps records in the cache. One that leaves the cache to others has it while
     /// there are none: a dataset that is only validated would never be cached else.
-    pub(super) fn admits(&self, job: &Job) -> bool {
+    pub(crate) fn admits(&self, job: &Job) -> bool {
         job.spec.admit || !self.is_training
     }
 
     /// Whether the job of this number keeps records in the cache.
-    pub(super) fn admits_job(&self, id: JobId) -> bool {
+    pub(crate) fn admits_job(&self, id: JobId) -> bool {
         self.get(id).is_some_and(|job| self.admits(job))
     }
 
     /// Whether a job that keeps records in the cache may use the sample. Otherwise ranks on other
     /// nodes have it.
-    pub(super) fn have(&self, sample: SampleId) -> bool {
+    pub(crate) fn have(&self, sample: SampleId) -> bool {
         self.admitting().any(|job| job.has(sample))
     }
 
@@ -151,7 +152,7 @@ impl Jobs {
     }
 
     /// The table of importance that the cache goes by.
-    pub(super) fn importance(&self) -> &Importance {
+    pub(crate) fn importance(&self) -> &Importance {
         let only = || self.admitting().next().map_or(&self.none, |job| &job.importance);
         self.aggregate.as_ref().unwrap_or_else(only)
     }
@@ -215,7 +216,7 @@ impl Jobs {
     }
 
     /// Whether a new aggregate is being made.
-    pub(super) fn are_aggregating(&self) -> bool {
+    pub(crate) fn are_aggregating(&self) -> bool {
         self.next_aggregate.is_some()
     }
 
@@ -232,7 +233,7 @@ impl Jobs {
     }
 
     /// Whether weights are far from those that the aggregate was made with.
-    pub(super) fn have_changed(&self) -> bool {
+    pub(crate) fn have_changed(&self) -> bool {
         let has_changed = |&(id, before): &(JobId, f64)| {
             let now = self.get(id).map_or(before, |job| job.pace.weight());
             !(1.0 / WEIGHT_CHANGE..=WEIGHT_CHANGE).contains(&(now / before))

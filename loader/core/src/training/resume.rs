@@ -4,10 +4,10 @@
 //! with the saved batch. Any other divides the rest of the plan anew, from that position on; the
 //! plan itself depends on neither.
 
+use super::job::Job;
+use super::stop::Next;
 use crate::action::Resumed;
-use crate::job::Job;
 use crate::plan::Origin;
-use crate::stop::Next;
 
 impl Next {
     /// Before this batch of the job.
@@ -17,9 +17,10 @@ impl Next {
             let origin = Origin::default();
             return Self { epoch, batch: 0, position: 0, origin, batch_size, world_size };
         }
-        let origin = job.slices.origin();
-        let batch = batch.min(job.slices.batches_per_epoch()).max(origin.batch);
-        Self { epoch, batch, position: job.slices.start(batch), origin, batch_size, world_size }
+        let slices = job.current.slices;
+        let origin = slices.origin();
+        let batch = batch.min(slices.batches_per_epoch()).max(origin.batch);
+        Self { epoch, batch, position: slices.start(batch), origin, batch_size, world_size }
     }
 }
 
@@ -30,20 +31,21 @@ impl Job {
         if self.epoch() != Some(epoch) {
             return Resumed { epoch, first_batch: 0, batches: self.slices_of(epoch).batches_per_epoch() };
         }
-        let as_saved = self.slices.from_origin(origin);
+        let slices = &mut self.current.slices;
+        let as_saved = slices.from_origin(origin);
         let is_as_saved = (batch_size, world_size) == (self.spec.batch_size, self.spec.world_size)
             && (origin.batch..=as_saved.batches_per_epoch()).contains(&batch)
             && as_saved.start(batch) == position;
         let first_batch = if is_as_saved {
-            self.slices = as_saved;
+            *slices = as_saved;
             batch
         } else {
-            let origin = self.slices.origin_at(position);
-            self.slices = self.slices.from_origin(origin);
+            let origin = slices.origin_at(position);
+            *slices = slices.from_origin(origin);
             // Reports from now on are of later positions than those before.
             self.scored_at.iter_mut().for_each(|at| *at = (*at).min(1));
             origin.batch
         };
-        Resumed { epoch, first_batch, batches: self.slices.batches_per_epoch() }
+        Resumed { epoch, first_batch, batches: self.batches_per_epoch() }
     }
 }

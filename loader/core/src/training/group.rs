@@ -4,15 +4,14 @@
 //! waits if it takes a twentieth of an epoch at most. A job that is further behind is left behind:
 //! then they lose what they share, and nothing else.
 
-use crate::brain::Core;
-use crate::job::{Job, JobId};
-use crate::memory::Memory;
-use crate::rank::next_batches;
+use super::Training;
+use super::job::Job;
+use crate::ids::JobId;
 
 /// Longest wait, as a share of the epoch's time.
 const WAIT_SHARE: f64 = 0.05;
 
-impl<M: Memory> Core<M> {
+impl Training {
     /// Whether a job whose ranks all want its next epoch waits for others of its group.
     pub(super) fn waits_for_group(&mut self, id: JobId, now_ns: u64) -> bool {
         let Some(job) = self.jobs.get(id) else { return false };
@@ -33,7 +32,7 @@ impl<M: Memory> Core<M> {
     /// Time that the job will take to open what is left of its epoch.
     fn left_ns(&self, job: &Job, epoch: u32) -> f64 {
         // Its ranks may be between two epochs.
-        let opened = next_batches(&self.ranks, job.id, epoch).min().unwrap_or(u32::MAX);
+        let opened = self.next_batches(job.id, epoch).min().unwrap_or(u32::MAX);
         let left = job.known().plan.len().saturating_sub(job.start(opened) as usize);
         left as f64 * job.pace.average_ns()
     }

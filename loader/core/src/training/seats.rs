@@ -4,52 +4,49 @@
 use shade_formats::SampleId;
 use shade_job::{PlanSpec, Seats, SpecError, held_to_bytes};
 
-use crate::action::Action;
-use crate::brain::Core;
-use crate::event::SessionId;
-use crate::job::Job;
-use crate::memory::Memory;
+use super::Training;
+use super::job::{Job, ToldSeats};
+use super::rank::Rank;
+use crate::ids::SessionId;
 use crate::plan::{Strata, StrataError, mixed};
 
-impl<M: Memory> Core<M> {
+impl Training {
     /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
-    pub(super) fn take_seats(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
-        let Some((rank, id)) = self.rank(session).map(|rank| (rank.rank, rank.job)) else {
-            return;
-        };
-        let has_begun = self.ranks.iter().any(|rank| rank.job == id && rank.request.is_some());
-        let Some(job) = self.jobs.get_mut(id) else { return };
-        match job.told_seats(rank, bytes, has_begun) {
-            Ok(()) => {
-                self.rank_mut(session).into_iter().for_each(|rank| rank.seated = true);
-                actions.push(Action::Taken(session));
-            }
-            Err(text) => actions.push(Action::Fail(session, text)),
+    /// `None` if the session is not there.
+    pub(crate) fn take_seats(&mut self, session: SessionId, bytes: &[u8]) -> Option<Result<(), String>> {
+        let (rank, id) = self.rank(session).map(|rank| (rank.rank, rank.job))?;
+        let has_begun = self.ranks_of(id).any(|rank| rank.request.is_some());
+        let taken = self.jobs.get_mut(id)?.tell_seats(rank, bytes, has_begun);
+        if taken.is_ok() {
+            self.rank_mut(session).into_iter().for_each(|rank| rank.seated = true);
         }
+        Some(taken)
     }
 
     /// Why a rank may not begin an epoch: another one has told seats, and it has not.
-    pub(super) fn why_not_seated(&self, session: SessionId) -> Option<String> {
-        let state = self.rank(session).filter(|state| !state.seated)?;
-        let (first, _) = self.jobs.get(state.job)?.told.as_ref()?;
-        Some(format!("rank {} tells no seats, and rank {first} has: {ALIKE}", state.rank))
+    pub(super) fn why_not_seated(&self, rank: &Rank, job: &Job) -> Option<String> {
+        let told = job.told.as_ref().filter(|_| !rank.seated)?;
+        Some(format!("rank {} tells no seats, and rank {} has: {ALIKE}", rank.rank, told.rank))
     }
 
-    /// How much of each of `strata` strata is cached, as
-    /// [`held_from_bytes`](shade_job::held_from_bytes) reads it; 0 strata are those of
-    /// the last job that trains. Returns their number, too.
+    /// How much of each of `strata` strata these samples are, as
+    /// [`held_from_bytes`](shade_job::held_from_bytes) reads it; 0 strata are those of the last job
+    /// that trains. Returns their number, too.
     ///
     /// # Errors
     /// There are more strata than samples.
-    pub fn held(&self, strata: u32) -> Result<(u32, Vec<u8>), StrataError> {
+    pub(crate) fn held(
+        &self,
+        strata: u32,
+        cached: impl Iterator<Item = SampleId>,
+    ) -> Result<(u32, Vec<u8>), StrataError> {
         let strata = if strata == 0 { self.strata_of_last } else { strata };
-        let samples = self.index.len();
         let parts = self.index.strata(strata)?;
-        let mut cached = vec![0_u32; strata as usize];
-        for id in self.cached() {
-            cached.get_mut(parts.of(id) as usize).into_iter().for_each(|count| *count += 1);
+        let mut counts = vec![0_u32; strata as usize];
+        for id in cached {
+            counts.get_mut(parts.of(id) as usize).into_iter().for_each(|count| *count += 1);
         }
-        Ok((strata, held_to_bytes(&cached, samples)))
+        Ok((strata, held_to_bytes(&counts, self.index.len())))
     }
 }
 
@@ -59,18 +56,18 @@ const ALIKE: &str = "give all ranks the same arguments and the same exchange";
 static IN_ORDER: Seats = Seats::IN_ORDER;
 
 impl Job {
-    fn told_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
+    fn tell_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
         let (strata, samples) = (self.spec.plan.strata, self.strata.samples());
         let seats =
             Seats::from_bytes(bytes, strata, samples).map_err(|error: SpecError| error.to_string())?;
         match &self.told {
-            Some((_, told)) if *told == seats => Ok(()),
-            Some((first, _)) => Err(format!("rank {rank} tells other seats than rank {first}: {ALIKE}")),
-            None if has_begun || self.plan.is_some() => {
+            Some(told) if told.seats == seats => Ok(()),
+            Some(told) => Err(format!("rank {rank} tells other seats than rank {}: {ALIKE}", told.rank)),
+            None if has_begun || self.plan().is_some() => {
                 Err(format!("rank {rank} tells seats after the job's first epoch has begun: {ALIKE}"))
             }
             None => {
-                self.told = Some((rank, seats));
+                self.told = Some(ToldSeats { rank, seats, from: None });
                 Ok(())
             }
         }
@@ -80,10 +77,12 @@ impl Job {
     /// have told for the first plan since then, or those of the current plan, mixed since. A loaded
     /// state has its own until then.
     pub(super) fn choose_strata(&mut self, epoch: u32) {
-        self.told_from.get_or_insert(epoch);
+        if let Some(told) = &mut self.told {
+            told.from.get_or_insert(epoch);
+        }
         let (strata, seats, from) = self.next_strata();
         let next = (strata.clone(), self.mixed_seats(strata, seats, from, epoch));
-        let of_plan = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        let of_plan = self.plan().map_or(0, |plan| plan.epoch);
         if next != (self.strata.clone(), self.mixed_seats(&self.strata, &self.seats, of_plan, epoch)) {
             // What was drawn early was drawn for others.
             self.next_plan = None;
@@ -94,12 +93,10 @@ impl Job {
     /// The strata of the next plan, and their seats in an epoch from which they are
     /// [mixed](Self::mixed_seats).
     pub(super) fn next_strata(&self) -> (&Strata, &Seats, u32) {
-        let of_plan = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        let of_plan = self.plan().map_or(0, |plan| plan.epoch);
         let strata = if self.keeps_strata() { &self.strata } else { &self.own_strata };
         match &self.told {
-            Some((_, told)) if *strata == self.own_strata => {
-                (strata, told, self.told_from.unwrap_or_default())
-            }
+            Some(told) if *strata == self.own_strata => (strata, &told.seats, told.from.unwrap_or_default()),
             _ if self.keeps_strata() => (strata, &self.seats, of_plan),
             _ => (strata, &IN_ORDER, 0),
         }
