@@ -28,8 +28,8 @@ impl<M: Memory> Core<M> {
     }
 
     fn begin_job(&mut self, id: JobId, begun: Begun) {
-        let name = self.training.job(id).map_or("", |job| job.name());
-        self.figures.begin_job(id, name);
+        let Some(job) = self.training.job(id) else { unreachable!("job {id} has begun") };
+        self.figures.begin_job(id, job.name());
         if begun.is_first {
             self.records.begin_jobs();
         }

@@ -18,9 +18,9 @@ impl<M: Memory> Core<M> {
     pub(super) fn trainer_waits(&mut self, session: SessionId, seq: u64) {
         // A client can only make its own figures wrong.
         let is_next = self.batches.status(session).is_some_and(|ring| ring.first_unpublished == seq);
-        let of_session = |rank: &&mut Rank| is_next && rank.session() == session;
-        if let Some(rank) = self.training.ranks_mut().iter_mut().find(of_session) {
-            rank.awaits(seq);
+        let at = self.training.ranks().iter().position(|rank| rank.session() == session);
+        if let Some(at) = at.filter(|_| is_next) {
+            self.training.rank_at(at).awaits(seq);
         }
     }
 
@@ -28,7 +28,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn note_waits(&mut self, now_ns: u64) {
         for at in 0..self.training.ranks().len() {
             let bound = self.bound_of(&self.training.ranks()[at]);
-            self.training.ranks_mut()[at].note_wait(now_ns, bound);
+            self.training.rank_at(at).note_wait(now_ns, bound);
         }
     }
 
@@ -70,10 +70,14 @@ impl<M: Memory> Core<M> {
         }
         self.note_waits(now_ns);
         let mut are_done = true;
-        for rank in self.training.ranks_mut().iter_mut().filter(|rank| rank.job() == id) {
+        for at in 0..self.training.ranks().len() {
+            let rank = &self.training.ranks()[at];
+            if rank.job() != id {
+                continue;
+            }
             let is_done = rank.has_ended() && self.batches.is_released(rank.session());
             if is_done {
-                rank.end_epoch(now_ns);
+                self.training.rank_at(at).end_epoch(now_ns);
             }
             are_done &= is_done;
         }

@@ -53,8 +53,9 @@ impl<M: Memory> Core<M> {
 
     /// A plan is drawn. If its epoch is due, that begins.
     pub(super) fn drawn(&mut self, now_ns: u64, drawn: Box<Drawn>, actions: &mut Vec<Action<M>>) {
-        self.training.drawn(drawn);
-        self.begin_drawn(now_ns, actions);
+        if self.training.drawn(drawn) {
+            self.begin_drawn(now_ns, actions);
+        }
     }
 
     /// Begins the epochs whose plans are drawn.
@@ -65,7 +66,7 @@ impl<M: Memory> Core<M> {
     }
 
     fn begin_epoch(&mut self, now_ns: u64, drawn: Drawn, actions: &mut Vec<Action<M>>) {
-        let warning = self.is_absorbing(&drawn);
+        let warning = self.warning_of_absorbing(&drawn);
         let is_absorbing = warning.is_some();
         actions.extend(warning.map(Action::Warn));
         let Some(job) = self.training.begin_epoch(drawn, self.records.policy().exchanges) else { return };
@@ -79,13 +80,13 @@ impl<M: Memory> Core<M> {
     }
 
     /// Warns if nothing would be read in the epoch of this plan, and samples are left out of it.
-    fn is_absorbing(&self, drawn: &Drawn) -> Option<String> {
+    fn warning_of_absorbing(&self, drawn: &Drawn) -> Option<String> {
         let records = &self.records;
         let reads_nothing = records.len() < self.index.len() as usize
             && drawn.plan().ids.iter().all(|&sample| records.has(sample));
         let job = self.training.job(drawn.job()).filter(|_| reads_nothing)?;
         let cached = job.resident_samples(records.cached(), records.len());
-        self.training.is_absorbing(drawn, cached)
+        self.training.warning_of_absorbing(drawn, cached)
     }
 
     /// Tells the cache of a job's current plan.

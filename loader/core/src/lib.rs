@@ -39,8 +39,8 @@
 //! Records further ahead are prefetched into the cache while the store has nothing else to do.
 //!
 //! An impossible state ends the daemon: parts index and assert. Bytes from elsewhere (states,
-//! seats, scores of other nodes) are read in `fields`, `portable_scores` and those files of
-//! `training` that name them, where indexing is refused.
+//! seats, scores of other nodes) are read in `fields`, `portable_scores`, and `snapshot`, `stop`,
+//! `states`, `lists`, `seats` and `scores` of `training`, where indexing is refused.
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a defect, and ends the daemon")]
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::brain::Core;
 use crate::ids::JobId;
 use crate::memory::Memory;
 use crate::plan::Slot;
-use crate::training::Job;
+use crate::training::Foreseen;
 
 impl<M: Memory> Core<M> {
     /// The access of `slot` begins: tells the cache when the job uses its sample next, and which
@@ -17,13 +17,10 @@ impl<M: Memory> Core<M> {
         if !self.records.policy().looks_ahead || slot.padding {
             return;
         }
-        if self.training.job(job).and_then(Job::lookahead).is_none() {
-            return;
-        }
-        let next = self.training.access(job, slot.place, |sample, at, importance| {
-            self.records.see(job, sample, at, importance);
+        self.training.foresee(job, slot.place, |found, importance| match found {
+            Foreseen::InSight(sample, at) => self.records.see(job, sample, at, importance),
+            Foreseen::Next(next) => self.records.use_at(job, sample, next, importance),
         });
-        self.records.use_at(job, sample, next, self.training.jobs().importance());
     }
 
     /// Whether the cache goes by the next uses of the job.

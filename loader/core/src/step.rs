@@ -78,6 +78,7 @@ impl<M: Memory> Core<M> {
         let has_slices = self.do_slice(now_ns);
         if self.order_due_plan(now_ns, actions) {
             self.note_waits(now_ns);
+            self.check_books();
             return true;
         }
         self.order_next_plans(actions);

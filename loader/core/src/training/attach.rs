@@ -149,7 +149,7 @@ impl Training {
         let Some(job) = self.job_of_mut(session) else { return };
         // After a state was loaded, the plan may be another one than it took them of.
         if request.is_some_and(|request| job.epoch() == Some(request.epoch)) {
-            job.reports.plan_is_used();
+            job.reports.use_plan();
         }
     }
 

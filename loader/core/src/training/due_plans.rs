@@ -105,14 +105,17 @@ impl Training {
         Ordered { draw: Some(Box::new(order)), warning }
     }
 
-    /// A plan is drawn. Its job waits for it from now on with its group, or may want it later.
-    pub(crate) fn drawn(&mut self, drawn: Box<Drawn>) {
-        let Some(job) = self.jobs.get_mut(drawn.id.job) else { return };
-        if job.awaits_order(drawn.id) {
+    /// A plan is drawn. Returns whether its job waits for it: from now on with its group. Else the
+    /// job may want it later.
+    pub(crate) fn drawn(&mut self, drawn: Box<Drawn>) -> bool {
+        let Some(job) = self.jobs.get_mut(drawn.id.job) else { return false };
+        let is_due = job.awaits_order(drawn.id);
+        if is_due {
             job.awaits = Some(Awaited::Group(drawn));
         } else {
             job.keep_ahead(drawn);
         }
+        is_due
     }
 
     /// The plans whose epochs begin now. Epochs of a group begin together.
@@ -128,10 +131,9 @@ impl Training {
         begin.into_iter().filter_map(take).collect()
     }
 
-    /// Whether the plan reads nothing from storage although it leaves out samples of its job: then
-    /// nothing is admitted, and the next epoch is no other. If so, `cached` says how many of its
-    /// samples the cache has, and the result is a warning.
-    pub(crate) fn is_absorbing(&self, drawn: &Drawn, cached: usize) -> Option<String> {
+    /// The warning of a plan all of whose samples are cached, where its job has more samples than
+    /// these `cached` ones: then nothing is admitted, and the next epoch is no other.
+    pub(crate) fn warning_of_absorbing(&self, drawn: &Drawn, cached: usize) -> Option<String> {
         let (epoch, own_samples) = (drawn.plan.plan.epoch, self.jobs.get(drawn.id.job)?.own_samples());
         (cached < own_samples as usize).then(|| {
             format!(

@@ -16,20 +16,27 @@ use crate::plan::{Lookahead, StandIns, in_sight, may_exchange, next_accesses};
 /// Positions that are looked at in a slice: some ms.
 const LOOKED_AT_ONCE: u32 = 1 << 16;
 
+/// What is found when an access begins.
+pub(crate) enum Foreseen {
+    /// The sample's use at this place has come into sight.
+    InSight(SampleId, u32),
+    /// The accessed sample is used next here, if that is in sight.
+    Next(Option<u32>),
+}
+
 impl Training {
-    /// The access of a place begins, of a job that looks ahead. Tells `see` the uses that have come
-    /// into sight, each a sample and its place. Returns where the place's sample is used next.
-    pub(crate) fn access(
-        &mut self,
-        job: JobId,
-        place: u32,
-        mut see: impl FnMut(SampleId, u32, &Importance),
-    ) -> Option<u32> {
-        let mut lookahead = self.jobs.get_mut(job)?.current.lookahead.take()?;
-        let (of, importance) = (self.jobs.get(job)?, self.jobs.importance());
-        let next = lookahead.access(of.known(), place, |(sample, at)| see(sample, at, importance));
-        self.jobs.get_mut(job)?.current.lookahead = Some(lookahead);
-        next
+    /// The access of a place begins. Tells of the uses that have come into sight, and then of the
+    /// next one of the place's sample, if the job looks ahead.
+    pub(crate) fn foresee(&mut self, job: JobId, place: u32, mut tell: impl FnMut(Foreseen, &Importance)) {
+        let lookahead = self.jobs.get_mut(job).and_then(|job| job.current.lookahead.take());
+        let Some((of, mut lookahead)) = self.jobs.get(job).zip(lookahead) else { return };
+        let importance = self.jobs.importance();
+        let see = |(sample, at)| tell(Foreseen::InSight(sample, at), importance);
+        let next = lookahead.access(of.known(), place, see);
+        tell(Foreseen::Next(next), importance);
+        if let Some(job) = self.jobs.get_mut(job) {
+            job.current.lookahead = Some(lookahead);
+        }
     }
 
     /// Begins to look ahead over the job's current plan, from the first batch that some rank wants.
@@ -147,6 +154,7 @@ impl Training {
 
     /// Whether the sample at `place` was exchanged. True once for each.
     pub(crate) fn was_exchanged(&mut self, job: JobId, place: u32) -> bool {
-        self.jobs.get_mut(job).is_some_and(|job| job.current.exchanged.remove(&place))
+        let exchanged = self.jobs.get_mut(job).map(|job| &mut job.current.exchanged);
+        exchanged.is_some_and(|all| !all.is_empty() && all.remove(&place))
     }
 }

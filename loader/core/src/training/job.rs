@@ -306,7 +306,7 @@ impl Job {
     }
 
     /// The place at which global batch `number` begins, in this daemon's part of the plan.
-    pub(crate) fn start(&self, number: u32) -> u32 {
+    pub(super) fn start(&self, number: u32) -> u32 {
         let part = self.plan().map_or(&self.part, |plan| &plan.part);
         part.places_before(self.current.slices.start(number))
     }

@@ -101,7 +101,7 @@ impl Jobs {
     }
 
     /// Whether several jobs keep records in the cache.
-    pub(crate) fn are_several(&self) -> bool {
+    pub(super) fn are_several(&self) -> bool {
         self.admitting().nth(1).is_some()
     }
 

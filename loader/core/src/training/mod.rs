@@ -1,10 +1,10 @@
 //! Training: one room of the core. It has the jobs, their ranks, what each job has learned from its
 //! losses, the plan of its epoch, and what is saved of all that.
 //!
-//! It never sees a record, a row or a ring. Others ask it for the batches of a plan
-//! ([`Job::planned`]), and tell it what came of them ([`Training::deliver`], [`Training::report`]).
-//! What it needs to know of the cache comes as an argument. What takes long it hands out as an
-//! order ([`AsideOrder`](crate::AsideOrder)).
+//! It never sees a record or a row, and of a ring only its size. Others ask it for the batches of a
+//! plan ([`Job::planned`]), and tell it what came of them ([`Training::deliver`],
+//! [`Training::report`]). What it needs to know of the cache comes as an argument. What takes long
+//! it hands out as an order ([`AsideOrder`](crate::AsideOrder)).
 //!
 //! | part | what it decides |
 //! |---|---|
@@ -51,6 +51,7 @@ mod validation;
 pub(crate) use attach::{Attached, Begun};
 pub use drawing::{DrawOrder, Drawn};
 pub(crate) use due_plans::Ordered;
+pub(crate) use foresight::Foreseen;
 pub(crate) use job::Job;
 pub(crate) use jobs::Jobs;
 pub(crate) use planned::Planned;
@@ -119,9 +120,9 @@ impl Training {
         &self.ranks
     }
 
-    /// The ranks of all jobs: their clocks may go on.
-    pub(super) fn ranks_mut(&mut self) -> &mut [Rank] {
-        &mut self.ranks
+    /// The rank at this place of [`ranks`](Self::ranks), whose clock may go on.
+    pub(super) fn rank_at(&mut self, at: usize) -> &mut Rank {
+        &mut self.ranks[at]
     }
 
     /// The rank of `session`.

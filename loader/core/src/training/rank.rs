@@ -100,7 +100,7 @@ impl Rank {
     }
 
     /// The end of the epoch that it asked for in this generation was published.
-    pub(crate) fn is_given_all(&mut self, generation: u32) {
+    pub(crate) fn give_all(&mut self, generation: u32) {
         let request = self.request.as_mut().filter(|request| request.generation == generation);
         request.into_iter().for_each(|request| request.ended = true);
     }

@@ -44,7 +44,7 @@ impl Reports {
     }
 
     /// A rank has taken batches of the current plan, or may have.
-    pub(super) fn plan_is_used(&mut self) {
+    pub(super) fn use_plan(&mut self) {
         self.is_plan_used = true;
     }
 
@@ -72,27 +72,27 @@ mod tests {
     #[test]
     fn a_plan_goes_by_the_losses_of_the_last_one_that_was_used() {
         let mut reports = Reports::default();
-        reports.plan_is_used();
+        reports.use_plan();
         reports.come();
         assert!(!reports.end_plan(Sampler::Pads, true) && reports.had_come() && !reports.have_come());
         // Nobody took a batch of the next plan: its losses are those of the one before.
         assert!(!reports.end_plan(Sampler::Pads, true) && reports.had_come() && !reports.are_missing());
-        reports.plan_is_used();
+        reports.use_plan();
         assert!(reports.end_plan(Sampler::Pads, true) && !reports.had_come() && reports.are_missing());
         // The user is warned once.
-        reports.plan_is_used();
+        reports.use_plan();
         assert!(!reports.end_plan(Sampler::Pads, true) && reports.are_missing());
         reports.restore(true);
         assert!(reports.have_come() && !reports.had_come() && !reports.are_missing());
         reports.restore(false);
-        reports.plan_is_used();
+        reports.use_plan();
         assert!(!reports.end_plan(Sampler::Pads, true), "it was warned before the state was loaded");
     }
 
     #[test]
     fn a_sampler_that_needs_no_loss_misses_none() {
         let mut reports = Reports::default();
-        reports.plan_is_used();
+        reports.use_plan();
         assert!(!reports.end_plan(Sampler::Uniform, true) && !reports.are_missing());
     }
 }

@@ -1,4 +1,5 @@
 //! Where a training was stopped, as a saved state says it.
+#![warn(clippy::indexing_slicing)]
 
 use shade_formats::FormatError;
 use shade_job::PlanSpec;

@@ -261,7 +261,9 @@ impl World {
 
     fn carried_out(&mut self, result: AsideResult) {
         match result {
-            AsideResult::Drawn(drawn) => self.training.drawn(drawn),
+            AsideResult::Drawn(drawn) => {
+                self.training.drawn(drawn);
+            }
             AsideResult::Saved(_) => unreachable!("states are saved at once"),
             AsideResult::Loaded(loaded) => self.loaded(*loaded),
         }
