@@ -10,7 +10,7 @@ from typing import Any
 
 import packed
 import pytest
-from hosts import finish, hosts
+from hosts import HANG_SECONDS, finish, hosts
 from shade_load import Daemon, Loader, Plan
 from slurm import slurm
 
@@ -62,6 +62,8 @@ def ray(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
     address = f"{nodes.addresses[0]}:6379"
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_ADDRESS": address, "RAY_AUTH_MODE": "disabled"}
+    # On two busy cores four workers need more than Ray's minute to start, and it begins anew.
+    quiet["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(HANG_SECONDS)
     cli = [sys.executable, "-m", "ray.scripts.scripts"]
     usual = ["--num-cpus", 2, "--object-store-memory", 100_000_000]
     head = ["--head", "--port", 6379, "--include-dashboard", "false", "--node-ip-address", nodes.addresses[0]]
