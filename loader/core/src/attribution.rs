@@ -20,7 +20,7 @@ impl<M: Memory> Core<M> {
         let is_next = self.batches.status(session).is_some_and(|ring| ring.first_unpublished == seq);
         let at = self.training.ranks().iter().position(|rank| rank.session() == session);
         if let Some(at) = at.filter(|_| is_next) {
-            self.training.rank_at(at).awaits(seq);
+            self.training.rank_at_mut(at).awaits(seq);
         }
     }
 
@@ -28,7 +28,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn note_waits(&mut self, now_ns: u64) {
         for at in 0..self.training.ranks().len() {
             let bound = self.bound_of(&self.training.ranks()[at]);
-            self.training.rank_at(at).note_wait(now_ns, bound);
+            self.training.rank_at_mut(at).note_wait(now_ns, bound);
         }
     }
 
@@ -77,7 +77,7 @@ impl<M: Memory> Core<M> {
             }
             let is_done = rank.has_ended() && self.batches.is_released(rank.session());
             if is_done {
-                self.training.rank_at(at).end_epoch(now_ns);
+                self.training.rank_at_mut(at).end_epoch(now_ns);
             }
             are_done &= is_done;
         }

@@ -86,7 +86,7 @@ impl<M: Memory> Core<M> {
             && drawn.plan().ids.iter().all(|&sample| records.has(sample));
         let job = self.training.job(drawn.job()).filter(|_| reads_nothing)?;
         let cached = job.resident_samples(records.cached(), records.len());
-        self.training.warning_of_absorbing(drawn, cached)
+        job.warning_of_absorbing(drawn.plan().epoch, cached)
     }
 
     /// Tells the cache of a job's current plan.

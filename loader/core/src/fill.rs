@@ -144,7 +144,7 @@ impl<M: Memory> Core<M> {
     /// Publishes the end of the epoch of the rank at `at`.
     fn publish_end(&mut self, at: usize, end: EpochEnd) -> Action<M> {
         let EpochEnd { seq, generation, epoch, batches } = end;
-        let rank = self.training.rank_at(at);
+        let rank = self.training.rank_at_mut(at);
         rank.give_all(generation);
         let kind = Kind::EpochEnd;
         let descriptor = Descriptor { seq, generation, kind, epoch, batch: batches, ..Descriptor::default() };

@@ -131,19 +131,6 @@ impl Training {
         begin.into_iter().filter_map(take).collect()
     }
 
-    /// The warning of a plan all of whose samples are cached, where its job has more samples than
-    /// these `cached` ones: then nothing is admitted, and the next epoch is no other.
-    pub(crate) fn warning_of_absorbing(&self, drawn: &Drawn, cached: usize) -> Option<String> {
-        let (epoch, own_samples) = (drawn.plan.plan.epoch, self.jobs.get(drawn.id.job)?.own_samples());
-        (cached < own_samples as usize).then(|| {
-            format!(
-                "epoch {epoch} reads nothing from storage: its plan has only the {cached} cached of {own_samples} \
-                 samples, so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
-                 cover or explore"
-            )
-        })
-    }
-
     /// The epoch of a plan begins. Where the cache `exchanges` samples, other nodes are told
     /// nothing. Returns the job; `None` if it has ended.
     pub(crate) fn begin_epoch(&mut self, drawn: Drawn, exchanges: bool) -> Option<JobId> {
@@ -210,6 +197,19 @@ impl Job {
     /// How many of these residents, of which there are `len`, the job may use.
     pub(crate) fn resident_samples(&self, residents: impl Iterator<Item = SampleId>, len: usize) -> usize {
         if self.strata.subset().is_none() { len } else { residents.filter(|&id| self.has(id)).count() }
+    }
+
+    /// The warning of an epoch all of whose samples are cached, if the job has more samples than
+    /// these `cached` ones: then nothing is admitted, and the next epoch is no other.
+    pub(crate) fn warning_of_absorbing(&self, epoch: u32, cached: usize) -> Option<String> {
+        let own_samples = self.own_samples();
+        (cached < own_samples as usize).then(|| {
+            format!(
+                "epoch {epoch} reads nothing from storage: its plan has only the {cached} cached of {own_samples} \
+                 samples, so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
+                 cover or explore"
+            )
+        })
     }
 
     /// The current epoch ends, before the plan of epoch `drawn` is drawn. Returns a warning the

@@ -245,51 +245,15 @@ impl Jobs {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::ShardId;
-    use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
-    use shade_job::{JobSpec, OnError, PlanSpec, Tables, Tail};
+    use shade_job::{JobSpec, Tables};
 
     use super::*;
+    use crate::lens::{Lens, SAMPLES};
 
-    const SAMPLES: u32 = 2;
-
-    fn index() -> Index {
-        let mut builder = IndexBuilder::new();
-        builder.push_class(b"class").unwrap();
-        let shard = Shard { name: "shard-000000.tar", bytes: 8192, records: SAMPLES, crc32c: 0 };
-        builder.push_shard(shard).unwrap();
-        for id in 0..SAMPLES {
-            let entry = Entry {
-                shard: ShardId(0),
-                offset: 512 + 1024 * u64::from(id),
-                stored_len: 512,
-                raw_len: 512,
-                crc32c: 0,
-                label: 0,
-                width: 0,
-                height: 0,
-                codec: Codec::None,
-                media: Media::Other,
-            };
-            builder.push_sample(&entry, format!("class/{id}").as_bytes()).unwrap();
-        }
-        Index::open(builder.finish().unwrap()).unwrap()
-    }
-
-    /// A job that finds one of two samples hard, and whose trainer waits for batches or not.
+    /// A job that finds one sample hard, and whose trainer waits for batches or not.
     fn job(id: JobId, hard: u32, waits: bool) -> Job {
-        let spec = JobSpec {
-            plan: PlanSpec::default(),
-            batch_size: 1,
-            world_size: 1,
-            ranks_here: 0,
-            tail: Tail::Even,
-            on_error: OnError::Raise,
-            bad_max: 0.0,
-            ring_bytes: 1 << 20,
-            ..JobSpec::default()
-        };
-        let mut job = Job::new(id, id.to_string(), spec, Tables::default(), &index()).ok().unwrap();
+        let spec = JobSpec { batch_size: 1, ring_bytes: 1 << 20, ..JobSpec::default() };
+        let mut job = Job::new(id, id.to_string(), spec, Tables::default(), &Lens).ok().unwrap();
         for sample in 0..SAMPLES {
             job.importance.set_score(SampleId(sample), score_at(if sample == hard { 1.0 } else { 0.0 }));
         }

@@ -121,7 +121,7 @@ impl Training {
     }
 
     /// The rank at this place of [`ranks`](Self::ranks), whose clock may go on.
-    pub(super) fn rank_at(&mut self, at: usize) -> &mut Rank {
+    pub(super) fn rank_at_mut(&mut self, at: usize) -> &mut Rank {
         &mut self.ranks[at]
     }
 
