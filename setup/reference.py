@@ -71,10 +71,14 @@ def parsed(file: Path) -> ast.Module:
 
 def exported(module: ast.Module) -> list[str]:
     """The names in `__all__`, or the public classes and functions that the module defines."""
+    names: list[str] = []
     for node in module.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return ast.literal_eval(node.value)
-    return [node.name for node in definitions(module) if not node.name.startswith("_")]
+            names += ast.literal_eval(node.value)
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "__all__":
+            # `__all__ += other.__all__`
+            names += exported(parsed(PACKAGE / f"{ast.unparse(node.value).partition('.')[0]}.py"))
+    return sorted(names) or [node.name for node in definitions(module) if not node.name.startswith("_")]
 
 
 def definitions(scope: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | Function]:
@@ -90,8 +94,10 @@ def definition(module: ast.Module, name: str) -> ast.ClassDef | Function | ast.A
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return node
     for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.level and name in [alias.name for alias in node.names]:
-            file = PACKAGE / f"{node.module}.py"
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        file, names = PACKAGE / f"{node.module}.py", [alias.name for alias in node.names]
+        if name in names or (names == ["*"] and name in exported(parsed(file))):
             return definition(parsed(file if file.is_file() else file.with_suffix(".pyi")), name)
     raise LookupError(f"{name} is defined nowhere")
 

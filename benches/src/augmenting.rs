@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 }
 
 /// One of each kind, in the words of torchvision.
-fn operations() -> [(&'static str, Value); 14] {
+fn operations() -> [(&'static str, Value); 15] {
     let moved = |interpolation: &str| json!({"RandAugment": {"interpolation": interpolation}});
     [
         ("brightness", json!({"ColorJitter": {"brightness": [1.3, 1.3]}})),
@@ -50,6 +50,7 @@ fn operations() -> [(&'static str, Value); 14] {
         ("grey", json!({"RandomGrayscale": {"p": 1}})),
         ("blur, 23 taps, sigma 2", json!({"GaussianBlur": {"kernel_size": 23, "sigma": 2}})),
         ("blur, 23 taps, sigma 0.1 to 2", json!({"GaussianBlur": {"kernel_size": 23}})),
+        ("Pillow's blur, radius 2", json!({"PillowGaussianBlur": {"radius": 2, "p": 1}})),
         ("solarize", json!({"RandomSolarize": {"threshold": 128, "p": 1}})),
         ("autocontrast", json!({"RandomAutocontrast": {"p": 1}})),
         ("equalize", json!({"RandomEqualize": {"p": 1}})),

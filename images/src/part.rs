@@ -37,13 +37,23 @@ impl Area {
     }
 }
 
-/// A box in fractional pixels.
+/// Pixels of a resized image along one side, and where they lie in its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct FloatBox {
-    pub(crate) left: f64,
-    pub(crate) top: f64,
-    pub(crate) width: f64,
-    pub(crate) height: f64,
+pub(crate) struct Span {
+    /// Where the resized image begins, in the source's pixels.
+    pub(crate) start: f64,
+    /// The source's pixels for each of the resized image.
+    pub(crate) scale: f64,
+    /// The first pixel of the resized image, and how many there are from it on.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+impl Span {
+    /// The middle of pixel number `at`, from the first one on, in the source's pixels.
+    pub(crate) fn middle(&self, at: u32) -> f64 {
+        self.start + (f64::from(self.first) + f64::from(at) + 0.5) * self.scale
+    }
 }
 
 /// The wanted part of an image. Only JPEG uses it; other images are decoded whole.

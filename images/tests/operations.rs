@@ -5,10 +5,16 @@ use proptest::prelude::*;
 use shade_formats::index::Media;
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
 use shade_images::{Draw, ImageFault, RowDecoder};
-use shade_job::{Colour, Factor, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair, Transform};
+use shade_job::{
+    AutoAugmentPolicy, Colour, Degrees, Factor, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair,
+    Resampling, Shear, Transform,
+};
 
 /// Rows from a pixel to more than a kernel: the filters have their edge cases at 1 to 3.
 const SIDE_MAX: u32 = 9;
+
+const POLICIES: [AutoAugmentPolicy; 3] =
+    [AutoAugmentPolicy::Imagenet, AutoAugmentPolicy::Cifar10, AutoAugmentPolicy::Svhn];
 
 fn chance() -> impl Strategy<Value = f32> {
     prop_oneof![Just(0.0), Just(1.0), 0.0_f32..=1.0]
@@ -26,10 +32,12 @@ fn kernel(side: u32) -> impl Strategy<Value = u8> {
 
 /// A valid transform of the pixels of rows of this size, without others in it.
 fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
-    let moved = || {
-        let how = prop::sample::select(&[Interpolation::Nearest, Interpolation::Bilinear][..]);
-        (how, any::<[u8; 3]>().prop_map(Colour))
-    };
+    // Some properties are of colours alone.
+    prop_oneof![5 => colours(height, width), 1 => places()]
+}
+
+/// A transform that leaves each pixel where it is.
+fn colours(height: u32, width: u32) -> impl Strategy<Value = Transform> {
     let factors = || range(0.0, 1024.0).prop_map(Factor);
     prop_oneof![
         (factors(), factors(), factors(), range(-0.5, 0.5).prop_map(Hue)).prop_map(
@@ -42,11 +50,14 @@ fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
         ),
         chance().prop_map(|p| Transform::RandomGrayscale { p }),
         Just(Transform::Grayscale { num_output_channels: 3 }),
+        Just(Transform::RandomChannelPermutation {}),
         (kernel(width), kernel(height), range(f32::MIN_POSITIVE, 1024.0)).prop_map(
             |(across, down, sigma)| {
                 Transform::GaussianBlur { kernel_size: Pair([across, down]), sigma: Pair(sigma) }
             }
         ),
+        (range(0.0, 1024.0), chance())
+            .prop_map(|(radius, p)| Transform::PillowGaussianBlur { radius: Pair(radius), p }),
         (0.0_f32..=256.0, chance()).prop_map(|(threshold, p)| Transform::RandomSolarize { threshold, p }),
         (1_u8..=8, chance()).prop_map(|(bits, p)| Transform::RandomPosterize { bits, p }),
         chance().prop_map(|p| Transform::RandomInvert { p }),
@@ -54,6 +65,16 @@ fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
         chance().prop_map(|p| Transform::RandomEqualize { p }),
         (0.0_f32..=1024.0, chance())
             .prop_map(|(sharpness_factor, p)| Transform::RandomAdjustSharpness { sharpness_factor, p }),
+    ]
+}
+
+/// A transform that moves or erases pixels, or one of colours: the policies have both.
+fn places() -> impl Strategy<Value = Transform> {
+    let moved = || {
+        let ways = &[Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic][..];
+        (prop::sample::select(ways), any::<[u8; 3]>().prop_map(Colour))
+    };
+    prop_oneof![
         (chance(), range(0.0, 1.0), range(1.0 / 1024.0, 1024.0), any::<[u8; 3]>().prop_map(Colour))
             .prop_map(|(p, scale, ratio, value)| Transform::RandomErasing { p, scale, ratio, value }),
         (0_u8..=16, 2_u8.., any::<u8>(), moved()).prop_map(
@@ -65,8 +86,46 @@ fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
                 fill
             }
         ),
+        (0_u8..=16, [0.0_f64..=10.0, 0.0..=100.0], chance(), any::<bool>(), 0.0..=1.0, moved()).prop_map(
+            |(num_ops, [magnitude, magnitude_std], p, increasing, translate, (interpolation, fill))| {
+                let interpolations = vec![interpolation, Interpolation::Bicubic];
+                Transform::TimmRandAugment {
+                    num_ops,
+                    magnitude,
+                    magnitude_std,
+                    p,
+                    increasing,
+                    translate,
+                    interpolations,
+                    fill,
+                }
+            }
+        ),
         (2_u8.., moved()).prop_map(|(num_magnitude_bins, (interpolation, fill))| {
             Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill }
+        }),
+        (range(-400.0, 400.0), moved()).prop_map(|(degrees, (interpolation, fill))| {
+            Transform::RandomRotation { degrees: Degrees(degrees), interpolation, fill }
+        }),
+        (
+            range(-400.0, 400.0),
+            range(0.0, 1.0),
+            range(0.01, 1024.0),
+            [range(-89.0, 89.0), range(-89.0, 89.0)],
+            moved()
+        )
+            .prop_map(|(degrees, translate, scale, [x, y], (interpolation, fill))| {
+                Transform::RandomAffine {
+                    degrees: Degrees(degrees),
+                    translate: Pair(translate),
+                    scale: Pair(scale),
+                    shear: Shear([x[0], x[1], y[0], y[1]]),
+                    interpolation,
+                    fill,
+                }
+            }),
+        (prop::sample::select(&POLICIES[..]), moved()).prop_map(|(policy, (interpolation, fill))| {
+            Transform::AutoAugment { policy, interpolation, fill }
         }),
     ]
 }
@@ -97,12 +156,14 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
         Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
     ];
     let sides = (1..=SIDE_MAX, 1..=SIDE_MAX);
-    (sides, framing, [chance(), chance()], any::<bool>()).prop_flat_map(
-        move |((height, width), framing, [flip, flip_down], grey)| {
+    let filters = prop::sample::select(Resampling::ALL);
+    (sides, framing, filters, [chance(), chance()], any::<bool>()).prop_flat_map(
+        move |((height, width), framing, resampling, [flip, flip_down], grey)| {
             steps(height, width).prop_map(move |pixels| ImageSpec {
                 height,
                 width,
                 framing,
+                resampling,
                 flip: flip.into(),
                 flip_down: flip_down.into(),
                 channels_last,

@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use shade_formats::Geometry;
 use shade_formats::index::Media;
 use shade_images::{Draw, IMAGE_PIXELS_MAX, ImageFault, RowDecoder};
-use shade_job::{Colour, Factor, Framing, Hue, ImageSpec, Interpolation, Pair, Transform};
+use shade_job::{
+    AutoAugmentPolicy, Colour, Degrees, Factor, Framing, Hue, ImageSpec, Interpolation, Pair, Shear,
+    Transform,
+};
 
 fn file(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
@@ -275,10 +278,21 @@ fn every_operation() -> [Vec<Transform>; 2] {
     ];
     let places = [
         Transform::GaussianBlur { kernel_size: Pair([1, 1]), sigma: Pair([0.1, 2.0]) },
+        Transform::PillowGaussianBlur { radius: Pair([0.1, 2.0]), p },
         Transform::RandomErasing { p, scale, ratio, value },
         rand(Interpolation::Bilinear),
         rand(Interpolation::Nearest),
         Transform::TrivialAugmentWide { num_magnitude_bins: 31, interpolation, fill },
+        Transform::RandomRotation { degrees: Degrees([-90.0, 90.0]), interpolation, fill },
+        Transform::RandomAffine {
+            degrees: Degrees([-180.0, 180.0]),
+            translate: Pair([0.5, 0.5]),
+            scale: Pair([0.5, 2.0]),
+            shear: Shear([-30.0, 30.0, -30.0, 30.0]),
+            interpolation: Interpolation::Bilinear,
+            fill,
+        },
+        Transform::AutoAugment { policy: AutoAugmentPolicy::Cifar10, interpolation, fill },
     ];
     [colours.to_vec(), places.to_vec()]
 }

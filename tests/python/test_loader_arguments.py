@@ -190,6 +190,12 @@ def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_
         Loader(folder, 8, hit_cap=2)
     with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffled'"):
         Loader(folder, 8, job="a", shuffled=True)
+    with pytest.raises(TypeError, match="there is no argument 'batchsize'; 'batch_size' is one$"):
+        Loader(folder, 8, batchsize=8)
+    with pytest.raises(TypeError, match=r"no argument 'num_worker'; num_workers is a DataLoader's: leave it out"):
+        Loader(folder, 8, num_worker=8)
+    with pytest.raises(TypeError, match=r"no argument 'hitcap'; hit_cap belongs into plan=Plan\(hit_cap=0.5\)"):
+        Loader(folder, 8, hitcap=0.5)
     with pytest.raises(TypeError, match=r"exchange belongs into daemon=Daemon\(exchange=None\)"):
         Loader(folder, 8, exchange=None)
 
@@ -289,10 +295,16 @@ def test_what_is_no_size_is_told_by_its_argument(given: str) -> None:
 
 
 def crop(**options: object) -> dict[str, object]:
-    return {"RandomResizedCrop": {"size": [224, 224], "scale": [0.08, 1.0], "ratio": [3 / 4, 4 / 3], **options}}
+    options = {"scale": [0.08, 1.0], "ratio": [3 / 4, 4 / 3], "interpolation": "bilinear", **options}
+    return {"RandomResizedCrop": {"size": [224, 224], **options}}
+
+
+def resize(size: object, interpolation: str = "bilinear") -> dict[str, object]:
+    return {"Resize": {"size": size, "interpolation": interpolation}}
 
 
 CENTER = {"CenterCrop": {"size": [224, 224]}}
+RANDOM = {"RandomCrop": {"size": [224, 224], "padding": 0}}
 GREY = {"Grayscale": {"num_output_channels": 1}}
 
 
@@ -303,15 +315,16 @@ def flip(p: float) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (Resize((224, 192)), [{"Resize": {"size": [224, 192]}}]),
+        (Resize((224, 192)), [resize([224, 192])]),
         (CenterCrop(224), [CENTER]),
-        ([Resize(256), CenterCrop((224, 224))], [{"Resize": {"size": 256}}, CENTER]),
+        ([Resize(256), CenterCrop((224, 224))], [resize(256), CENTER]),
         (
             [Resize(256), RandomCrop(224, padding=4)],
-            [{"Resize": {"size": 256}}, {"RandomCrop": {"size": [224, 224], "padding": 4}}],
+            [resize(256), {"RandomCrop": {"size": [224, 224], "padding": 4}}],
         ),
         ([RandomResizedCrop(224, scale=(0.2, 0.9)), RandomHorizontalFlip()], [crop(scale=[0.2, 0.9]), flip(0.5)]),
-        (tv.Compose([tv.Resize([256]), tv.CenterCrop(224)]), [{"Resize": {"size": 256}}, CENTER]),
+        (tv.Compose([tv.Resize([256]), tv.CenterCrop(224)]), [resize(256), CENTER]),
+        (tv.Resize((9, 8), tv.InterpolationMode.BICUBIC), [resize([9, 8], "bicubic")]),
         ([tv2.RandomResizedCrop(224), tv2.RandomHorizontalFlip(0.25)], [crop(), flip(0.25)]),
         (tv.RandomCrop(224, padding=[4, 4, 4, 4]), [{"RandomCrop": {"size": [224, 224], "padding": 4}}]),
         ([CenterCrop(224), RandomHorizontalFlip(1.0), tv.Grayscale()], [CENTER, flip(1.0), GREY]),
@@ -329,14 +342,14 @@ def test_none_leaves_images_as_they_are() -> None:
 @pytest.mark.parametrize("name", [name for name in transforms.__all__ if inspect.isclass(getattr(transforms, name, None))])
 def test_a_transforms_defaults_are_those_of_the_document(name: str) -> None:
     kind = getattr(transforms, name)
-    needed = {"size": 8, "kernel_size": 3, "threshold": 9, "bits": 4, "sharpness_factor": 2, "transforms": [Invert()]}
+    needed = {"size": 8, "kernel_size": 3, "threshold": 9, "bits": 4, "sharpness_factor": 2, "transforms": [Invert()], "degrees": 5, "padding": 4}
     given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
     step = kind(**given)
-    place = [] if name in ("Resize", "CenterCrop", "RandomCrop", "RandomResizedCrop") else [CENTER]
-    place += [CENTER] if name == "Resize" else []
+    place = [] if name in ("Resize", "Pad", "CenterCrop", "RandomCrop", "RandomResizedCrop") else [CENTER]
+    place += {"Resize": [CENTER], "Pad": [RANDOM]}.get(name, [])
     alone = document(step)[0][name]
     only = {name: value for name, value in alone.items() if name in given}
-    spelled_out, left_out = ([{name: alone}, *place] if name == "Resize" else [*place, {name: each}] for each in (alone, only))
+    spelled_out, left_out = ([{name: alone}, *place] if name in ("Resize", "Pad") else [*place, {name: each}] for each in (alone, only))
     assert checked(spelled_out) == checked(left_out)
 
 
@@ -350,14 +363,14 @@ def checked(decode: object) -> object:
         ([], "decode: got"),
         (Resize(224), r"decode: Resize\(224\) keeps each image's ratio"),
         ([CenterCrop(224), Resize((2, 2))], "decode: got"),
-        ([RandomHorizontalFlip(), CenterCrop(224)], "decode: got"),
+        ([RandomHorizontalFlip(), CenterCrop(224)], "expected RandomHorizontalFlip behind CenterCrop"),
         ([Resize(256), RandomResizedCrop(224)], "decode: got"),
         ([Grayscale(), CenterCrop(224)], "decode: got"),
         ([CenterCrop(224), Grayscale(2)], "Grayscale: num_output_channels is 2, but must be 3, or 1 in the last of all"),
         (CenterCrop(0), "CenterCrop: size is 0"),
         (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale is"),
         ([CenterCrop(224), RandomHorizontalFlip(1.5)], "RandomHorizontalFlip: p is 1.5"),
-        (tv.RandomResizedCrop(224, interpolation=tv.InterpolationMode.BICUBIC), "interpolation"),
+        (RandomResizedCrop(224, interpolation="cubic"), "unknown variant `cubic`, expected one of `nearest`, `box`"),  # type: ignore[arg-type]
         (tv.RandomCrop(224, padding=[1, 2]), "padding"),
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),

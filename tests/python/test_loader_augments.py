@@ -13,13 +13,14 @@ import documents
 import packed
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFilter
 from shade_load import Daemon, Loader, Plan, transforms
 from shade_load.transforms import (
     CenterCrop,
     ColorJitter,
     GaussianBlur,
     Grayscale,
+    PillowGaussianBlur,
     RandAugment,
     RandomApply,
     RandomChoice,
@@ -32,8 +33,10 @@ from shade_load.transforms import (
     RandomSolarize,
     RandomVerticalFlip,
     Resize,
+    TimmRandAugment,
     TrivialAugmentWide,
 )
+from timm.data import auto_augment
 from torchvision import transforms as tv
 from torchvision.transforms import functional, v2
 from torchvision.transforms.autoaugment import _apply_op
@@ -137,6 +140,15 @@ def test_torchvisions_own_objects_are_taken(module: Any) -> None:
         assert taken == expected
 
 
+@pytest.mark.parametrize("radius", [0.1, 0.5, 1.0, 1.7, 2.0, 7.25, 60.0])
+def test_the_blur_of_pillow_is_pillows(dataset: packed.Packed, radius: float) -> None:
+    delivered = rows(dataset, [WHOLE, PillowGaussianBlur(radius, 1.0)])
+    assert len(delivered) == len(dataset)
+    for sample, image in delivered:
+        wanted = functional.pil_to_tensor(pil(dataset, sample).filter(ImageFilter.GaussianBlur(radius)))
+        assert torch.equal(image, wanted), dataset.files[sample].name
+
+
 def test_color_jitter_adjusts_in_any_order(dataset: packed.Packed) -> None:
     factors = {"brightness": 1.4, "contrast": 0.6, "saturation": 1.5, "hue": 0.2}
     jitter = ColorJitter(**{name: (factor, factor) for name, factor in factors.items()})
@@ -208,6 +220,46 @@ def test_one_operation_of_a_policy_is_torchvisions(dataset: packed.Packed, ours:
         if len(set(drawn)) == 1:
             seen.add(drawn[0])
     assert len(seen) >= 13, f"of all but Identity, which looks like others: {seen}"
+
+
+def timms_outcomes(image: Image.Image, policy: Any) -> list[torch.Tensor]:
+    """Everything that one operation of timm's may make of an image: with both signs, and each interpolation."""
+    found = [functional.pil_to_tensor(image)]
+    for operation in policy.ops:
+        resample = operation.kwargs["resample"]
+        for choice in resample if isinstance(resample, tuple) else [resample]:
+            for negative in (False, True):
+                with pytest.MonkeyPatch.context() as patch:
+                    # It draws signs by these, and nothing else.
+                    patch.setattr(auto_augment, "_randomly_negate", lambda number, turn=negative: -number if turn else number)
+                    level = operation.level_fn(operation.magnitude, operation.hparams) if operation.level_fn else ()
+                made = operation.aug_fn(image, *level, **{**operation.kwargs, "resample": choice})
+                found.append(functional.pil_to_tensor(made))
+    return found
+
+
+@pytest.mark.parametrize("config", ["rand-m9-n1-inc1-p1.0", "rand-m6-n1-p0.5", "rand-m0-n1-inc1", "rand-m3-n1"])
+@pytest.mark.parametrize("options", [{}, {"interpolation": Image.Resampling.BICUBIC, "img_mean": (9, 8, 7)}])
+def test_one_operation_of_timms_rand_augment_is_timms(dataset: packed.Packed, config: str, options: dict[str, Any]) -> None:
+    policy = auto_augment.rand_augment_transform(config, {"img_mean": (124, 116, 104), **options})
+    expected = {sample: timms_outcomes(pil(dataset, sample), policy) for sample in range(len(dataset))}
+    seen: dict[int, set[int]] = {sample: set() for sample in range(len(dataset))}
+    for sample, image in rows(dataset, [WHOLE, policy], epochs=30):
+        drawn = [at for at, wanted in enumerate(expected[sample]) if torch.equal(image, wanted)]
+        assert drawn, dataset.files[sample].name
+        seen[sample].add(drawn[0])
+    assert max(map(len, seen.values())) > 8 or "m0" in config
+
+
+def test_timms_magnitudes_vary_and_what_the_daemon_has_not_is_refused(dataset: packed.Packed) -> None:
+    policy = auto_augment.rand_augment_transform("rand-m9-mstd0.5-inc1", {"img_mean": (124, 116, 104)})
+    ours = TimmRandAugment(2, 9, 0.5, 0.5, True, 0.45, ("bilinear", "bicubic"), (124, 116, 104))
+    assert documents.view([WHOLE, policy]) == documents.view([WHOLE, ours])
+    images = [image.numpy().tobytes() for _, image in rows(dataset, [WHOLE, policy], epochs=20)]
+    assert len(set(images)) > len(images) // 2
+    for config in ("rand-m9-t3a", "rand-m9-tweights", "rand-m9-mmax20", "rand-m9-mstd101"):
+        with pytest.raises(ValueError, match="the daemon has timm's 15 operations"):
+            documents.view([WHOLE, auto_augment.rand_augment_transform(config, {"img_mean": (124, 116, 104)})])
 
 
 def test_two_operations_of_rand_augment_are_torchvisions(dataset: packed.Packed) -> None:
@@ -324,7 +376,7 @@ def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed)
         ([WHOLE, GaussianBlur(3, 1e300)], "sigma is (inf, inf)"),
         ([WHOLE, RandAugment(magnitude=31)], "magnitude is 31, but must be 0 to 30"),
         ([WHOLE, RandAugment(num_magnitude_bins=1)], "num_magnitude_bins is 1, but must be 2 to 255"),
-        ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BICUBIC)], "bicubic"),
+        ([WHOLE, tv.RandAugment(interpolation=functional.InterpolationMode.BOX)], "unknown variant `box`"),
         ([WHOLE, *[RandomInvert()] * 49], "got 50 transforms, those within others included, expected at most 48"),
         ([WHOLE, RandomChoice([])], "RandomChoice: transforms is empty"),
         ([WHOLE, RandomChoice([RandomInvert()], [0.5, 0.5])], "p is 2 numbers, but must be one for each of 1 transforms"),

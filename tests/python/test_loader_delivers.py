@@ -5,6 +5,7 @@ from pathlib import Path
 
 import packed
 import pytest
+from PIL import Image
 from shade_load import Daemon, Loader, Plan, ShadeError
 
 torch = pytest.importorskip("torch")
@@ -142,6 +143,27 @@ def test_a_loader_says_what_a_data_loader_over_image_folder_says(dataset: packed
         assert loader.dataset.root == str(dataset.path) and loader.dataset.root in repr(loader.dataset)
 
 
+def test_a_loader_shows_what_it_does_and_a_sample(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 8, image_size=packed.SIDE, daemon=Daemon(job="look")) as loader:
+        for sample in (0, 7, -1):
+            image, label = loader.dataset[sample]
+            at = sample % len(dataset)
+            with Image.open(dataset.files[at]) as expected:
+                assert image.mode == "RGB" and image.tobytes() == expected.convert("RGB").tobytes()
+            assert label == dataset.labels[at]
+        with pytest.raises(IndexError, match=f"sample {len(dataset)} of a dataset of {len(dataset)}"):
+            loader.dataset[len(dataset)]
+        expected = f"Loader('{dataset.path}', 8: images, trains, sampler='uniform', job='look', rank=0, world_size=1, epoch=0, open)"
+        assert repr(loader) == expected
+    assert repr(loader) == expected.removesuffix("open)") + "closed)"
+    with Loader(dataset.path, 8, train=False) as loader:
+        assert "8: records, validates, job=" in repr(loader)
+        records, _ = next(iter(loader))
+        with pytest.raises(AttributeError, match="no 'float': this Loader has neither image_size nor decode"):
+            records.float()
+        assert not hasattr(records, "to")
+
+
 def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed.Packed, tmp_path: Path) -> None:
     packed.image_folder(tmp_path / "folder", "png", {"yak": 2, "zebra": 2})
     other = packed.pack(tmp_path / "folder", tmp_path / "other.shade")
@@ -155,6 +177,8 @@ def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed
         index.write_bytes((other.path / "dataset.shade").read_bytes())
         with pytest.raises(ShadeError, match="was replaced"):
             loader.classes
+        with pytest.raises(ShadeError, match="was replaced"):
+            loader.dataset[0]
         index.unlink()
         (tmp_path / "index").rename(index)
         assert loader.classes == list(packed.CLASSES)

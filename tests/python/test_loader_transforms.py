@@ -102,7 +102,12 @@ DETERMINED = {
 
 def torchvisions(steps: list[Any]) -> Any:
     """The same images by torchvision."""
-    return tv.Compose([getattr(tv, type(step).__name__)(**vars(step)) for step in steps])
+
+    def of_torchvision(name: str, value: Any) -> Any:
+        return functional.InterpolationMode(value) if name == "interpolation" else value
+
+    options = [{name: of_torchvision(name, value) for name, value in vars(step).items()} for step in steps]
+    return tv.Compose([getattr(tv, type(step).__name__)(**given) for step, given in zip(steps, options, strict=True)])
 
 
 @pytest.mark.parametrize("name", DETERMINED)
@@ -117,6 +122,30 @@ def test_transforms_are_torchvisions(kinds: packed.Packed, name: str) -> None:
         assert max(quick.values()) <= 1.5, quick
     else:
         assert quick == exact, "the part that is decoded has the pixels of the whole"
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "box", "hamming", "bicubic", "lanczos"])
+def test_every_filter_is_pillows_pixel_by_pixel(kinds: packed.Packed, interpolation: Any) -> None:
+    for steps in (
+        [Resize(256, interpolation), CenterCrop(224)],
+        [Resize((60, 120), interpolation)],
+        [Resize((400, 900), interpolation)],
+        [Resize((375, 90), interpolation), RandomHorizontalFlip(1.0)],
+        [RandomResizedCrop((33, 200), (1.0, 1.0), (4 / 3, 4 / 3), interpolation)],
+        # 8 pixels of the image for 7 of the result: middles lie just between two pixels.
+        [Resize((328, 437), interpolation)],
+    ):
+        for channels_last in (False, True):
+            exact = differences(kinds, torchvisions(steps), decode=steps, exact=True, channels_last=channels_last)
+            # These are turned, and the ratio of their sides is another one.
+            exact.pop("turned.jpg")
+            assert max(exact.values()) == 0.0, (steps, exact)
+        quick = differences(kinds, torchvisions(steps), decode=steps)
+        if interpolation == "nearest" or "Crop" in repr(steps[-1]):
+            quick.pop("turned.jpg")
+            assert max(quick.values()) == 0.0, (steps, quick)
+        else:
+            assert max(quick.values()) <= 3.0, (steps, quick)
 
 
 # To just below a quarter, where the decoder's reduction shows most, and to less.

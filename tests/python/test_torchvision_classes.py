@@ -19,6 +19,7 @@ from PIL import Image
 from shade_load import Daemon, Loader, Plan
 from torchvision import transforms as tv
 from torchvision.transforms import functional, v2
+from torchvision.transforms.autoaugment import _apply_op
 from torchvision.transforms.functional import InterpolationMode
 
 MODULES = [tv, v2]
@@ -28,9 +29,10 @@ VIEWS_MAX = 16
 # Arguments of each class that the daemon has: the usual and the unusual ones.
 TAKEN: dict[str, list[dict[str, Any]]] = {
     "CenterCrop": [{"size": SIDE}, {"size": (SIDE, 20)}, {"size": [SIDE + 8]}],
-    "Resize": [{"size": (SIDE, 20)}, {"size": [20, SIDE], "interpolation": InterpolationMode.BILINEAR, "antialias": None}],
+    "Resize": [{"size": (SIDE, 20)}, {"size": [20, SIDE], "interpolation": InterpolationMode.BICUBIC, "antialias": None}],
     "RandomCrop": [{"size": SIDE}, {"size": [SIDE], "padding": [0], "fill": 0, "pad_if_needed": False}],
     "RandomResizedCrop": [{"size": SIDE, "scale": (1.0, 1.0), "ratio": (1.0, 1.0), "antialias": True}],
+    "Pad": [{"padding": 4}, {"padding": [2, 2], "fill": 0}, {"padding": (3, 3, 3, 3), "padding_mode": "constant"}],
     "RandomHorizontalFlip": [{}, {"p": 1.0}],
     "RandomVerticalFlip": [{}, {"p": 1}],
     "ColorJitter": [
@@ -48,10 +50,31 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
     "RandomAutocontrast": [{}, {"p": 1.0}],
     "RandomEqualize": [{}, {"p": 1.0}],
     "RandomAdjustSharpness": [{"sharpness_factor": 2}, {"sharpness_factor": 0.0, "p": 1.0}],
+    "RandomChannelPermutation": [{}],
+    "RandomRotation": [
+        {"degrees": (30, 30)},
+        {"degrees": [90, 90], "expand": False},
+        {"degrees": (33, 33), "interpolation": InterpolationMode.BICUBIC, "fill": 255},
+        {"degrees": (-77.5, -77.5), "interpolation": InterpolationMode.BILINEAR, "fill": [1, 2, 3], "center": None},
+    ],
+    "RandomAffine": [
+        {"degrees": 0},
+        {"degrees": (20, 20), "fill": 200},
+        {"degrees": (0, 0), "scale": (0.7, 0.7)},
+        {"degrees": 0, "translate": (0.1, 0.05), "scale": (1.25, 1.25)},
+        {"degrees": [5, 5], "shear": [10, 10], "interpolation": InterpolationMode.BILINEAR},
+        {"degrees": (12, 12), "scale": (1.7, 1.7), "interpolation": InterpolationMode.BICUBIC},
+        {"degrees": (-40, -40), "shear": (3, 3, -20, -20), "scale": [2, 2], "fill": [9, 8, 7]},
+    ],
     "RandomErasing": [{"p": 0.0}, {"p": 0, "scale": [0.1, 0.2], "ratio": [1, 2], "value": [1, 2, 3], "inplace": True}],
     "RandAugment": [{"num_ops": 0}, {"num_ops": 0, "magnitude": 30, "interpolation": InterpolationMode.BILINEAR, "fill": [1, 2, 3]}],
     # Its operations are compared in test_loader_augments.py.
     "TrivialAugmentWide": [{}, {"num_magnitude_bins": 5, "interpolation": InterpolationMode.BILINEAR, "fill": [7.0]}],
+    "AutoAugment": [
+        {},
+        {"policy": tv.AutoAugmentPolicy.CIFAR10, "interpolation": InterpolationMode.BILINEAR, "fill": [9, 8, 7]},
+        {"policy": tv.AutoAugmentPolicy.SVHN, "fill": 3.0},
+    ],
     "Identity": [{}],
 }  # fmt: skip
 # Those that hold others are tried below, with many arguments.
@@ -60,7 +83,6 @@ HOLDERS = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
 # Arguments of each class that the daemon does not have. No message is about the unusual ones.
 REFUSED: dict[str, list[dict[str, Any]]] = {
     "AugMix": [{}, {"severity": 5, "interpolation": InterpolationMode.NEAREST}],
-    "AutoAugment": [{}, {"policy": tv.AutoAugmentPolicy.CIFAR10, "interpolation": InterpolationMode.BILINEAR}],
     "ClampBoundingBoxes": [{}],
     "ClampKeyPoints": [{}],
     "ConvertBoundingBoxFormat": [{"format": "XYXY"}],
@@ -74,15 +96,11 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "MixUp": [{"num_classes": 3}],
     "Normalize": [{"mean": [0.5], "std": [0.5]}, {"mean": (0.5,) * 3, "std": (0.5,) * 3, "inplace": True}],
     "PILToTensor": [{}],
-    "Pad": [{"padding": 4}, {"padding": (1, 2, 3, 4), "fill": 7, "padding_mode": "reflect"}],
     "RGB": [{}],
-    "RandomAffine": [{"degrees": 10}, {"degrees": 5, "shear": 3, "interpolation": InterpolationMode.BILINEAR, "fill": 1}],
-    "RandomChannelPermutation": [{}],
     "RandomIoUCrop": [{}],
     "RandomPerspective": [{}, {"interpolation": InterpolationMode.NEAREST, "fill": 9}],
     "RandomPhotometricDistort": [{}],
     "RandomResize": [{"min_size": 8, "max_size": 9, "interpolation": InterpolationMode.NEAREST}],
-    "RandomRotation": [{"degrees": 10}, {"degrees": 10, "interpolation": InterpolationMode.BICUBIC, "expand": True, "fill": 9}],
     "RandomShortestSize": [{"min_size": 8, "antialias": False}],
     "RandomZoomOut": [{}],
     "SanitizeBoundingBoxes": [{}],
@@ -99,6 +117,8 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "UniformTemporalSubsample": [{"num_samples": 2}],
 }  # fmt: skip
 NO_TRANSFORMS = ("AutoAugmentPolicy", "InterpolationMode")
+# Magnitudes of version 1's AutoAugment, which version 2 shares, and whether they have a sign.
+MAGNITUDES = tv.AutoAugment()._augmentation_space(10, (SIDE, SIDE))
 FRAMING = ("CenterCrop", "RandomCrop", "RandomResizedCrop", "Resize")
 
 
@@ -194,6 +214,13 @@ def outcomes_of(step: Any, image: Image.Image) -> list[Outcome]:
         done = outcomes(step.transforms, image)
     elif name == "ColorJitter":
         done = jittered(step, image)
+    elif name == "RandomChannelPermutation":
+        orders = list(itertools.permutations(image.split()))
+        done = [(1.0 / len(orders), Image.merge("RGB", order)) for order in orders]
+    elif name == "RandomAffine" and step.translate is not None:
+        done = translated(step, image)
+    elif name == "AutoAugment":
+        done = auto_augmented(step, image)
     else:
         forced = copy.copy(step)
         if hasattr(step, "p"):
@@ -214,6 +241,43 @@ def jittered(step: Any, image: Image.Image) -> list[Outcome]:
         for name in order:
             made = getattr(functional, f"adjust_{name}")(made, factors[name])
         found.append((1.0 / len(orders), made))
+    return found
+
+
+def translated(step: Any, image: Image.Image) -> list[Outcome]:
+    """Every whole number of pixels, each as often as a number near it is drawn; of the nearest pixel, on black."""
+    degrees, scale, shear = step.degrees[0], (step.scale or [1.0])[0], step.shear or [0.0, 0.0]
+    found = []
+    for right, below in itertools.product(range(-SIDE, SIDE), repeat=2):
+        p = 1.0
+        for pixels_, share in ((right, step.translate[0]), (below, step.translate[1])):
+            most = share * SIDE
+            p *= max(min(pixels_ + 0.5, most) - max(pixels_ - 0.5, -most), 0.0) / (2 * most)
+        if p > 0.0:
+            made = functional.affine(image, degrees, [right, below], scale, shear[::2])
+            found.append((p, made))
+    return found
+
+
+def auto_augmented(policy: Any, image: Image.Image) -> list[Outcome]:
+    """One of the pairs of operations, each with its chance, and with either sign if it has one."""
+    pairs = policy._get_policies(policy.policy)
+    fill = policy.fill if isinstance(policy.fill, list) else [float(policy.fill or 0)] * 3
+    found = []
+    for pair in pairs:
+        made = [(1.0 / len(pairs), image)]
+        for name, p, nth in pair:
+            done = []
+            for chance, before in made:
+                numbers, signed = MAGNITUDES[name]
+                number = 0.0 if nth is None else float(numbers[nth])
+                signs = [1.0, -1.0] if signed else [1.0]
+                for sign in signs:
+                    after = _apply_op(before, name, sign * number, InterpolationMode(policy.interpolation), fill)
+                    done.append((chance * p / len(signs), after))
+                done.append((chance * (1.0 - p), before))
+            made = [(chance, after) for chance, after in done if chance > 0.0]
+        found += made
     return found
 
 
@@ -249,13 +313,16 @@ def check_outcomes(dataset: packed.Packed, steps: Sequence[Any], rows: list[tupl
             best = min(range(len(possible)), key=apart.__getitem__)
             assert apart[best] <= worst, f"{steps}: no result of torchvision's, {min(apart)} levels off"
             seen[best] += 1
+        # The statistic wants a few of each: results that are rarer are counted as one.
+        bins: dict[int, list[float]] = {}
         for at, (p, _) in enumerate(possible):
-            wanted = p * seen.total()
-            if p == 0.0:
-                assert seen[at] == 0, f"{steps}: what never comes"
-            elif p < 1.0:
-                statistic += (seen[at] - wanted) ** 2 / wanted
-        freedom += sum(p > 0.0 for p, _ in possible) - 1
+            assert p > 0.0 or seen[at] == 0, f"{steps}: what never comes"
+            if p > 0.0:
+                counted = bins.setdefault(-1 if p * seen.total() < 5.0 else at, [0.0, 0.0])
+                counted[0] += p * seen.total()
+                counted[1] += seen[at]
+        statistic += sum((count - wanted) ** 2 / wanted for wanted, count in bins.values())
+        freedom += len(bins) - 1
     assert statistic <= chi_squared_most(freedom), f"{steps}: {statistic:.1f} of {freedom}"
 
 
@@ -275,6 +342,9 @@ def test_what_the_daemon_has_is_torchvisions(dataset: packed.Packed) -> None:
                 step = kind(**options)
                 if name in FRAMING:
                     view = [step]
+                elif name == "Pad":
+                    documents.views([step, module.RandomCrop(SIDE)])
+                    continue
                 elif name == "TrivialAugmentWide":
                     documents.views([module.CenterCrop(SIDE), step])
                     continue

@@ -53,7 +53,10 @@ pub use store::{ClockModel, FaultShares, LatencyModel, StoreModel};
 pub use strata::strata_for;
 pub use subset::Subset;
 pub use tables::Tables;
-pub use transforms::{Colour, Factor, Hue, InTurn, Interpolation, Pair, Range, Side, Size, Transform};
+pub use transforms::{
+    AutoAugmentPolicy, Colour, Degrees, Factor, Hue, InTurn, Interpolation, Pair, Range, Resampling, Shear,
+    Side, Size, Transform,
+};
 pub use values::{parse_rate, parse_time};
 pub use view::{Framing, ImageSpec};
 pub use weights::WeightTable;

@@ -12,6 +12,12 @@ use crate::SpecError;
 
 /// Largest factor of a colour, sharpness or ratio, and largest sigma.
 const FACTOR_MAX: f32 = 1024.0;
+/// Largest magnitude of timm's operations.
+const TIMM_MAGNITUDE_MAX: f64 = 10.0;
+/// Largest angle: a hundred turns.
+const DEGREES_MAX: f32 = 36_000.0;
+/// Least and largest angle of a shear: at a right angle nothing is left of an image.
+const SHEAR: Range = [-89.0, 89.0];
 /// Most operations of one `RandAugment`. torchvision's recipes have two or three.
 const RAND_OPERATIONS_MAX: u8 = 16;
 
@@ -28,7 +34,13 @@ pub enum Transform {
     /// is what `Resize(side)` and `CenterCrop(side)` do for a square.
     Cover { size: Size },
     /// The shorter side gets this length; or both sides theirs.
-    Resize { size: Side },
+    Resize {
+        size: Side,
+        #[serde(default)]
+        interpolation: Resampling,
+    },
+    /// Adds black pixels on each side. `RandomCrop` follows, which may pad as well.
+    Pad { padding: u32 },
     /// The middle; smaller images are padded with black.
     CenterCrop { size: Size },
     /// Pads each side by `padding` black pixels, then takes a random part, which must fit.
@@ -44,6 +56,8 @@ pub enum Transform {
         scale: [f64; 2],
         #[serde(default = "crop_ratio")]
         ratio: [f64; 2],
+        #[serde(default)]
+        interpolation: Resampling,
     },
     /// Mirrors from left to right.
     RandomHorizontalFlip {
@@ -95,6 +109,13 @@ pub enum Transform {
         #[serde(default = "sigma")]
         sigma: Pair<f32>,
     },
+    /// Pillow's `ImageFilter.GaussianBlur`, not torchvision's: `radius` is the least and the most.
+    PillowGaussianBlur {
+        #[serde(default = "sigma")]
+        radius: Pair<f32>,
+        #[serde(default = "half")]
+        p: f32,
+    },
     RandomSolarize {
         threshold: f32,
         #[serde(default = "half")]
@@ -122,6 +143,8 @@ pub enum Transform {
         #[serde(default = "half")]
         p: f32,
     },
+    /// Red, green and blue in a random order.
+    RandomChannelPermutation {},
     /// `value` is the colour of the erased part.
     RandomErasing {
         #[serde(default = "half")]
@@ -132,6 +155,28 @@ pub enum Transform {
         ratio: Range,
         #[serde(default)]
         value: Colour,
+    },
+    RandomRotation {
+        degrees: Degrees,
+        #[serde(default)]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Colour,
+    },
+    /// `translate` is in shares of the sides, and `shear` the least and most degrees along x, then
+    /// along y.
+    RandomAffine {
+        degrees: Degrees,
+        #[serde(default)]
+        translate: Pair<f32>,
+        #[serde(default = "unscaled")]
+        scale: Pair<f32>,
+        #[serde(default)]
+        shear: Shear,
+        #[serde(default)]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Colour,
     },
     RandAugment {
         #[serde(default = "two")]
@@ -145,9 +190,38 @@ pub enum Transform {
         #[serde(default)]
         fill: Colour,
     },
+    /// timm's `rand_augment_transform`, `rand-m9-mstd0.5-inc1`: `num_ops` of its fifteen
+    /// operations, each with the chance `p`. One of the interpolations is drawn for each that moves
+    /// pixels.
+    TimmRandAugment {
+        #[serde(default = "two")]
+        num_ops: u8,
+        #[serde(default = "ten")]
+        magnitude: f64,
+        #[serde(default)]
+        magnitude_std: f64,
+        #[serde(default = "half")]
+        p: f32,
+        #[serde(default)]
+        increasing: bool,
+        #[serde(default = "timm_translate")]
+        translate: f64,
+        #[serde(default = "timm_interpolations")]
+        interpolations: Vec<Interpolation>,
+        #[serde(default = "timm_fill")]
+        fill: Colour,
+    },
     TrivialAugmentWide {
         #[serde(default = "bins")]
         num_magnitude_bins: u8,
+        #[serde(default)]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Colour,
+    },
+    AutoAugment {
+        #[serde(default)]
+        policy: AutoAugmentPolicy,
         #[serde(default)]
         interpolation: Interpolation,
         #[serde(default)]
@@ -191,8 +265,28 @@ fn bins() -> u8 {
     31
 }
 
+fn ten() -> f64 {
+    10.0
+}
+
+fn timm_translate() -> f64 {
+    0.45
+}
+
+fn timm_interpolations() -> Vec<Interpolation> {
+    vec![Interpolation::Bilinear, Interpolation::Bicubic]
+}
+
+fn timm_fill() -> Colour {
+    Colour([128; 3])
+}
+
 fn sigma() -> Pair<f32> {
     Pair([0.1, 2.0])
+}
+
+fn unscaled() -> Pair<f32> {
+    Pair([1.0, 1.0])
 }
 
 fn erased_scale() -> Range {
@@ -203,7 +297,27 @@ fn erased_ratio() -> Range {
     [0.3, 3.3]
 }
 
-/// How pixels that move are made: of the nearest pixel, or of the four nearest ones.
+/// How an image is resized: Pillow's filters of these names, with antialiasing where they have any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "Pillow's names")]
+pub enum Resampling {
+    Nearest,
+    Box,
+    #[default]
+    Bilinear,
+    Hamming,
+    Bicubic,
+    Lanczos,
+}
+
+impl Resampling {
+    /// Every filter.
+    pub const ALL: &[Self] =
+        &[Self::Nearest, Self::Box, Self::Bilinear, Self::Hamming, Self::Bicubic, Self::Lanczos];
+}
+
+/// How pixels that move are made: of the nearest pixel, of the four nearest ones, or of sixteen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "torchvision's names")]
@@ -211,6 +325,18 @@ pub enum Interpolation {
     #[default]
     Nearest,
     Bilinear,
+    Bicubic,
+}
+
+/// The dataset for which the pairs of operations of an `AutoAugment` were searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "torchvision's names")]
+pub enum AutoAugmentPolicy {
+    #[default]
+    Imagenet,
+    Cifar10,
+    Svhn,
 }
 
 /// One value for both, or two.
@@ -222,7 +348,7 @@ enum OneOrPair<T> {
 }
 
 /// Two numbers, also from one for both.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "OneOrPair<T>", bound(deserialize = "T: Copy + Deserialize<'de>"))]
 pub struct Pair<T>(pub [T; 2]);
 
@@ -321,6 +447,40 @@ impl TryFrom<Jitter> for Hue {
     }
 }
 
+/// An angle: its least and most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Jitter")]
+pub struct Degrees(pub Range);
+
+impl TryFrom<Jitter> for Degrees {
+    type Error = String;
+
+    fn try_from(jitter: Jitter) -> Result<Self, String> {
+        jitter.range(0.0, f64::NEG_INFINITY).map(Self)
+    }
+}
+
+/// Angles by which columns lean, then lines: the least and the most of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ColumnsOrBoth")]
+pub struct Shear(pub [f32; 4]);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number of at least 0, two or four of them")]
+enum ColumnsOrBoth {
+    Columns(Degrees),
+    Both([f32; 4]),
+}
+
+impl From<ColumnsOrBoth> for Shear {
+    fn from(given: ColumnsOrBoth) -> Self {
+        Self(match given {
+            ColumnsOrBoth::Columns(Degrees([least, most])) => [least, most, 0.0, 0.0],
+            ColumnsOrBoth::Both(both) => both,
+        })
+    }
+}
+
 /// Transforms, one after the other. It is read from one transform too, and from lists within the
 /// list, which a `Compose` has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -355,6 +515,7 @@ impl Transform {
         match self {
             Self::Cover { .. } => "Cover",
             Self::Resize { .. } => "Resize",
+            Self::Pad { .. } => "Pad",
             Self::CenterCrop { .. } => "CenterCrop",
             Self::RandomCrop { .. } => "RandomCrop",
             Self::RandomResizedCrop { .. } => "RandomResizedCrop",
@@ -367,15 +528,21 @@ impl Transform {
             Self::Grayscale { .. } => "Grayscale",
             Self::RandomGrayscale { .. } => "RandomGrayscale",
             Self::GaussianBlur { .. } => "GaussianBlur",
+            Self::PillowGaussianBlur { .. } => "PillowGaussianBlur",
             Self::RandomSolarize { .. } => "RandomSolarize",
             Self::RandomPosterize { .. } => "RandomPosterize",
             Self::RandomInvert { .. } => "RandomInvert",
             Self::RandomAutocontrast { .. } => "RandomAutocontrast",
             Self::RandomEqualize { .. } => "RandomEqualize",
             Self::RandomAdjustSharpness { .. } => "RandomAdjustSharpness",
+            Self::RandomChannelPermutation {} => "RandomChannelPermutation",
             Self::RandomErasing { .. } => "RandomErasing",
+            Self::RandomRotation { .. } => "RandomRotation",
+            Self::RandomAffine { .. } => "RandomAffine",
             Self::RandAugment { .. } => "RandAugment",
+            Self::TimmRandAugment { .. } => "TimmRandAugment",
             Self::TrivialAugmentWide { .. } => "TrivialAugmentWide",
+            Self::AutoAugment { .. } => "AutoAugment",
         }
     }
 
@@ -396,6 +563,7 @@ impl Transform {
             self,
             Self::Cover { .. }
                 | Self::Resize { .. }
+                | Self::Pad { .. }
                 | Self::CenterCrop { .. }
                 | Self::RandomCrop { .. }
                 | Self::RandomResizedCrop { .. }
@@ -409,7 +577,13 @@ impl Transform {
     pub fn knows_places(&self) -> bool {
         matches!(
             self,
-            Self::RandomErasing { .. } | Self::RandAugment { .. } | Self::TrivialAugmentWide { .. }
+            Self::RandomErasing { .. }
+                | Self::RandomRotation { .. }
+                | Self::RandomAffine { .. }
+                | Self::RandAugment { .. }
+                | Self::TimmRandAugment { .. }
+                | Self::TrivialAugmentWide { .. }
+                | Self::AutoAugment { .. }
         ) || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
     }
 
@@ -423,13 +597,14 @@ impl Transform {
         let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
         match *self {
             Self::Cover { size } | Self::CenterCrop { size } => check_size(size.0),
-            Self::Resize { size: Side::Shorter(side) } => check_size([side, side]),
-            Self::Resize { size: Side::Both(size) } => check_size(size),
+            Self::Resize { size: Side::Shorter(side), .. } => check_size([side, side]),
+            Self::Resize { size: Side::Both(size), .. } => check_size(size),
+            Self::Pad { padding } => SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX]),
             Self::RandomCrop { size, padding } => {
                 check_size(size.0)?;
                 SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX])
             }
-            Self::RandomResizedCrop { size, scale, ratio } => {
+            Self::RandomResizedCrop { size, scale, ratio, interpolation: _ } => {
                 check_size(size.0)?;
                 SpecError::check_above_0("scale", scale, 1.0)?;
                 SpecError::check_above_0("ratio", ratio, f64::from(IMAGE_SIDE_MAX))
@@ -439,7 +614,13 @@ impl Transform {
             }
             Self::RandomApply { p, .. } => share(p),
             Self::RandomChoice { ref transforms, ref p } => check_weights(transforms.len(), p.as_deref()),
-            Self::RandomOrder { .. } => Ok(()),
+            Self::RandomOrder { .. } | Self::AutoAugment { .. } | Self::RandomChannelPermutation {} => Ok(()),
+            Self::RandomErasing { .. }
+            | Self::RandomRotation { .. }
+            | Self::RandomAffine { .. }
+            | Self::RandAugment { .. }
+            | Self::TimmRandAugment { .. }
+            | Self::TrivialAugmentWide { .. } => self.validate_places(),
             Self::ColorJitter { brightness, contrast, saturation, hue } => {
                 let factor = |name, Factor(range)| SpecError::check_range(name, range, [0.0, FACTOR_MAX]);
                 factor("brightness", brightness)?;
@@ -460,6 +641,10 @@ impl Transform {
                 check_kernel(kernel, row)?;
                 SpecError::check_above_0("sigma", sigma, FACTOR_MAX)
             }
+            Self::PillowGaussianBlur { radius: Pair(radius), p } => {
+                SpecError::check_range("radius", radius, [0.0, FACTOR_MAX])?;
+                share(p)
+            }
             Self::RandomSolarize { threshold, p } => {
                 SpecError::check("threshold", threshold, [0.0, 256.0])?;
                 share(p)
@@ -472,21 +657,59 @@ impl Transform {
                 SpecError::check("sharpness_factor", sharpness_factor, [0.0, FACTOR_MAX])?;
                 share(p)
             }
+        }
+    }
+    /// As [`Self::validate`], for a transform that [knows places](Self::knows_places).
+    fn validate_places(&self) -> Result<(), SpecError> {
+        let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
+        match *self {
             Self::RandomErasing { p, scale, ratio, value: _ } => {
                 share(p)?;
                 SpecError::check_range("scale", scale, [0.0, 1.0])?;
                 SpecError::check_range("ratio", ratio, [1.0 / FACTOR_MAX, FACTOR_MAX])
+            }
+            Self::RandomRotation { degrees, .. } => check_degrees(degrees),
+            Self::RandomAffine { degrees, translate: Pair(shares), scale: Pair(scale), shear, .. } => {
+                check_degrees(degrees)?;
+                shares.into_iter().try_for_each(|share| SpecError::check("translate", share, [0.0, 1.0]))?;
+                SpecError::check_above_0("scale", scale, FACTOR_MAX)?;
+                let [x_least, x_most, y_least, y_most] = shear.0;
+                SpecError::check_range("shear", [x_least, x_most], SHEAR)?;
+                SpecError::check_range("shear", [y_least, y_most], SHEAR)
             }
             Self::RandAugment { num_ops, magnitude, num_magnitude_bins, .. } => {
                 SpecError::check("num_ops", num_ops, [0, RAND_OPERATIONS_MAX])?;
                 SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])?;
                 SpecError::check("magnitude", magnitude, [0, num_magnitude_bins - 1])
             }
+            Self::TimmRandAugment {
+                num_ops,
+                magnitude,
+                magnitude_std,
+                p,
+                translate,
+                ref interpolations,
+                ..
+            } => {
+                SpecError::check("num_ops", num_ops, [0, RAND_OPERATIONS_MAX])?;
+                SpecError::check("magnitude", magnitude, [0.0, TIMM_MAGNITUDE_MAX])?;
+                SpecError::check("magnitude_std", magnitude_std, [0.0, 100.0])?;
+                SpecError::check("translate", translate, [0.0, 1.0])?;
+                if interpolations.is_empty() {
+                    return Err(SpecError::new("interpolations", "none", "at least one"));
+                }
+                share(p)
+            }
             Self::TrivialAugmentWide { num_magnitude_bins, .. } => {
                 SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])
             }
+            _ => unreachable!("it knows no places: {self:?}"),
         }
     }
+}
+
+fn check_degrees(Degrees(range): Degrees) -> Result<(), SpecError> {
+    SpecError::check_range("degrees", range, [-DEGREES_MAX, DEGREES_MAX])
 }
 
 fn check_size(size: [u32; 2]) -> Result<(), SpecError> {

@@ -5,11 +5,12 @@ use shade_formats::ViewShape;
 use shade_formats::limits::TRANSFORMS_MAX;
 
 use crate::SpecError;
-use crate::transforms::{Side, Transform};
+use crate::transforms::{Resampling, Side, Transform};
 
 /// The order that transforms must have.
 const ORDER: &str = "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before \
-                     CenterCrop or RandomCrop, and flips and transforms of pixels, such as ColorJitter, follow";
+                     CenterCrop or RandomCrop, Pad before RandomCrop, and flips and transforms of pixels, such as \
+                     ColorJitter, follow";
 
 /// Which part of an image becomes the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,6 +51,8 @@ pub struct ImageSpec {
     pub width: u32,
     /// Which part of the image.
     pub framing: Framing,
+    /// The filter that resizes it.
+    pub resampling: Resampling,
     /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
     pub flip: f64,
     /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
@@ -77,10 +80,20 @@ impl ImageSpec {
     /// They give images of several sizes, stand in an order that the daemon does not have, or have
     /// arguments that torchvision refuses, too.
     pub fn new(transforms: &[Transform]) -> Result<Self, SpecError> {
-        let geometry = transforms.iter().take_while(|step| !step.is_of_pixels() && !step.is_flip()).count();
-        let (framing, after) = transforms.split_at(geometry);
+        let (flips, rest) = transforms.split_at(transforms.iter().take_while(|step| step.is_flip()).count());
+        let geometry = rest.iter().take_while(|step| !step.is_of_pixels() && !step.is_flip()).count();
+        let (framing, after) = rest.split_at(geometry);
         let mut spec = Self::framed(framing).ok_or_else(|| out_of_order(transforms, framing))?;
-        spec.add(after, transforms)?;
+        if let (Some(flip), Framing::Center { .. }) = (flips.first(), spec.framing) {
+            return Err(wrong(format!(
+                "got {}, expected {} behind CenterCrop: it rounds the middle of an image to one side, so a mirrored \
+                 image has another one",
+                named(transforms),
+                flip.name()
+            )));
+        }
+        // Every other crop of a mirrored image is as likely as its mirrored crop.
+        spec.add(flips.iter().chain(after), transforms)?;
         let count: usize = transforms.iter().map(Transform::count).sum();
         if count > TRANSFORMS_MAX {
             let text = format!(
@@ -89,8 +102,9 @@ impl ImageSpec {
             return Err(wrong(text));
         }
         let row = [spec.height, spec.width];
-        framing
+        flips
             .iter()
+            .chain(framing)
             .chain(after.iter().filter(|step| !step.is_grey()))
             .try_for_each(|step| check(step, row))?;
         Ok(spec)
@@ -98,30 +112,46 @@ impl ImageSpec {
 
     /// The framing of these transforms; `None` if they make none.
     fn framed(transforms: &[Transform]) -> Option<Self> {
-        let (short, last) = match transforms {
+        let (short, mut resampling, rest) = match transforms {
+            [Transform::Resize { size: Side::Shorter(short), interpolation }, rest @ ..] => {
+                (*short, *interpolation, rest)
+            }
+            rest => (0, Resampling::default(), rest),
+        };
+        let (before, last) = match rest {
             [last] => (0, last),
-            [Transform::Resize { size: Side::Shorter(short) }, last] => (*short, last),
+            [Transform::Pad { padding }, last @ Transform::RandomCrop { .. }] => (*padding, last),
             _ => return None,
         };
         let is_alone = transforms.len() == 1;
         let ([height, width], framing) = match *last {
             Transform::Cover { size } if is_alone => (size.0, Framing::Cover),
-            Transform::Resize { size: Side::Both(size) } if is_alone => (size, Framing::Stretch),
-            Transform::RandomResizedCrop { size, scale, ratio } if is_alone => {
+            Transform::Resize { size: Side::Both(size), interpolation } if is_alone => {
+                resampling = interpolation;
+                (size, Framing::Stretch)
+            }
+            Transform::RandomResizedCrop { size, scale, ratio, interpolation } if is_alone => {
+                resampling = interpolation;
                 (size.0, Framing::RandomResized { scale, ratio })
             }
             Transform::CenterCrop { size } => (size.0, Framing::Center { short }),
-            Transform::RandomCrop { size, padding } => (size.0, Framing::Random { short, padding }),
+            Transform::RandomCrop { size, padding } => {
+                (size.0, Framing::Random { short, padding: before.saturating_add(padding) })
+            }
             _ => return None,
         };
-        Some(Self { height, width, framing, ..Self::default() })
+        Some(Self { height, width, framing, resampling, ..Self::default() })
     }
 
-    /// Adds the transforms behind the framing.
-    fn add(&mut self, after: &[Transform], all: &[Transform]) -> Result<(), SpecError> {
+    /// Adds the transforms beside the framing.
+    fn add<'a>(
+        &mut self,
+        behind: impl Iterator<Item = &'a Transform>,
+        all: &[Transform],
+    ) -> Result<(), SpecError> {
         let unfit = |expected: std::fmt::Arguments<'_>| wrong(format!("got {}, {expected}", named(all)));
         let (mut flips, mut flips_down) = (false, false);
-        for step in after {
+        for step in behind {
             let (flips, flip, p) = match *step {
                 Transform::RandomHorizontalFlip { p } => (&mut flips, &mut self.flip, p),
                 Transform::RandomVerticalFlip { p } => (&mut flips_down, &mut self.flip_down, p),
@@ -201,7 +231,7 @@ fn wrong(text: String) -> SpecError {
 
 /// Why these transforms, of which `framing` come first, make no rows of one size.
 fn out_of_order(transforms: &[Transform], framing: &[Transform]) -> SpecError {
-    if let [Transform::Resize { size: Side::Shorter(side) }] = framing {
+    if let [Transform::Resize { size: Side::Shorter(side), .. }] = framing {
         return wrong(format!(
             "Resize({side}) keeps each image's ratio, so images have different sizes: add CenterCrop or RandomCrop, or \
              use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
@@ -235,10 +265,27 @@ mod tests {
                 r#"[{"Resize": {"size": 12}}, {"RandomCrop": {"size": [8, 9], "padding": 4}}]"#,
                 Framing::Random { short: 12, padding: 4 },
             ),
+            (
+                r#"[{"Pad": {"padding": 3}}, {"RandomCrop": {"size": [8, 9], "padding": 1}}]"#,
+                Framing::Random { short: 0, padding: 4 },
+            ),
             (r#"{"RandomResizedCrop": {"size": [8, 9]}}"#, Framing::RandomResized { scale, ratio }),
         ] {
             assert_eq!(spec(text), Ok(ImageSpec { framing, ..ImageSpec::cover(8, 9) }), "{text}");
         }
+        for (text, resampling) in [
+            (r#"{"Resize": {"size": [8, 9], "interpolation": "lanczos"}}"#, Resampling::Lanczos),
+            (
+                r#"[{"Resize": {"size": 12, "interpolation": "box"}}, {"CenterCrop": {"size": [8, 9]}}]"#,
+                Resampling::Box,
+            ),
+            (r#"{"RandomResizedCrop": {"size": [8, 9], "interpolation": "bicubic"}}"#, Resampling::Bicubic),
+        ] {
+            assert_eq!(spec(text).unwrap().resampling, resampling, "{text}");
+        }
+        let text = r#"[{"RandomHorizontalFlip": {}}, {"Pad": {"padding": 4}}, {"RandomCrop": {"size": 8}}, {"RandomVerticalFlip": {"p": 1}}]"#;
+        let flipped = spec(text).unwrap();
+        assert_eq!((flipped.flip, flipped.flip_down), (0.5, 1.0));
         let text = r#"[{"CenterCrop": {"size": 8}}, {"RandomInvert": {}}, {"RandomVerticalFlip": {"p": 1}}, {"Grayscale": {}}]"#;
         let spec = spec(text).unwrap();
         assert_eq!((spec.flip, spec.flip_down, spec.grey, spec.bytes()), (0.0, 1.0, true, 64));
@@ -285,6 +332,16 @@ mod tests {
                 r#"{"GaussianBlur": {"kernel_size": 3, "sigma": [0, 1]}}"#,
                 "sigma is (0, 1), but must be two numbers above 0",
             ),
+            (r#"{"RandomRotation": {"degrees": -5}}"#, "got -5, expected at least 0"),
+            (r#"{"RandomRotation": {"degrees": [5, 4]}}"#, "degrees is (5, 4)"),
+            (r#"{"RandomAffine": {"degrees": 5, "translate": [0.5, 2]}}"#, "translate is 2"),
+            (r#"{"RandomAffine": {"degrees": 5, "scale": [0, 2]}}"#, "scale is (0, 2)"),
+            (r#"{"RandomAffine": {"degrees": 5, "shear": [1, 2, 3]}}"#, "two or four of them"),
+            (r#"{"RandomAffine": {"degrees": 5, "shear": 90}}"#, "shear is (-90, 90)"),
+            (
+                r#"{"RandomRotation": {"degrees": 5}}, {"RandomVerticalFlip": {}}"#,
+                "before RandomRotation, as the daemon flips first",
+            ),
             (r#"{"RandAugment": {"magnitude": 31}}"#, "magnitude is 31, but must be 0 to 30"),
             (r#"{"RandomPosterize": {"bits": 0}}"#, "bits is 0, but must be 1 to 8"),
             (r#"{"RandomSolarize": {"threshold": 257}}"#, "threshold is 257"),
@@ -313,6 +370,15 @@ mod tests {
             (
                 r#"[{"Resize": {"size": 8}}, {"RandomResizedCrop": {"size": 8}}]"#,
                 "got [Resize, RandomResizedCrop]",
+            ),
+            (r#"[{"Pad": {"padding": 2}}, {"CenterCrop": {"size": 8}}]"#, "Pad before RandomCrop"),
+            (
+                r#"[{"RandomHorizontalFlip": {}}, {"CenterCrop": {"size": 8}}]"#,
+                "expected RandomHorizontalFlip behind CenterCrop",
+            ),
+            (
+                r#"[{"RandomHorizontalFlip": {}}, {"RandomCrop": {"size": 8}}, {"RandomHorizontalFlip": {}}]"#,
+                "RandomHorizontalFlip only once",
             ),
             (r#"{"CenterCrop": {"size": 0}}"#, "CenterCrop: size is 0, but must be 1 to 16384"),
             (r#"{"RandomCrop": {"size": 8, "padding": 20000}}"#, "padding is 20000"),

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shade_job::{
-    Colour, Decode, InTurn, Interpolation, JOB_BYTES_MAX, JobSpec, OnError, Order, Pair, PlanSpec, Sampler,
-    Side, Tail, Transform,
+    AutoAugmentPolicy, Colour, Decode, Degrees, InTurn, Interpolation, JOB_BYTES_MAX, JobSpec, OnError,
+    Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side, Tail, Transform,
 };
 
 fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> + Clone {
@@ -35,6 +35,24 @@ fn pixels() -> impl Strategy<Value = Transform> {
             ratio: [0.3, 3.3],
             value: Colour(value)
         }),
+        (any::<[u8; 3]>(), 0.0..90.0_f32).prop_map(|(fill, most)| Transform::RandomRotation {
+            degrees: Degrees([-most, most]),
+            interpolation: Interpolation::Nearest,
+            fill: Colour(fill)
+        }),
+        (any::<[u8; 3]>(), 0.0..80.0_f32).prop_map(|(fill, most)| Transform::RandomAffine {
+            degrees: Degrees([most, 90.0]),
+            translate: Pair([0.0, 1.0]),
+            scale: Pair([0.5, most.max(0.5)]),
+            shear: Shear([0.0, most, -most, 0.0]),
+            interpolation: Interpolation::Bilinear,
+            fill: Colour(fill)
+        }),
+        any::<[u8; 3]>().prop_map(|fill| Transform::AutoAugment {
+            policy: AutoAugmentPolicy::Svhn,
+            interpolation: Interpolation::Nearest,
+            fill: Colour(fill)
+        }),
         any::<[u8; 3]>().prop_map(|fill| Transform::TrivialAugmentWide {
             num_magnitude_bins: 31,
             interpolation: Interpolation::Bilinear,
@@ -59,13 +77,17 @@ fn view() -> impl Strategy<Value = InTurn> {
     let framing = prop_oneof![
         size().prop_map(|size| vec![Transform::Cover { size }]),
         (size(), 1_u32..300).prop_map(|(size, short)| {
-            vec![Transform::Resize { size: Side::Shorter(short) }, Transform::CenterCrop { size }]
+            vec![
+                Transform::Resize { size: Side::Shorter(short), interpolation: Resampling::Bicubic },
+                Transform::CenterCrop { size },
+            ]
         }),
         (size(), 0_u32..9).prop_map(|(size, padding)| vec![Transform::RandomCrop { size, padding }]),
         (size(), share(), share()).prop_map(|(size, a, b)| vec![Transform::RandomResizedCrop {
             size,
             scale: [a.min(b).max(1e-3), a.max(b).max(1e-3)],
-            ratio: [0.75, 4.0 / 3.0]
+            ratio: [0.75, 4.0 / 3.0],
+            interpolation: Resampling::Lanczos
         }]),
     ];
     (framing, prop::option::of(share()), prop::collection::vec(pixels(), 0..4)).prop_map(

@@ -15,10 +15,11 @@
 //! filter's taps may reach beyond the box.
 
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
-use shade_job::{Framing, ImageSpec};
+use shade_job::{Framing, ImageSpec, Resampling};
 
 use super::randomness::Randomness;
-use crate::part::FloatBox;
+use crate::part::Span;
+use crate::resample::reach;
 use crate::size::scaled;
 use crate::{Area, ImageFault, JPEG_REDUCTIONS, Part, Size};
 
@@ -42,6 +43,7 @@ pub(super) struct CropBox {
     /// Whether the finished row is mirrored from top to bottom.
     pub(super) upside_down: bool,
     exact: bool,
+    resampling: Resampling,
 }
 
 impl CropBox {
@@ -58,6 +60,7 @@ impl CropBox {
             flips: false,
             upside_down: false,
             exact: spec.exact,
+            resampling: spec.resampling,
         };
         match spec.framing {
             Framing::Stretch => {}
@@ -86,14 +89,13 @@ impl CropBox {
             return Part::whole(self.source);
         }
         let Some(visible) = self.visible() else { return Part::whole(self.source) };
-        // A tap of the filter reaches as far as one pixel of the result is wide, and at least a
-        // pixel.
-        let reach = |scope: u32, resized: u32| scope.div_ceil(resized) + 1;
+        // A filter reaches as far as some pixels of the result are wide, and at least some pixels.
+        let beside = |scope: u32, resized: u32| reach(self.resampling, scope.div_ceil(resized)) + 1;
         let along = |from: u32, len: u32, scope: u32, resized: u32, start: u32| {
-            let reach = u64::from(reach(scope, resized));
+            let beside = u64::from(beside(scope, resized));
             let (scope, resized) = (u64::from(scope), u64::from(resized));
-            let first = (u64::from(from) * scope / resized).saturating_sub(reach);
-            let end = (u64::from(from + len) * scope).div_ceil(resized) + reach;
+            let first = (u64::from(from) * scope / resized).saturating_sub(beside);
+            let end = (u64::from(from + len) * scope).div_ceil(resized) + beside;
             (start + to_u32(first), to_u32(end.min(scope) - first.min(scope)))
         };
         let Self { scope, resized, .. } = *self;
@@ -112,6 +114,10 @@ impl CropBox {
     /// it is 6.8. The cost, where the divisor is half of what it could be: `Resize(256)`, 374 or
     /// 512 and the middle 224 pixels of a JPEG of 2000 x 1500 take 1.12 to 1.17 times as long.
     fn reduction(&self) -> u32 {
+        if self.resampling == Resampling::Nearest {
+            // Each pixel is one of the source's.
+            return 1;
+        }
         let covers = |by: u32| {
             let by = u64::from(FILTERED * by);
             u64::from(self.scope.size.width) >= u64::from(self.resized.width) * by
@@ -167,23 +173,24 @@ impl CropBox {
         self.scope.divided(by.max(1))
     }
 
-    /// The box in the source reduced `by` that becomes the visible part of the row.
+    /// The columns and lines of the row that are visible, and where they lie in the source reduced
+    /// `by`.
     ///
-    /// It is computed from the true size and then divided: a reduced JPEG's sides are rounded up,
-    /// so the reduced size would put it off by a fraction of a pixel.
-    pub(super) fn source_box(&self, by: u32) -> Option<FloatBox> {
+    /// They are computed from the true size and then divided: a reduced JPEG's sides are rounded
+    /// up, so the reduced size would put them off by a fraction of a pixel.
+    pub(super) fn spans(&self, by: u32) -> Option<[Span; 2]> {
         let visible = self.visible()?;
         let Self { scope, resized, .. } = *self;
         let by = f64::from(by.max(1));
-        let along = |steps: u32, scope: u32, resized: u32| {
-            f64::from(steps) * f64::from(scope) / (f64::from(resized) * by)
+        let along = |start: u32, scope: u32, resized: u32| {
+            (f64::from(start) / by, f64::from(scope) / (f64::from(resized) * by))
         };
-        Some(FloatBox {
-            left: f64::from(scope.left) / by + along(visible.left, scope.size.width, resized.width),
-            top: f64::from(scope.top) / by + along(visible.top, scope.size.height, resized.height),
-            width: along(visible.size.width, scope.size.width, resized.width),
-            height: along(visible.size.height, scope.size.height, resized.height),
-        })
+        let (left, width) = along(scope.left, scope.size.width, resized.width);
+        let (top, height) = along(scope.top, scope.size.height, resized.height);
+        Some([
+            Span { start: left, scale: width, first: visible.left, count: visible.size.width },
+            Span { start: top, scale: height, first: visible.top, count: visible.size.height },
+        ])
     }
 }
 
@@ -341,9 +348,9 @@ mod tests {
     }
 
     #[test]
-    fn the_box_spans_the_source_where_nothing_is_cropped() {
-        let found = cover(size(201, 201), size(100, 100)).source_box(2);
-        assert_eq!(found, Some(FloatBox { left: 0.0, top: 0.0, width: 100.5, height: 100.5 }));
+    fn the_row_spans_the_source_where_nothing_is_cropped() {
+        let side = Span { start: 0.0, scale: 1.005, first: 0, count: 100 };
+        assert_eq!(cover(size(201, 201), size(100, 100)).spans(2), Some([side; 2]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use shade_job::ImageSpec;
 
 use super::crop_box::CropBox;
 use super::planes::{split, split_mirrored, to_grey};
-use crate::part::FloatBox;
+use crate::part::Span;
 use crate::resample::{LINES, Resampler, Source};
 use crate::{Area, Pixels, Size, scratch, shrink};
 
@@ -33,8 +33,6 @@ pub(super) struct RowWriter {
 impl RowWriter {
     /// Passes the row that `crop` makes of `pixels` to `write`, piece by piece, each with its
     /// offset in the row. Every byte of the row is written.
-    ///
-    /// Bilinear with antialias, the filter of PIL's `BILINEAR`, which is torchvision's default.
     pub(super) fn write<E>(
         &mut self,
         pixels: &Pixels<'_>,
@@ -51,7 +49,7 @@ impl RowWriter {
                 write(row * bytes, line).map_err(RowFault::Write)?;
             }
         }
-        let (Some(place), Some(source_box)) = (place, crop.source_box(pixels.reduced_by)) else {
+        let (Some(place), Some(spans)) = (place, crop.spans(pixels.reduced_by)) else {
             return Ok(());
         };
         let x = if crop.flips { spec.width - place.left - place.size.width } else { place.left };
@@ -60,9 +58,9 @@ impl RowWriter {
             return self.copy(pixels, area, place.top, &target, write).map_err(RowFault::Write);
         }
         let scope = crop.scope(pixels.reduced_by);
-        let (source, part) = within(pixels, scope, source_box).ok_or(RowFault::Missing)?;
+        let (source, spans) = within(pixels, scope, spans).ok_or(RowFault::Missing)?;
         let Self { resampler, grey, .. } = self;
-        resampler.start(source.size, part, place.size, crop.flips);
+        resampler.start(spec.resampling, source.size, spans, crop.flips);
         for first in (0..place.size.height).step_by(LINES) {
             let band = resampler.band(&source, first as usize, target.is_interleaved());
             let count = LINES.min((place.size.height - first) as usize);
@@ -110,8 +108,8 @@ impl RowWriter {
     }
 }
 
-/// The pixels in `scope`, and the place of `source_box` in them. `None` if either is empty.
-fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<(Source<'a>, FloatBox)> {
+/// The pixels in `scope`, and the places of `spans` in them. `None` if these are not there.
+fn within<'a>(pixels: &Pixels<'a>, scope: Area, spans: [Span; 2]) -> Option<(Source<'a>, [Span; 2])> {
     let Area { left, top, size } = pixels.area;
     // The decoded part of the scope.
     let from_left = scope.left.max(left);
@@ -121,16 +119,14 @@ fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<
     let pitch = 3 * size.width as usize;
     let first = (from_top - top) as usize * pitch + 3 * (from_left - left) as usize;
     let source = Source { rgb: pixels.rgb.get(first..)?, pitch, size: Size { width, height } };
-    // Division may leave an edge a rounding error outside.
-    let box_left = (source_box.left - f64::from(from_left)).max(0.0);
-    let box_top = (source_box.top - f64::from(from_top)).max(0.0);
-    let part = FloatBox {
-        left: box_left,
-        top: box_top,
-        width: source_box.width.min(f64::from(width) - box_left),
-        height: source_box.height.min(f64::from(height) - box_top),
+    let [mut across, mut down] = spans;
+    across.start -= f64::from(from_left);
+    down.start -= f64::from(from_top);
+    let is_within = |span: &Span, side: u32| {
+        let last = span.count.checked_sub(1).map(|last| span.middle(last));
+        span.middle(0) >= 0.0 && last.is_some_and(|last| last <= f64::from(side))
     };
-    (part.width > 0.0 && part.height > 0.0).then_some((source, part))
+    (is_within(&across, width) && is_within(&down, height)).then_some((source, [across, down]))
 }
 
 /// The place of an image's lines in a row.

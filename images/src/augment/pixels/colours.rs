@@ -3,6 +3,7 @@
 use multiversion::multiversion;
 
 use crate::augment::planes::grey_of as grey;
+use crate::scratch;
 
 /// Pillow's blend of `from` and `to`, in its arithmetic. A factor above 1 goes beyond `to`.
 #[inline]
@@ -42,6 +43,19 @@ pub(super) fn saturation(row: &mut [u8], factor: f32) {
 pub(super) fn grayscale(row: &mut [u8]) {
     if let Some([red, green, blue]) = planes(row) {
         to_grey(red, green, blue);
+    }
+}
+
+/// `permute_channels`: each plane becomes the one of the number in `from`.
+pub(super) fn permute(row: &mut [u8], from: [u8; 3], spare: &mut Vec<u8>) {
+    let before = scratch(spare, row.len());
+    before.copy_from_slice(row);
+    if let (Some(planes), Some(before)) = (planes(row), planes(before)) {
+        for (plane, from) in planes.into_iter().zip(from) {
+            if let Some(before) = before.get(usize::from(from)) {
+                plane.copy_from_slice(before);
+            }
+        }
     }
 }
 

@@ -19,6 +19,11 @@ pub(super) fn solarize(row: &mut [u8], threshold: f32) {
     }
 }
 
+/// timm's `solarize_add`: levels below 128 become lighter.
+pub(super) fn solarize_add(row: &mut [u8], add: u8) {
+    row.iter_mut().filter(|level| **level < 128).for_each(|level| *level = level.saturating_add(add));
+}
+
 /// `invert`.
 pub(super) fn invert(row: &mut [u8]) {
     invert_from(row, 0);

@@ -1,9 +1,11 @@
 //! From a view's transforms to operations: the draws of one row.
 
-use shade_job::{Colour, Factor, Hue, InTurn, Interpolation, Pair, Range, Transform};
+use shade_job::{Colour, Degrees, Factor, Hue, InTurn, Interpolation, Pair, Range, Shear, Transform};
 
-use super::operation::{Moved, Operation};
+use super::auto_augment::auto_augment;
+use super::operation::{Motion, Moved, Operation};
 use super::policies::{rand_augment, trivial_augment_wide};
+use super::timm;
 use crate::augment::randomness::Randomness;
 use crate::{Area, Size};
 
@@ -49,17 +51,10 @@ fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut imp
         Transform::GaussianBlur { kernel_size: Pair(kernel), sigma: Pair(sigma) } => {
             each(Operation::Blur { kernel, sigma: between(sigma, random) });
         }
-        Transform::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
-            let moved = moved(interpolation, fill);
-            for _ in 0..num_ops {
-                rand_augment(magnitude, num_magnitude_bins, moved, row, random)
-                    .into_iter()
-                    .for_each(&mut *each);
+        Transform::PillowGaussianBlur { radius: Pair(radius), p } => {
+            if happens(p, random) {
+                each(Operation::PillowBlur(between(radius, random)));
             }
-        }
-        Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill } => {
-            let moved = moved(interpolation, fill);
-            trivial_augment_wide(num_magnitude_bins, moved, random).into_iter().for_each(each);
         }
         Transform::RandomErasing { p, scale, ratio, value } => {
             if happens(p, random)
@@ -68,21 +63,104 @@ fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut imp
                 each(Operation::Erase(area, value.0));
             }
         }
+        Transform::RandomChannelPermutation {} => {
+            let mut from = [0, 1, 2];
+            shuffle(&mut from, random);
+            each(Operation::Permute(from));
+        }
+        Transform::RandAugment { .. }
+        | Transform::TimmRandAugment { .. }
+        | Transform::TrivialAugmentWide { .. }
+        | Transform::AutoAugment { .. }
+        | Transform::RandomRotation { .. }
+        | Transform::RandomAffine { .. } => moving(transform, row, random, each),
+        _ => {
+            let (p, operation) = single(transform);
+            perhaps(p, operation, random, each);
+        }
+    }
+}
+
+/// The operations of a transform that moves pixels, or may.
+fn moving(transform: &Transform, row: Size, random: &mut Randomness, each: &mut impl FnMut(Operation)) {
+    match *transform {
+        Transform::RandAugment { num_ops, magnitude, num_magnitude_bins, interpolation, fill } => {
+            let moved = moved(interpolation, fill);
+            for _ in 0..num_ops {
+                rand_augment(magnitude, num_magnitude_bins, moved, row, random)
+                    .into_iter()
+                    .for_each(&mut *each);
+            }
+        }
+        Transform::TimmRandAugment { num_ops, .. } => {
+            for _ in 0..num_ops {
+                timm::rand_augment(transform, row, random).into_iter().for_each(&mut *each);
+            }
+        }
+        Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill } => {
+            let moved = moved(interpolation, fill);
+            trivial_augment_wide(num_magnitude_bins, moved, random).into_iter().for_each(each);
+        }
+        Transform::AutoAugment { policy, interpolation, fill } => {
+            auto_augment(policy, moved(interpolation, fill), row, random, each);
+        }
+        Transform::RandomRotation { degrees: Degrees(degrees), interpolation, fill } => {
+            let motion = Motion::Rotate(between(degrees, random).into());
+            each(Operation::Move(motion, moved(interpolation, fill)));
+        }
+        Transform::RandomAffine {
+            degrees: Degrees(degrees),
+            translate: Pair(translate),
+            scale: Pair(scale),
+            shear: Shear([x_least, x_most, y_least, y_most]),
+            interpolation,
+            fill,
+        } => {
+            let [right, below] = translate;
+            let motion = Motion::Affine {
+                degrees: between(degrees, random).into(),
+                translate: [along(right, row.width, random), along(below, row.height, random)],
+                scale: between(scale, random).into(),
+                shear: [between([x_least, x_most], random), between([y_least, y_most], random)]
+                    .map(f64::from),
+            };
+            each(Operation::Move(motion, moved(interpolation, fill)));
+        }
+        _ => unreachable!("it moves no pixels: {transform:?}"),
+    }
+}
+
+/// The chance of a transform that is one operation with no numbers to draw, and that operation.
+fn single(transform: &Transform) -> (f32, Operation) {
+    match *transform {
         // With one channel it comes last, and the finished row is made grey.
-        Transform::Grayscale { num_output_channels: _ } => perhaps(1.0, Operation::Grey, random, each),
-        Transform::RandomGrayscale { p } => perhaps(p, Operation::Grey, random, each),
-        Transform::RandomSolarize { threshold, p } => {
-            perhaps(p, Operation::Solarize(threshold), random, each);
-        }
-        Transform::RandomPosterize { bits, p } => perhaps(p, Operation::Posterize(bits), random, each),
-        Transform::RandomInvert { p } => perhaps(p, Operation::Invert, random, each),
-        Transform::RandomAutocontrast { p } => perhaps(p, Operation::Autocontrast, random, each),
-        Transform::RandomEqualize { p } => perhaps(p, Operation::Equalize, random, each),
+        Transform::Grayscale { num_output_channels: _ } => (1.0, Operation::Grey),
+        Transform::RandomGrayscale { p } => (p, Operation::Grey),
+        Transform::RandomSolarize { threshold, p } => (p, Operation::Solarize(threshold)),
+        Transform::RandomPosterize { bits, p } => (p, Operation::Posterize(bits)),
+        Transform::RandomInvert { p } => (p, Operation::Invert),
+        Transform::RandomAutocontrast { p } => (p, Operation::Autocontrast),
+        Transform::RandomEqualize { p } => (p, Operation::Equalize),
         Transform::RandomAdjustSharpness { sharpness_factor, p } => {
-            perhaps(p, Operation::Sharpness(sharpness_factor), random, each);
+            (p, Operation::Sharpness(sharpness_factor))
         }
+        Transform::RandomApply { .. }
+        | Transform::RandomChoice { .. }
+        | Transform::RandomOrder { .. }
+        | Transform::ColorJitter { .. }
+        | Transform::GaussianBlur { .. }
+        | Transform::PillowGaussianBlur { .. }
+        | Transform::RandomChannelPermutation {}
+        | Transform::RandomErasing { .. }
+        | Transform::RandomRotation { .. }
+        | Transform::RandomAffine { .. }
+        | Transform::RandAugment { .. }
+        | Transform::TimmRandAugment { .. }
+        | Transform::TrivialAugmentWide { .. }
+        | Transform::AutoAugment { .. } => unreachable!("it has numbers to draw: {transform:?}"),
         Transform::Cover { .. }
         | Transform::Resize { .. }
+        | Transform::Pad { .. }
         | Transform::CenterCrop { .. }
         | Transform::RandomCrop { .. }
         | Transform::RandomResizedCrop { .. }
@@ -94,7 +172,7 @@ fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut imp
 }
 
 fn moved(interpolation: Interpolation, Colour(fill): Colour) -> Moved {
-    Moved { bilinear: interpolation == Interpolation::Bilinear, fill }
+    Moved { interpolation, fill }
 }
 
 /// The part of a `RandomChoice` that is drawn by the parts' weights; all weigh alike without these.
@@ -132,6 +210,13 @@ fn perhaps(p: f32, operation: Operation, random: &mut Randomness, each: &mut imp
 #[expect(clippy::cast_possible_truncation, reason = "both ends have single precision")]
 fn between([from, to]: Range, random: &mut Randomness) -> f32 {
     random.between([f64::from(from), f64::from(to)]) as f32
+}
+
+/// Pixels by which `RandomAffine` moves along a side, up to a share of it.
+#[expect(clippy::cast_possible_truncation, reason = "rounded as torchvision does")]
+fn along(share: f32, side: u32, random: &mut Randomness) -> i32 {
+    let most = f64::from(share) * f64::from(side);
+    random.between([-most, most]).round_ties_even() as i32
 }
 
 /// The four adjustments of `ColorJitter` in random order.

@@ -3,10 +3,12 @@
 //!
 //! ```text
 //!   transforms, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
-//!                        └ policies                          neighbours, moved
+//!                        └ policies                          neighbours, pillow_blur,
+//!                                                             moved
 //! ```
 //!
-//! `policies` are RandAugment and TrivialAugmentWide. `workbench` owns the buffers. Meanwhile the
+//! `policies` are RandAugment and TrivialAugmentWide, `auto_augment` is the third,
+//! `timm` is timm's RandAugment. `workbench` owns the buffers. Meanwhile the
 //! row has a plane for each colour: all three get the same operation, and a loop over bytes of one
 //! kind is compiled to wide instructions.
 //!
@@ -14,6 +16,7 @@
 //! arithmetic here is the same, and so is every pixel. Only the blur may be a grey level off, for
 //! torchvision sums its products in another order.
 
+mod auto_augment;
 mod colours;
 mod curves;
 mod draws;
@@ -21,7 +24,9 @@ mod hue;
 mod moved;
 mod neighbours;
 mod operation;
+mod pillow_blur;
 mod policies;
+mod timm;
 mod workbench;
 
 pub(super) use workbench::Workbench;

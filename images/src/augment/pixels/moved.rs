@@ -5,6 +5,7 @@ use super::colours::planes;
 use super::operation::{Motion, Moved};
 use crate::{Area, Size, scratch};
 use multiversion::multiversion;
+use shade_job::Interpolation;
 
 /// From a pixel of the result to its place in the source:
 /// `x' = a x + b y + c`, `y' = d x + e y + f`.
@@ -24,15 +25,22 @@ pub(super) fn shift(row: &mut [u8], size: Size, motion: Motion, moved: Moved, sp
             Some(matrix) => matrix,
             None => return,
         },
+        Motion::By(matrix) => matrix,
+        Motion::Affine { degrees, translate, scale, shear } => {
+            affine(degrees, translate, scale, shear, [width / 2.0, height / 2.0])
+        }
     };
     let source = scratch(spare, row.len());
     source.copy_from_slice(row);
     let Some(colours) = planes(source) else { return };
     let source = Planes { colours: colours.map(|colour| &*colour), size };
-    if moved.bilinear {
-        source.bilinear(&matrix, moved.fill, row);
-    } else {
-        source.nearest(&matrix, moved.fill, row);
+    match moved.interpolation {
+        Interpolation::Bilinear => source.blended(&matrix, moved.fill, bilinear, row),
+        Interpolation::Bicubic => source.blended(&matrix, moved.fill, bicubic, row),
+        Interpolation::Nearest if matrix[1] == 0.0 && matrix[3] == 0.0 => {
+            source.nearest_upright(&matrix, moved.fill, row);
+        }
+        Interpolation::Nearest => source.nearest(&matrix, moved.fill, row),
     }
 }
 
@@ -48,13 +56,26 @@ pub(super) fn erase(row: &mut [u8], size: Size, area: Area, colour: [u8; 3]) {
 
 /// torchvision's inverse matrix for shears about the corner, given as tangents.
 fn sheared(x: f64, y: f64) -> Matrix {
-    let angle = |tangent: f64| tangent.atan().to_degrees().to_radians();
-    let (x, y) = (angle(x), angle(y));
-    let a = (-y).cos() / y.cos();
-    let b = -(-y).cos() * x.tan() / y.cos();
-    let c = (-y).sin() / y.cos();
-    let d = -(-y).sin() * x.tan() / y.cos() + 1.0;
-    [d, -b, 0.0, -c, a, 0.0]
+    affine(0.0, [0, 0], 1.0, [x, y].map(|tangent| tangent.atan().to_degrees()), [0.0, 0.0])
+}
+
+/// torchvision's inverse matrix of an affine motion about `middle`, in its order of operations.
+fn affine(
+    degrees: f64,
+    translate: [i32; 2],
+    scale: f64,
+    shear: [f64; 2],
+    [middle_x, middle_y]: [f64; 2],
+) -> Matrix {
+    let (angle, [x, y]) = (degrees.to_radians(), shear.map(f64::to_radians));
+    let a = (angle - y).cos() / y.cos();
+    let b = -(angle - y).cos() * x.tan() / y.cos() - angle.sin();
+    let c = (angle - y).sin() / y.cos();
+    let d = -(angle - y).sin() * x.tan() / y.cos() + angle.cos();
+    let [a, b, d, e] = [d, -b, -c, a].map(|number| number / scale);
+    let [right, below] = translate.map(f64::from);
+    let (x, y) = (-middle_x - right, -middle_y - below);
+    [a, b, a * x + b * y + middle_x, d, e, d * x + e * y + middle_y]
 }
 
 /// Pillow's matrix for a rotation about the middle; `None` for no rotation.
@@ -103,21 +124,65 @@ impl Planes<'_> {
         }
     }
 
-    /// Blends the four nearest pixels. At the edge the outermost ones count twice.
-    fn bilinear(&self, matrix: &Matrix, fill: [u8; 3], to: &mut [u8]) {
+    /// As [`Planes::nearest`], where columns stay columns: Pillow then adds places in double
+    /// precision.
+    fn nearest_upright(&self, &[a, _, c, _, e, f]: &Matrix, fill: [u8; 3], to: &mut [u8]) {
+        let along = |step: f64, start: f64, side: u32| {
+            let places = std::iter::successors(Some(start + step * 0.5), move |place| Some(place + step));
+            places.take(side as usize).map(move |place| whole(place).filter(|&at| at < side as usize))
+        };
+        let columns: Vec<Option<usize>> = along(a, c, self.size.width).collect();
+        let Some(to) = planes(to) else { return };
+        for ((to, from), fill) in to.into_iter().zip(self.colours).zip(fill) {
+            let lines = to.chunks_exact_mut(columns.len()).zip(along(e, f, self.size.height));
+            for (to, line) in lines {
+                let from = line.and_then(|line| from.chunks_exact(columns.len()).nth(line));
+                for (to, &column) in to.iter_mut().zip(&columns) {
+                    *to = column.and_then(|column| from?.get(column).copied()).unwrap_or(fill);
+                }
+            }
+        }
+    }
+
+    /// Blends the nearest pixels by `line`, one of the two functions below. At the edge the
+    /// outermost ones count again.
+    fn blended(&self, matrix: &Matrix, fill: [u8; 3], line: BlendedLine, to: &mut [u8]) {
         let columns = self.size.width as usize;
         let Some([to_red, to_green, to_blue]) = planes(to) else { return };
         let lines = to_red.chunks_exact_mut(columns).zip(to_green.chunks_exact_mut(columns));
-        for (line, ((red, green), blue)) in (0..).zip(lines.zip(to_blue.chunks_exact_mut(columns))) {
-            blended_line(self, matrix, line, fill, [red, green, blue]);
+        for (y, ((red, green), blue)) in (0..).zip(lines.zip(to_blue.chunks_exact_mut(columns))) {
+            line(self, matrix, y, fill, [red, green, blue]);
         }
     }
 }
 
-/// Line `line` of a result. Compiled for newer CPUs as well, as older ones have no instruction that
-/// rounds down.
+/// Makes a line of a result: number `y`, of pixels that have no place in the source in the colour
+/// `fill`.
+type BlendedLine = fn(&Planes<'_>, &Matrix, u32, [u8; 3], [&mut [u8]; 3]);
+
+/// A [`BlendedLine`] of the four nearest pixels. Compiled for newer CPUs as well, as older ones
+/// have no instruction that rounds down.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-fn blended_line(source: &Planes<'_>, matrix: &Matrix, line: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+fn bilinear(source: &Planes<'_>, matrix: &Matrix, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+    blended_line(source, matrix, y, fill, to, |x, y| bilinear_pixel(source, x, y));
+}
+
+/// A [`BlendedLine`] of the sixteen nearest pixels.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+fn bicubic(source: &Planes<'_>, matrix: &Matrix, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+    blended_line(source, matrix, y, fill, to, |x, y| bicubic_pixel(source, x, y));
+}
+
+/// Line `line` of a result, of pixels that `pixel` makes.
+#[inline(always)]
+fn blended_line(
+    source: &Planes<'_>,
+    matrix: &Matrix,
+    line: u32,
+    fill: [u8; 3],
+    to: [&mut [u8]; 3],
+    pixel: impl Fn(f64, f64) -> Option<[u8; 3]>,
+) {
     let (width, height) = (f64::from(source.size.width), f64::from(source.size.height));
     let [a, b, c, d, e, f] = *matrix;
     let y = f64::from(line) + 0.5;
@@ -126,7 +191,7 @@ fn blended_line(source: &Planes<'_>, matrix: &Matrix, line: u32, fill: [u8; 3], 
         let x = f64::from(column) + 0.5;
         let (from_x, from_y) = (a * x + b * y + c, d * x + e * y + f);
         let is_inside = (0.0..width).contains(&from_x) && (0.0..height).contains(&from_y);
-        let found = if is_inside { blended(source, from_x - 0.5, from_y - 0.5) } else { None };
+        let found = if is_inside { pixel(from_x - 0.5, from_y - 0.5) } else { None };
         [*red, *green, *blue] = found.unwrap_or(fill);
     }
 }
@@ -138,7 +203,7 @@ fn blended_line(source: &Planes<'_>, matrix: &Matrix, line: u32, fill: [u8; 3], 
     clippy::cast_sign_loss,
     reason = "inside the image; levels are cut as Pillow cuts them"
 )]
-fn blended(source: &Planes<'_>, x: f64, y: f64) -> Option<[u8; 3]> {
+fn bilinear_pixel(source: &Planes<'_>, x: f64, y: f64) -> Option<[u8; 3]> {
     let (left, top) = (x.floor(), y.floor());
     let (dx, dy) = (x - left, y - top);
     let (left, top) = (left as i32, top as i32);
@@ -158,6 +223,49 @@ fn blended(source: &Planes<'_>, x: f64, y: f64) -> Option<[u8; 3]> {
     };
     let [red, green, blue] = source.colours;
     Some([level(red)?, level(green)?, level(blue)?])
+}
+
+/// As [`bilinear_pixel`], by the cubic with a = -1 in Pillow's arithmetic.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "inside the image; levels are cut as Pillow cuts them"
+)]
+fn bicubic_pixel(source: &Planes<'_>, x: f64, y: f64) -> Option<[u8; 3]> {
+    let (left, top) = (x.floor(), y.floor());
+    let (dx, dy) = (x - left, y - top);
+    let Size { width, height } = source.size;
+    let columns = [-1, 0, 1, 2].map(|beside| (left as i32 + beside).clamp(0, width as i32 - 1) as usize);
+    let lines = [-1, 0, 1, 2].map(|beside| (top as i32 + beside).clamp(0, height as i32 - 1) as usize);
+    let level = |plane: &[u8]| {
+        let mut down = [0.0; 4];
+        for (sum, line) in down.iter_mut().zip(lines) {
+            let mut along = [0.0; 4];
+            for (level, column) in along.iter_mut().zip(columns) {
+                *level = f64::from(*plane.get(line * width as usize + column)?);
+            }
+            *sum = cubic(along, dx);
+        }
+        // Pillow cuts, and does not round.
+        Some(cubic(down, dy).clamp(0.0, 255.0) as u8)
+    };
+    let [red, green, blue] = source.colours;
+    Some([level(red)?, level(green)?, level(blue)?])
+}
+
+/// The cubic between the second and the third of four values, at `d` of the way.
+#[inline(always)]
+fn cubic([a, b, c, d]: [f64; 4], way: f64) -> f64 {
+    let third = 2.0 * (a - b) + c - d;
+    let fourth = -a + b - c + d;
+    b + way * (-a + c + way * (third + way * fourth))
+}
+
+/// The pixel in which a place lies; `None` before the first one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and it saturates")]
+fn whole(place: f64) -> Option<usize> {
+    (place >= 0.0).then_some(place as usize)
 }
 
 /// In 16.16 fixed point. Sides are below 2^15, so every place is in range.
@@ -204,19 +312,27 @@ mod tests {
                 (-1.0..1.0).prop_map(Motion::ShearY),
                 (-8..8).prop_map(Motion::TranslateX),
                 (-400.0..400.0).prop_map(Motion::Rotate),
+                (-400.0..400.0, [-8..8, -8..8], 0.1..9.0, [-80.0..80.0, -80.0..80.0]).prop_map(
+                    |(degrees, translate, scale, shear)| Motion::Affine { degrees, translate, scale, shear }
+                ),
             ],
         ) {
             let (size, pixels) = (Size { width, height }, (width * height) as usize);
             let row: Vec<u8> = levels.into_iter().chain([255, 0, 7]).cycle().take(3 * pixels).collect();
             let fill = [9, 100, 201];
             let mut found = row.clone();
-            shift(&mut found, size, motion, Moved { bilinear: true, fill }, &mut vec![1; 2]);
+            let moved = Moved { interpolation: Interpolation::Bilinear, fill };
+            shift(&mut found, size, motion, moved, &mut vec![1; 2]);
             let matrix = match motion {
                 Motion::ShearX(x) => sheared(x, 0.0),
                 Motion::ShearY(y) => sheared(0.0, y),
                 Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
                 Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
                 Motion::Rotate(degrees) => rotated(degrees, f64::from(width), f64::from(height)).unwrap(),
+                Motion::By(matrix) => matrix,
+                Motion::Affine { degrees, translate, scale, shear } => {
+                    affine(degrees, translate, scale, shear, [width, height].map(|side| f64::from(side) / 2.0))
+                }
             };
             for (plane, (found, fill)) in row.chunks(pixels).zip(found.chunks(pixels).zip(fill)) {
                 for (at, &found) in (0..).zip(found) {
@@ -230,21 +346,23 @@ mod tests {
     const SIZE: Size = Size { width: 3, height: 2 };
     const PLANE: [u8; 6] = [1, 2, 3, 4, 5, 6];
 
-    fn shifted(motion: Motion, bilinear: bool) -> [u8; 6] {
+    fn shifted(motion: Motion, interpolation: Interpolation) -> [u8; 6] {
         let mut row = [PLANE; 3].concat();
-        shift(&mut row, SIZE, motion, Moved { bilinear, fill: [9; 3] }, &mut Vec::new());
+        shift(&mut row, SIZE, motion, Moved { interpolation, fill: [9; 3] }, &mut Vec::new());
         assert!(row.chunks(6).all(|plane| plane == &row[..6]), "each colour moves alike");
         row[..6].try_into().unwrap()
     }
 
     #[test]
-    fn whole_pixels_move_alike_with_both_interpolations() {
-        for bilinear in [false, true] {
-            assert_eq!(shifted(Motion::TranslateX(1), bilinear), [9, 1, 2, 9, 4, 5]);
-            assert_eq!(shifted(Motion::TranslateY(-1), bilinear), [4, 5, 6, 9, 9, 9]);
-            assert_eq!(shifted(Motion::Rotate(180.0), bilinear), [6, 5, 4, 3, 2, 1]);
+    fn whole_pixels_move_alike_with_all_interpolations() {
+        for how in [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic] {
+            assert_eq!(shifted(Motion::TranslateX(1), how), [9, 1, 2, 9, 4, 5]);
+            assert_eq!(shifted(Motion::TranslateY(-1), how), [4, 5, 6, 9, 9, 9]);
+            assert_eq!(shifted(Motion::Rotate(180.0), how), [6, 5, 4, 3, 2, 1]);
+            let right = Motion::Affine { degrees: 0.0, translate: [1, 0], scale: 1.0, shear: [0.0; 2] };
+            assert_eq!(shifted(right, how), [9, 1, 2, 9, 4, 5]);
             for nothing in [Motion::Rotate(0.0), Motion::Rotate(-360.0), Motion::ShearX(0.0)] {
-                assert_eq!(shifted(nothing, bilinear), PLANE);
+                assert_eq!(shifted(nothing, how), PLANE);
             }
         }
     }

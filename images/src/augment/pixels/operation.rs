@@ -1,12 +1,14 @@
 //! An operation with all its numbers: nothing is left to chance.
 
+use shade_job::Interpolation;
+
 use crate::Area;
 
 /// How pixels that move are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
-    /// From the four nearest pixels instead of the nearest one.
-    pub(super) bilinear: bool,
+    /// From which pixels.
+    pub(super) interpolation: Interpolation,
     /// Colour of what comes from outside the image.
     pub(super) fill: [u8; 3],
 }
@@ -24,10 +26,16 @@ pub(super) enum Operation {
     Hue(f32),
     /// `rgb_to_grayscale` with three channels.
     Grey,
+    /// `permute_channels`: each channel becomes the one of this number.
+    Permute([u8; 3]),
     /// `gaussian_blur`; the kernel has this width and height.
     Blur { kernel: [u8; 2], sigma: f32 },
+    /// Pillow's `ImageFilter.GaussianBlur` of this radius.
+    PillowBlur(f32),
     /// `solarize`: levels from the threshold on are inverted.
     Solarize(f32),
+    /// timm's `solarize_add`: this is added to levels below 128.
+    SolarizeAdd(u8),
     /// `posterize`: this number of bits is kept.
     Posterize(u8),
     /// `invert`.
@@ -44,7 +52,7 @@ pub(super) enum Operation {
     Erase(Area, [u8; 3]),
 }
 
-/// A motion as `RandAugment` defines it.
+/// A motion as `RandAugment` defines it, or `affine` in general.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Motion {
     /// Tangent of the angle by which columns lean.
@@ -57,4 +65,17 @@ pub(super) enum Motion {
     TranslateY(i32),
     /// Degrees, counter-clockwise.
     Rotate(f64),
+    /// By the matrix from a pixel of the result to its place in the source.
+    By([f64; 6]),
+    /// `affine`: a rotation, then pixels to the right and down.
+    Affine {
+        /// Degrees, clockwise.
+        degrees: f64,
+        /// Pixels to the right, and down.
+        translate: [i32; 2],
+        /// Size of the result.
+        scale: f64,
+        /// Degrees by which columns lean, and lines.
+        shear: [f64; 2],
+    },
 }

@@ -1,16 +1,68 @@
-//! The operations among which `RandAugment` and `TrivialAugmentWide` choose, and their magnitudes.
+//! The operations of `RandAugment`, `TrivialAugmentWide` and `AutoAugment`, and their magnitudes.
 
 use super::operation::{Motion, Moved, Operation};
 use crate::Size;
 use crate::augment::randomness::Randomness;
 
-/// Number of operations; the first of them does nothing.
-const OPERATIONS: u32 = 14;
-/// Share of a side by which `RandAugment` translates at most: 150 pixels of 331.
+/// Share of a side by which `RandAugment` and `AutoAugment` translate at most: 150 pixels of 331.
 const TRANSLATE: f64 = 150.0 / 331.0;
 
-/// The largest magnitudes of a policy.
-struct Space {
+/// An operation under torchvision's name for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Name {
+    ShearX,
+    ShearY,
+    TranslateX,
+    TranslateY,
+    Rotate,
+    Brightness,
+    Color,
+    Contrast,
+    Sharpness,
+    Posterize,
+    Solarize,
+    AutoContrast,
+    Equalize,
+    Invert,
+}
+
+use Name::{
+    AutoContrast, Brightness, Color, Contrast, Equalize, Invert, Posterize, Rotate, Sharpness, ShearX,
+    ShearY, Solarize, TranslateX, TranslateY,
+};
+
+/// What `RandAugment` and `TrivialAugmentWide` choose among, beside `Identity`, in torchvision's
+/// order.
+const CHOICES: [Name; 13] = [
+    ShearX,
+    ShearY,
+    TranslateX,
+    TranslateY,
+    Rotate,
+    Brightness,
+    Color,
+    Contrast,
+    Sharpness,
+    Posterize,
+    Solarize,
+    AutoContrast,
+    Equalize,
+];
+
+impl Name {
+    /// Whether its magnitude may be negative.
+    fn is_signed(self) -> bool {
+        !matches!(self, Posterize | Solarize) && self.has_magnitude()
+    }
+
+    fn has_magnitude(self) -> bool {
+        !matches!(self, AutoContrast | Equalize | Invert)
+    }
+}
+
+/// The largest magnitudes of a policy, and how many there are from none to them.
+pub(super) struct Space {
+    bins: u8,
     shear: f64,
     translate_x: f64,
     translate_y: f64,
@@ -29,21 +81,13 @@ pub(super) fn rand_augment(
     row: Size,
     random: &mut Randomness,
 ) -> Option<Operation> {
-    let space = Space {
-        shear: 0.3,
-        translate_x: TRANSLATE * f64::from(row.width),
-        translate_y: TRANSLATE * f64::from(row.height),
-        rotate: 30.0,
-        enhance: 0.9,
-        posterize: 4.0,
-    };
-    let nth = random.up_to(OPERATIONS - 1);
-    space.operation(nth, bins, moved, |_| magnitude, random)
+    Space::of_row(row, bins).any(moved, |_| magnitude, random)
 }
 
 /// The operation of `TrivialAugmentWide`; `None` is torchvision's `Identity`.
 pub(super) fn trivial_augment_wide(bins: u8, moved: Moved, random: &mut Randomness) -> Option<Operation> {
     let space = Space {
+        bins,
         shear: 0.99,
         translate_x: 32.0,
         translate_y: 32.0,
@@ -51,50 +95,63 @@ pub(super) fn trivial_augment_wide(bins: u8, moved: Moved, random: &mut Randomne
         enhance: 0.99,
         posterize: 6.0,
     };
-    let nth = random.up_to(OPERATIONS - 1);
     let magnitude =
         |random: &mut Randomness| u8::try_from(random.up_to(u32::from(bins) - 1)).unwrap_or_default();
-    space.operation(nth, bins, moved, magnitude, random)
+    space.any(moved, magnitude, random)
 }
 
 impl Space {
-    /// The operation number `nth` of torchvision's table, with its magnitude and sign.
-    fn operation(
+    /// The magnitudes of `RandAugment` and `AutoAugment` for a row of this size.
+    pub(super) fn of_row(row: Size, bins: u8) -> Self {
+        Self {
+            bins,
+            shear: 0.3,
+            translate_x: TRANSLATE * f64::from(row.width),
+            translate_y: TRANSLATE * f64::from(row.height),
+            rotate: 30.0,
+            enhance: 0.9,
+            posterize: 4.0,
+        }
+    }
+
+    /// One of [`CHOICES`] or none, each equally likely, and its sign.
+    fn any(
         &self,
-        nth: u32,
-        bins: u8,
         moved: Moved,
         magnitude: impl FnOnce(&mut Randomness) -> u8,
         random: &mut Randomness,
     ) -> Option<Operation> {
-        let bin = match nth {
-            0 | 12.. => 0,
-            _ => magnitude(random),
-        };
-        // Operations 1 to 9 have a sign.
-        let negative = (1..=9).contains(&nth) && random.up_to(1) == 1;
+        let nth = random.up_to(u32::try_from(CHOICES.len()).unwrap_or_default()) as usize;
+        let name = *CHOICES.get(nth.checked_sub(1)?)?;
+        let bin = if name.has_magnitude() { magnitude(random) } else { 0 };
+        let negative = name.is_signed() && random.up_to(1) == 1;
+        Some(self.operation(name, bin, negative, moved))
+    }
+
+    /// The operation with magnitude number `bin`; with the other sign if it has one.
+    pub(super) fn operation(&self, name: Name, bin: u8, negative: bool, moved: Moved) -> Operation {
         let sign = if negative { -1.0 } else { 1.0 };
-        let signed = |largest: f64| sign * linspace(0.0, largest, bins, bin);
+        let signed = |largest: f64| sign * linspace(0.0, largest, self.bins, bin);
         let factor = || single(1.0 + signed(self.enhance));
-        Some(match nth {
-            0 => return None,
-            1 => Operation::Move(Motion::ShearX(signed(self.shear)), moved),
-            2 => Operation::Move(Motion::ShearY(signed(self.shear)), moved),
-            3 => Operation::Move(Motion::TranslateX(pixels(signed(self.translate_x))), moved),
-            4 => Operation::Move(Motion::TranslateY(pixels(signed(self.translate_y))), moved),
-            5 => Operation::Move(Motion::Rotate(signed(self.rotate)), moved),
-            6 => Operation::Brightness(factor()),
-            7 => Operation::Saturation(factor()),
-            8 => Operation::Contrast(factor()),
-            9 => Operation::Sharpness(factor()),
-            10 => {
-                let removed = f32::from(bin) / (f32::from(bins - 1) / self.posterize);
+        match name {
+            ShearX => Operation::Move(Motion::ShearX(signed(self.shear)), moved),
+            ShearY => Operation::Move(Motion::ShearY(signed(self.shear)), moved),
+            TranslateX => Operation::Move(Motion::TranslateX(pixels(signed(self.translate_x))), moved),
+            TranslateY => Operation::Move(Motion::TranslateY(pixels(signed(self.translate_y))), moved),
+            Rotate => Operation::Move(Motion::Rotate(signed(self.rotate)), moved),
+            Brightness => Operation::Brightness(factor()),
+            Color => Operation::Saturation(factor()),
+            Contrast => Operation::Contrast(factor()),
+            Sharpness => Operation::Sharpness(factor()),
+            Posterize => {
+                let removed = f32::from(bin) / (f32::from(self.bins - 1) / self.posterize);
                 Operation::Posterize(8_u8.saturating_sub(bits(removed.round_ties_even())))
             }
-            11 => Operation::Solarize(single(linspace(255.0, 0.0, bins, bin))),
-            12 => Operation::Autocontrast,
-            _ => Operation::Equalize,
-        })
+            Solarize => Operation::Solarize(single(linspace(255.0, 0.0, self.bins, bin))),
+            AutoContrast => Operation::Autocontrast,
+            Equalize => Operation::Equalize,
+            Invert => Operation::Invert,
+        }
     }
 }
 

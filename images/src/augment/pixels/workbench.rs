@@ -4,7 +4,7 @@ use shade_job::ImageSpec;
 
 use super::colours::planes;
 use super::operation::Operation;
-use super::{colours, curves, draws, hue, moved, neighbours};
+use super::{colours, curves, draws, hue, moved, neighbours, pillow_blur};
 use crate::augment::crop_box::CropBox;
 use crate::augment::planes::to_grey;
 use crate::augment::randomness::Randomness;
@@ -71,8 +71,11 @@ impl Workbench {
             Operation::Saturation(factor) => colours::saturation(row, factor),
             Operation::Hue(shift) => hue::hue(row, shift),
             Operation::Grey => colours::grayscale(row),
+            Operation::Permute(from) => colours::permute(row, from, spare),
             Operation::Blur { kernel, sigma } => blur.blur(row, size, kernel, sigma),
+            Operation::PillowBlur(radius) => pillow_blur::blur(row, size, radius, spare),
             Operation::Solarize(threshold) => curves::solarize(row, threshold),
+            Operation::SolarizeAdd(add) => curves::solarize_add(row, add),
             Operation::Posterize(bits) => curves::posterize(row, bits),
             Operation::Invert => curves::invert(row),
             Operation::Autocontrast => curves::autocontrast(row),

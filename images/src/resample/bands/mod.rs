@@ -28,28 +28,21 @@ mod weights;
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
-use crate::part::FloatBox;
-use crate::{SCRATCH_KEEP_BYTES, Size};
+use super::source::Source;
+use crate::SCRATCH_KEEP_BYTES;
+use crate::Size;
+use crate::part::Span;
 pub(crate) use plain::LINES;
-use plain::{CHUNK, Column, TILE, Tile};
+pub(super) use plain::{CHUNK, chunk};
+use plain::{Column, TILE, Tile};
 use weights::Weights;
 
 /// Tiles that are turned as soon as all lines are in them: 16 KiB.
 const STRIP: usize = 64;
 
-/// The source: interleaved RGB.
-pub(crate) struct Source<'a> {
-    /// From the first pixel on.
-    pub(crate) rgb: &'a [u8],
-    /// Bytes from a line to the next.
-    pub(crate) pitch: usize,
-    /// Pixels that may be read. Neither side is 0.
-    pub(crate) size: Size,
-}
-
 /// Resizes; keeps its buffers between images.
 #[derive(Default)]
-pub(crate) struct Resampler {
+pub(super) struct Bands {
     across: Weights,
     down: Weights,
     /// A band, in the used part of the source's width and in the result's width.
@@ -58,21 +51,20 @@ pub(crate) struct Resampler {
     lines: Vec<u8>,
 }
 
-impl Resampler {
-    /// Prepares resizing `part` of a source of size `source` to size `result`, mirrored from left
-    /// to right if `mirrored`.
-    pub(crate) fn start(&mut self, source: Size, part: FloatBox, result: Size, mirrored: bool) {
-        self.across.set(source.width, part.left, part.width, result.width, mirrored);
-        self.down.set(source.height, part.top, part.height, result.height, false);
+impl Bands {
+    /// Prepares resizing a source of size `source`, as [`Resampler`](super::Resampler) does.
+    pub(super) fn start(&mut self, source: Size, [across, down]: &[Span; 2], mirrored: bool) {
+        self.across.set(source.width, across, mirrored);
+        self.down.set(source.height, down, false);
+        let width = across.count as usize;
         let chunks = (3 * self.across.seen).div_ceil(CHUNK);
         self.tiles.resize(chunks * (CHUNK / TILE), [0; LINES * TILE]);
-        self.done.resize(result.width as usize, Default::default());
-        self.lines.resize(3 * LINES * result.width as usize, 0);
+        self.done.resize(width, Default::default());
+        self.lines.resize(3 * LINES * width, 0);
     }
 
-    /// The result's [`LINES`] lines from `first` on: interleaved with `channels_last`, else plane
-    /// by plane. Lines below the result are unspecified.
-    pub(crate) fn band(&mut self, source: &Source<'_>, first: usize, channels_last: bool) -> &[u8] {
+    /// As [`Resampler::band`](super::Resampler::band).
+    pub(super) fn band(&mut self, source: &Source<'_>, first: usize, channels_last: bool) -> &[u8] {
         let seen = self.down.skipped * source.pitch + 3 * self.across.skipped;
         let rgb = source.rgb.get(seen..).unwrap_or_default();
         down(rgb, source.pitch, &self.down, first, &mut self.tiles);
@@ -83,7 +75,7 @@ impl Resampler {
     }
 
     /// Frees the buffers if a large image made them grow.
-    pub(crate) fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let bytes = self.across.bytes()
             + self.down.bytes()
             + size_of::<Tile>() * self.tiles.capacity()
@@ -141,7 +133,7 @@ fn across(pixels: &[[Column; 3]], weights: &Weights, done: &mut [[[u8; LINES]; 3
 
 /// Writes the columns of `done` as lines: interleaved, or colour after colour.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-fn turn_back(done: &[[[u8; LINES]; 3]], channels_last: bool, lines: &mut [u8]) {
+pub(super) fn turn_back(done: &[[[u8; LINES]; 3]], channels_last: bool, lines: &mut [u8]) {
     let turn = |columns: [&[u8; LINES]; LINES]| {
         match_target! {
             "x86_64+avx2" => avx2::turn_back(columns),
@@ -155,6 +147,27 @@ fn turn_back(done: &[[[u8; LINES]; 3]], channels_last: bool, lines: &mut [u8]) {
     }
     for (colour, lines) in lines.chunks_exact_mut((LINES * done.len()).max(1)).enumerate() {
         columns_to_lines(done.len(), |at| done.get(at)?.get(colour), lines, turn);
+    }
+}
+
+/// Fills `columns` with those of the first `count` lines of interleaved colours, which are `pitch`
+/// bytes apart. Lines behind them, and columns beside them, are 0.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+pub(super) fn turn_lines(rgb: &[u8], pitch: usize, count: usize, columns: &mut [[u8; LINES]]) {
+    for (at, columns) in columns.as_chunks_mut::<LINES>().0.iter_mut().enumerate() {
+        let mut lines = [[0; LINES]; LINES];
+        for (line, to) in lines.iter_mut().take(count).enumerate() {
+            let from = rgb.get(line * pitch + at * LINES..).unwrap_or_default();
+            match from.first_chunk() {
+                Some(from) => *to = *from,
+                None => to.iter_mut().zip(from).for_each(|(to, &from)| *to = from),
+            }
+        }
+        // Lines become columns as columns become lines.
+        *columns = match_target! {
+            "x86_64+avx2" => avx2::turn_back(lines.each_ref()),
+            _ => plain::turn_back(lines.each_ref()),
+        };
     }
 }
 
@@ -189,6 +202,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A box in fractional pixels.
+    #[derive(Clone, Copy, Debug)]
+    struct FloatBox {
+        left: f64,
+        top: f64,
+        width: f64,
+        height: f64,
+    }
+
+    /// Where a box lies that becomes a result of this size.
+    fn spans(part: FloatBox, result: Size) -> [Span; 2] {
+        let along = |start, len: f64, count| Span { start, scale: len / f64::from(count), first: 0, count };
+        [along(part.left, part.width, result.width), along(part.top, part.height, result.height)]
+    }
 
     /// How to resize a source within an image that is larger by `beside` pixels on each side.
     #[derive(Clone, Debug)]
@@ -246,13 +274,13 @@ mod tests {
         }
 
         /// In the order of `channels_last`, not mirrored.
-        fn resampled(&self, resampler: &mut Resampler, image: &[u8]) -> Vec<u8> {
+        fn resampled(&self, bands: &mut Bands, image: &[u8]) -> Vec<u8> {
             let source = Source { rgb: &image[self.first()..], pitch: self.pitch(), size: self.source };
-            resampler.start(self.source, self.part, self.result, self.mirrored);
+            bands.start(self.source, &spans(self.part, self.result), self.mirrored);
             let (width, height) = (self.result.width as usize, self.result.height as usize);
             let mut result = vec![0; 3 * width * height];
             for first in (0..height).step_by(LINES) {
-                let band = resampler.band(&source, first, self.channels_last);
+                let band = bands.band(&source, first, self.channels_last);
                 for (line, x, colour) in (0..LINES.min(height - first)).flat_map(|line| {
                     (0..width).flat_map(move |x| (0..3).map(move |colour| (line, x, colour)))
                 }) {
@@ -307,7 +335,7 @@ mod tests {
     /// In addition to rounding to 8 bits once, the error is at most a tenth of a step.
     fn check(case: &Case) {
         let image = case.image();
-        let found = case.resampled(&mut Resampler::default(), &image);
+        let found = case.resampled(&mut Bands::default(), &image);
         let off =
             found.iter().zip(case.exactly(&image)).map(|(&found, exact)| (f64::from(found) - exact).abs());
         let most = off.fold(0.0, f64::max);
@@ -329,14 +357,14 @@ mod tests {
                 let at = case.first() + line * case.pitch();
                 other[at..at + shown].copy_from_slice(&image[at..at + shown]);
             }
-            let mut resampler = Resampler::default();
-            prop_assert_eq!(case.resampled(&mut resampler, &image), case.resampled(&mut resampler, &other));
+            let mut bands = Bands::default();
+            prop_assert_eq!(case.resampled(&mut bands, &image), case.resampled(&mut bands, &other));
         }
 
         #[test]
         fn what_is_of_one_colour_stays_so(case in case(1..=300), colour in prop_oneof![Just(0), Just(255), any::<u8>()]) {
             let image = vec![colour; case.image().len()];
-            prop_assert!(case.resampled(&mut Resampler::default(), &image).iter().all(|&found| found == colour));
+            prop_assert!(case.resampled(&mut Bands::default(), &image).iter().all(|&found| found == colour));
         }
     }
 
@@ -365,7 +393,7 @@ mod tests {
                 .crop(part.left, part.top, part.width, part.height);
             Resizer::new().resize_typed(&view, &mut to, &options).unwrap();
             drop(to);
-            let found = case.resampled(&mut Resampler::default(), &image);
+            let found = case.resampled(&mut Bands::default(), &image);
             // It rounds twice.
             prop_assert!(found.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) <= 1));
         }
@@ -390,7 +418,7 @@ mod tests {
                 let mirrored =
                     Case { source, beside: 0, part, result, mirrored: true, channels_last: false, seed: 1 };
                 let image = vec![255; mirrored.image().len()];
-                let found = mirrored.resampled(&mut Resampler::default(), &image);
+                let found = mirrored.resampled(&mut Bands::default(), &image);
                 assert!(found.iter().all(|&value| value == 255), "{source:?} to {result:?}");
             }
         }
@@ -410,12 +438,12 @@ mod tests {
         };
         let image = case.image();
         let (rgb, pitch) = (&image[case.first()..], case.pitch());
-        let mut resampler = Resampler::default();
-        resampler.start(case.source, case.part, case.result, false);
-        let mut ours = resampler.tiles.clone();
-        down(rgb, pitch, &resampler.down, 0, &mut ours);
-        let mut plain = resampler.tiles.clone();
-        for (line, (start, weights)) in resampler.down.from(0).take(LINES).enumerate() {
+        let mut bands = Bands::default();
+        bands.start(case.source, &spans(case.part, case.result), false);
+        let mut ours = bands.tiles.clone();
+        down(rgb, pitch, &bands.down, 0, &mut ours);
+        let mut plain = bands.tiles.clone();
+        for (line, (start, weights)) in bands.down.from(0).take(LINES).enumerate() {
             plain::down(&rgb[start * pitch..], pitch, weights, &mut plain, line);
         }
         plain.iter_mut().for_each(plain::turn);
@@ -428,18 +456,18 @@ mod tests {
 
         let (columns, _) = ours.as_flattened().as_chunks::<LINES>();
         let (pixels, _) = columns.as_chunks::<3>();
-        let mut across_plain = resampler.done.clone();
-        across(pixels, &resampler.across, &mut resampler.done);
-        plain::across(pixels, &resampler.across, &mut across_plain);
-        let done = resampler.done.as_flattened().as_flattened();
+        let mut across_plain = bands.done.clone();
+        across(pixels, &bands.across, &mut bands.done);
+        plain::across(pixels, &bands.across, &mut across_plain);
+        let done = bands.done.as_flattened().as_flattened();
         assert!(
             done.iter().zip(across_plain.as_flattened().as_flattened()).all(|(a, b)| a.abs_diff(*b) <= 1)
         );
 
-        let columns = resampler.done.as_flattened().first_chunk::<LINES>().unwrap().each_ref();
+        let columns = bands.done.as_flattened().first_chunk::<LINES>().unwrap().each_ref();
         let turned = plain::turn_back(columns);
-        turn_back(&resampler.done, true, &mut resampler.lines);
-        for (line, values) in resampler.lines.chunks_exact(3 * 37).zip(turned) {
+        turn_back(&bands.done, true, &mut bands.lines);
+        for (line, values) in bands.lines.chunks_exact(3 * 37).zip(turned) {
             assert_eq!(line[..LINES], values);
         }
     }

@@ -10,7 +10,7 @@ pub(crate) const LINES: usize = 16;
 pub(super) const TILE: usize = 8;
 
 /// Bytes of a source's line that are read at a time: four tiles.
-pub(super) const CHUNK: usize = 32;
+pub(crate) const CHUNK: usize = 32;
 
 /// A value of each of the band's lines.
 pub(super) type Column = [i16; LINES];
@@ -20,7 +20,7 @@ pub(super) type Tile = [i16; LINES * TILE];
 
 /// The chunk `at` of a line, with zeros past the end of the decoded pixels.
 #[inline(always)]
-pub(super) fn chunk(line: &[u8], at: usize) -> [u8; CHUNK] {
+pub(crate) fn chunk(line: &[u8], at: usize) -> [u8; CHUNK] {
     line.as_chunks().0.get(at).copied().unwrap_or_else(|| last_chunk(line, at))
 }
 

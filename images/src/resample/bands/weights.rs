@@ -1,5 +1,7 @@
 //! Weights of PIL's `BILINEAR`: of each source pixel in each pixel of the result, along one side.
 
+use crate::part::Span;
+
 /// Sum of a pixel's weights: the largest `i16`, as a single weight must fit.
 const UNIT: f64 = 32767.0;
 
@@ -19,23 +21,21 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Sets the weights that resize the `span` from `from` on, within `source` pixels, to `result`
-    /// pixels, which come from the last to the first if `mirrored`.
+    /// Sets the weights of the pixels of `span`, whose source has `source` pixels. They come from
+    /// the last to the first if `mirrored`.
     ///
     /// The weights are a triangle around each pixel's middle. It is two pixels wide: of the result
     /// if that has fewer, else of the source. The part beside the source is left out.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the casts saturate")]
-    pub(super) fn set(&mut self, source: u32, from: f64, span: f64, result: u32, mirrored: bool) {
-        let scale = span / f64::from(result);
-        let reach = scale.max(1.0);
+    pub(super) fn set(&mut self, source: u32, span: &Span, mirrored: bool) {
+        let reach = span.scale.max(1.0);
         // At most this number of middles of pixels are below the triangle.
         let taps = ((2.0 * reach).ceil() as u32).clamp(1, source.max(1));
         self.taps = taps as usize;
         self.starts.clear();
         self.weights.clear();
-        for at in 0..result {
-            let at = if mirrored { result - 1 - at } else { at };
-            let middle = from + (f64::from(at) + 0.5) * scale;
+        for at in 0..span.count {
+            let middle = span.middle(if mirrored { span.count - 1 - at } else { at });
             let start = ((middle - reach + 0.5) as u32).min(source.saturating_sub(taps));
             self.starts.push(start);
             let first = f64::from(start) + 0.5 - middle;
@@ -74,9 +74,9 @@ impl Weights {
 mod tests {
     use super::*;
 
-    fn weights(source: u32, from: f64, span: f64, result: u32) -> Vec<(usize, Vec<i16>)> {
+    fn weights(source: u32, start: f64, span: f64, count: u32) -> Vec<(usize, Vec<i16>)> {
         let mut weights = Weights::default();
-        weights.set(source, from, span, result, false);
+        weights.set(source, &Span { start, scale: span / f64::from(count), first: 0, count }, false);
         weights.from(0).map(|(start, taps)| (weights.skipped + start, taps.to_vec())).collect()
     }
 
@@ -95,7 +95,8 @@ mod tests {
     fn what_does_not_count_is_skipped() {
         for mirrored in [false, true] {
             let mut weights = Weights::default();
-            weights.set(100, 40.0, 20.0, 10, mirrored);
+            // The middle of the image at half of its size.
+            weights.set(100, &Span { start: 20.0, scale: 2.0, first: 10, count: 10 }, mirrored);
             assert_eq!((weights.skipped, weights.seen), (39, 22));
             assert_eq!(weights.from(0).map(|(start, _)| start).min(), Some(0));
             assert_eq!(weights.from(0).map(|(start, _)| start).max(), Some(18));

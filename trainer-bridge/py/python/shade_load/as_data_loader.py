@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from .daemon import Daemon
@@ -146,8 +147,12 @@ class EpochBatchSampler(EpochSampler):
         return len(self._loader)
 
 
-def misplaced(arguments: Mapping[str, object]) -> TypeError:
-    """The error for unknown arguments. It names those of a Plan or a Daemon, and a DataLoader's counterparts."""
+def misplaced(arguments: Mapping[str, object], known: Collection[str]) -> TypeError:
+    """The error for unknown arguments.
+
+    It names those of a Plan or a Daemon, a DataLoader's counterparts, and what a mistyped one may be among all these
+    and the `known` ones of a Loader.
+    """
     places = {field.name: kind.__name__ for kind in (Plan, Daemon) for field in fields(kind)}
 
     def told(name: str, value: Any) -> str:
@@ -155,6 +160,10 @@ def misplaced(arguments: Mapping[str, object]) -> TypeError:
             return f"{name} belongs into {places[name].lower()}={places[name]}({name}={value!r})"
         if name in COUNTERPARTS:
             return f"{name} is a DataLoader's: leave it out; {COUNTERPARTS[name]}"
-        return f"there is no argument {name!r}"
+        meant = get_close_matches(name, [*known, *places, *COUNTERPARTS], n=1, cutoff=0.7)
+        if not meant:
+            return f"there is no argument {name!r}"
+        is_elsewhere = meant[0] in places or meant[0] in COUNTERPARTS
+        return f"there is no argument {name!r}; " + (told(meant[0], value) if is_elsewhere else f"{meant[0]!r} is one")
 
     return TypeError(f"Loader: {'; '.join(told(*argument) for argument in arguments.items())}")

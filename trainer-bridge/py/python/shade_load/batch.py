@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from . import _native
 from ._native import RecordError, ShadeError
@@ -309,6 +309,13 @@ class Records(Sequence[Any]):
     def __init__(self, native: _native.Batch, torch: ModuleType | None) -> None:
         self._native = native
         self._torch = torch
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # What is asked for are usually tensors of images.
+        raise AttributeError(
+            f"records have no {name!r}: this Loader has neither image_size nor decode, so it delivers records; with one "
+            "of them it delivers images"
+        )
 
     def __len__(self) -> int:
         return len(self._native)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ._native import RecordReader, ShadeError
 
 if TYPE_CHECKING:
+    from PIL import Image
+
+    from .image_folder import ImageFolder
     from .loader import Loader
 
 
 class PackedDataset:
     """The dataset that a Loader reads. It opens nothing before the first access to its classes.
 
-    `root` is its folder. It cannot be indexed: use `ImageFolder` for that.
+    `root` is its folder. `dataset[i]` is one sample, for a look; `ImageFolder` is for a DataLoader.
     """
 
     def __init__(self, loader: Loader, folder: Path, content: tuple[int, int, str], buffered: bool) -> None:
@@ -34,11 +38,19 @@ class PackedDataset:
     def __repr__(self) -> str:
         return f"PackedDataset({self.root!r}, samples={len(self)})"
 
-    def __getitem__(self, index: object) -> NoReturn:
-        raise TypeError(
-            f"the dataset of a Loader cannot be indexed: shade_load.ImageFolder({self.root!r}) is for that, and for a "
-            f"DataLoader of your own"
-        )
+    def __getitem__(self, index: SupportsIndex) -> tuple[Image.Image, int]:
+        """One sample's image and label, by sample id: by Pillow, as RGB, without any transform.
+
+        Raises:
+            IndexError: There is no such sample.
+            RecordError: It is damaged, or no image.
+            ShadeError: The dataset was replaced since the Loader opened it.
+        """
+        sample = operator.index(index)
+        if not -len(self) <= sample < len(self):
+            raise IndexError(f"sample {sample} of a dataset of {len(self)}")
+        image, label = self._samples[sample % len(self)]
+        return image, label
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_loader": None}
@@ -49,6 +61,16 @@ class PackedDataset:
         if loader is None:
             raise ShadeError("set_epoch: the Loader of this dataset is gone")
         loader.set_epoch(epoch)
+
+    @cached_property
+    def _samples(self) -> ImageFolder:
+        # Not above: it imports torch.
+        from .image_folder import ImageFolder
+
+        samples = ImageFolder(self.root, io="buffered" if self._buffered else "direct")
+        # Refuses another dataset.
+        RecordReader.open(self.root, self._content, self._buffered)
+        return samples
 
     @cached_property
     def classes(self) -> list[str]:

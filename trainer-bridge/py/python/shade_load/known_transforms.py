@@ -13,20 +13,33 @@ from enum import Enum
 from typing import Any
 
 _TORCHVISION = ("torchvision.transforms", "torchvision.transforms.v2")
+# Classes of timm's that do what torchvision's of another name do, with the same attributes.
+_TIMM = {
+    "RandomResizedCropAndInterpolation": "RandomResizedCrop",
+    "MaybeToTensor": "ToTensor",
+    "MaybePILToTensor": "PILToTensor",
+}
 
 # torchvision's attributes that are no arguments of ours, and their values with which the daemon
-# does the same. `interpolation` and `fill` have many spellings: see `_is_same`.
+# does the same. `fill` has many spellings: see `_is_same`.
 _SAME: dict[str, tuple[object, ...]] = {
     # Acts on tensors only: a PIL image is always antialiased. The last two were defaults once.
     "antialias": (True, None, "warn"),
+    "center": (None,),
+    "expand": (False,),
     "inplace": (False, True),
     "max_size": (None,),
     "pad_if_needed": (False, None),
     "padding_mode": ("constant",),
 }
-_OPTIONS = (*_SAME, "interpolation", "fill")
+_OPTIONS = (*_SAME, "fill")
+# The operations of timm's RandAugment.
+_TIMM_OPERATIONS = (
+    "AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
+    "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel",
+)  # fmt: skip
 # Pillow's numbers of them, which torchvision takes, too.
-_INTERPOLATIONS = {0: "nearest", 2: "bilinear"}
+_INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 # Where an object keeps functions that are called beside its class's or instead.
 _ADDITIONS = ("_forward_pre_hooks", "_forward_hooks", "forward")
 
@@ -50,10 +63,58 @@ _REMEDIES = {
 
 
 def class_name(transform: object) -> str | None:
-    """The name of torchvision's class of which the object is; None for any other class."""
+    """The name of torchvision's class of which the object is, or which does the same; None for any other class."""
     kind = type(transform)
-    is_known = any(getattr(sys.modules.get(module), kind.__name__, None) is kind for module in _TORCHVISION)
-    return kind.__name__ if is_known else None
+    if any(_is_of(kind, module, kind.__name__) for module in _TORCHVISION):
+        return kind.__name__
+    return _TIMM.get(kind.__name__) if _is_of(kind, "timm.data.transforms", kind.__name__) else None
+
+
+def timm_rand_augment(transform: Any) -> dict[str, Any] | None:
+    """The arguments of `TimmRandAugment` that does the same as timm's own object; None for an object of another class.
+
+    Raises:
+        ValueError: It has operations or options that the daemon does not have.
+    """
+    module = sys.modules.get("timm.data.auto_augment")
+    if not _is_of(type(transform), "timm.data.auto_augment", "RandAugment"):
+        return None
+    names = tuple(operation.name.removesuffix("Increasing") for operation in transform.ops)
+    increasing = sum(operation.name.endswith("Increasing") for operation in transform.ops)
+    told = {
+        (operation.prob, operation.magnitude, operation.magnitude_std, operation.magnitude_max,
+         operation.hparams.get("translate_pct", 0.45), str(operation.kwargs))
+        for operation in transform.ops
+    }  # fmt: skip
+    is_whole = names == _TIMM_OPERATIONS and increasing in (0, 6) and transform.choice_weights is None and len(told) == 1
+    first = transform.ops[0]
+    if not is_whole or first.magnitude_max is not None or first.magnitude_std == float("inf"):
+        raise ValueError(
+            f"decode: got {transform!r}, but the daemon has timm's 15 operations with one magnitude each: without 't', "
+            "'w', 'mmax' and a 'mstd' of 100 and more"
+        )
+    assert module is not None and all(operation.aug_fn is module.NAME_TO_OP[operation.name] for operation in transform.ops)
+    resample = first.kwargs["resample"]
+    return {
+        "num_ops": transform.num_layers,
+        "magnitude": first.magnitude,
+        "magnitude_std": first.magnitude_std,
+        "p": first.prob,
+        "increasing": increasing > 0,
+        "translate": first.hparams.get("translate_pct", 0.45),
+        "interpolations": tuple(map(interpolation, resample if isinstance(resample, list | tuple) else [resample])),
+        "fill": tuple(first.kwargs["fillcolor"]),
+    }
+
+
+def does_each_of_a_batch(transform: object) -> bool:
+    """Whether it is a transform of floats that takes a whole batch, and draws for each image: timm's RandomErasing."""
+    return _is_of(type(transform), "timm.data.random_erasing", "RandomErasing")
+
+
+def _is_of(kind: type, module: str, name: str) -> bool:
+    """Whether it is a module's class. The module is not imported: who has an object has imported it."""
+    return getattr(sys.modules.get(module), name, None) is kind
 
 
 def in_turn(given: object) -> Sequence[object] | None:
@@ -98,17 +159,21 @@ def attributes(transform: object, names: Collection[str]) -> dict[str, Any]:
         if option not in given:
             raise TypeError(f"{name}: torchvision's of this version has no {option!r}, which the daemon needs")
     for option, value in given.items():
-        if option not in names and not _is_same(option, value):
+        if option not in names and not _is_same(option, value) and not _is_derived(option, value, transform):
             kind = ValueError if option in _OPTIONS else TypeError
-            expected = "expected bilinear" if option == "interpolation" else "which the daemon does not do"
-            raise kind(f"{name}: got {option}={value!r}, {expected}")
+            raise kind(f"{name}: got {option}={value!r}, which the daemon does not do")
     return {option: given[option] for option in names}
 
 
 def interpolation(value: Any) -> Any:
     """The name of an interpolation: torchvision also takes an enumeration and Pillow's numbers."""
     value = value.value if isinstance(value, Enum) else value
-    return _INTERPOLATIONS.get(value, value) if isinstance(value, int) else value
+    if isinstance(value, tuple | list):
+        raise ValueError(f"decode: got interpolation={value!r}, one of which timm draws for each image: expected one")
+    if isinstance(value, int):
+        return _INTERPOLATIONS.get(value, value)
+    # They differ for tensors only.
+    return "nearest" if value == "nearest-exact" else value
 
 
 def refusal(transform: object, place: str = "decode") -> TypeError:
@@ -137,7 +202,7 @@ def is_list(given: object) -> bool:
 
 def _is_torch(given: object, name: str) -> bool:
     """Whether it is of exactly this class of torch.nn."""
-    return type(given) is getattr(sys.modules.get("torch.nn"), name, None)
+    return _is_of(type(given), "torch.nn", name)
 
 
 def _refuse_additions(module: object) -> None:
@@ -148,12 +213,17 @@ def _refuse_additions(module: object) -> None:
 
 def _is_same(option: str, value: Any) -> bool:
     """Whether the daemon does the same as torchvision with this value of an attribute."""
-    if option == "interpolation":
-        return bool(interpolation(value) == "bilinear")
     if option == "fill":
         levels = value if isinstance(value, list | tuple) else [value]
         return all(level is None or (isinstance(level, int | float) and level == 0) for level in levels)
     return isinstance(value, bool | str | None) and value in _SAME.get(option, ())
+
+
+def _is_derived(option: str, value: Any, transform: Any) -> bool:
+    """Whether it is what AutoAugment itself makes of its policy's name."""
+    if option != "policies" or class_name(transform) != "AutoAugment":
+        return False
+    return bool(value == transform._get_policies(transform.policy))
 
 
 def _told(given: object) -> str:

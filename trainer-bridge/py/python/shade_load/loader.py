@@ -40,6 +40,7 @@ from .options import (
 from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
+from .recipe import recipe
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .timeouts import Patience
@@ -90,7 +91,8 @@ class Loader(AsDataLoader):
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
             are decoded, and damage outside a crop is found.
         transform: Function of each batch's images, called in this process; its result is
-            `batch.images`. Of several views it gets each by itself.
+            `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
+            end of `decode` come before it.
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
@@ -142,11 +144,12 @@ class Loader(AsDataLoader):
         **moved: Never,
     ) -> None:
         if moved:
-            raise misplaced(moved)
+            raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         for given_as, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
             if not isinstance(given, kind):
                 raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
+        decode, transform = recipe(decode, transform)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._job = _document(
             preset=choice("preset", preset, _native.PRESETS),
@@ -169,8 +172,6 @@ class Loader(AsDataLoader):
         weights = None if plan.weights is None else plan.weights.data
         daemon_of = (daemon.settings(cache, _native.PRESETS[preset]), find_daemon(), daemon.timeout)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
             cuda_device(self._torch, device)
@@ -218,8 +219,13 @@ class Loader(AsDataLoader):
         return self._at.batches(self._open().batches_per_epoch)
 
     def __repr__(self) -> str:
-        state = "closed" if self._session is None else "open"
-        return f"Loader(rank={self.rank}, world_size={self.world_size}, epoch={self._at.epoch}, {state})"
+        job, state = self._job, "closed" if self._session is None else "open"
+        what = "records" if job["decode"] is None else "images"
+        kind = f"trains, sampler={job['plan']['sampler']!r}" if self._trains else "validates"
+        return (
+            f"Loader({self.dataset.root!r}, {self.batch_size}: {what}, {kind}, job={self.job!r}, rank={self.rank}, "
+            f"world_size={self.world_size}, epoch={self._at.epoch}, {state})"
+        )
 
     @property
     def batch_size(self) -> int:

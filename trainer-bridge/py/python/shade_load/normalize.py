@@ -19,7 +19,8 @@ _DTYPES = ("float32", "float16", "bfloat16")
 class Normalize:
     """torchvision's ToDtype(scale=True) and Normalize(mean, std): `(x / 255 - mean) / std`.
 
-    Use it as `Loader(transform=Normalize(...))`, or call it with any uint8 tensor of N x 3 x H x W.
+    Use it as `Loader(transform=Normalize(...))`, or call it with any uint8 tensor of N x 3 x H x W, or N x 1
+    x H x W with one number.
     The result is a new tensor, so that the batch's place in the ring is free as soon as the batch is
     dropped. It has the images' memory format: contiguous, as models with `view(N, -1)` need it, or
     channels_last, which convolutions prefer, with `Loader(channels_last=True)`.
@@ -29,7 +30,7 @@ class Normalize:
     torch's functions do it there.
 
     Args:
-        mean, std: A number for each colour, for images from 0 to 1.
+        mean, std: A number for each colour, or one for all, for images from 0 to 1.
         dtype: "float32", "float16" or "bfloat16", rounded once at the end, or torch's dtypes of these
             names.
     """
@@ -41,6 +42,7 @@ class Normalize:
         if self.dtype not in named.values():
             raise ValueError(f"dtype: got {dtype!r}, expected one of {', '.join(map(repr, _DTYPES))}")
         self.mean, self.std = _of_each_colour("mean", mean), _of_each_colour("std", std)
+        self._is_of_grey = len(mean) == len(std) == 1
         if 0.0 in self.std:
             raise ValueError(f"std: got {std!r}, expected numbers other than 0")
         # Every byte value of every colour, as one image of 1 x 3 x 1 x 256.
@@ -52,15 +54,17 @@ class Normalize:
         """The images as floats, on their device and in their memory format.
 
         Raises:
-            ValueError: They are not uint8, N x 3 x H x W.
+            ValueError: They are not uint8, N x 3 x H x W, or N x 1 x H x W with one mean.
             TypeError: They are no tensor.
         """
         torch = self._torch
         if not isinstance(images, torch.Tensor):
             raise TypeError(f"images: got {type(images).__name__}, expected a tensor")
-        if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != _COLOURS:
+        if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, _COLOURS):
             raise ValueError(f"images: got {images.dtype} of {tuple(images.shape)}, expected uint8 of N x 3 x H x W")
-        if images.device.type != "cpu":
+        if images.shape[1] == 1 and not self._is_of_grey:
+            raise ValueError(f"images: got one channel, but mean={self.mean} and std={self.std}: give one number of each")
+        if images.device.type != "cpu" or images.shape[1] == 1:
             return self._computed(images)
         layout = self._layout(images)
         target = torch.empty(images.shape, dtype=self.dtype, memory_format=layout)
@@ -77,11 +81,12 @@ class Normalize:
         """The images by torch's functions, in the steps of torchvision.transforms.v2, bit for bit."""
         torch = self._torch
         floats = images.to(torch.float32, memory_format=self._layout(images)).mul_(1.0 / 255)
-        mean, std = (self._per_colour(values, images.device) for values in (self.mean, self.std))
+        channels = images.shape[1]
+        mean, std = (self._per_colour(values[:channels], images.device) for values in (self.mean, self.std))
         return floats.sub_(mean).div_(std).to(self.dtype)
 
     def _per_colour(self, values: tuple[float, ...], device: Any) -> Tensor:
-        """1 x 3 x 1 x 1 numbers, made on the device: a copy would wait for the device's work."""
+        """1 x C x 1 x 1 numbers, made on the device: a copy would wait for the device's work."""
         torch = self._torch
         numbers = [torch.full((1, 1, 1, 1), value, dtype=torch.float32, device=device) for value in values]
         return torch.cat(numbers, dim=1)
@@ -91,6 +96,7 @@ class Normalize:
 
 
 def _of_each_colour(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    if len(values) != _COLOURS:
-        raise ValueError(f"{name}: got {values!r}, expected a number for each of red, green and blue")
-    return tuple(number(name, value, -1e9, 1e9) for value in values)
+    if len(values) not in (1, _COLOURS):
+        raise ValueError(f"{name}: got {values!r}, expected a number for each of red, green and blue, or one")
+    numbers = tuple(number(name, value, -1e9, 1e9) for value in values)
+    return numbers * _COLOURS if len(numbers) == 1 else numbers

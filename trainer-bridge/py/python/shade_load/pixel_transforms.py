@@ -10,9 +10,35 @@ import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, Literal
 
 from .known_transforms import interpolation
+
+__all__ = [
+    "AutoAugment",
+    "ColorJitter",
+    "GaussianBlur",
+    "Grayscale",
+    "PillowGaussianBlur",
+    "RandAugment",
+    "RandomAdjustSharpness",
+    "RandomAffine",
+    "RandomApply",
+    "RandomAutocontrast",
+    "RandomChannelPermutation",
+    "RandomChoice",
+    "RandomEqualize",
+    "RandomErasing",
+    "RandomGrayscale",
+    "RandomInvert",
+    "RandomOrder",
+    "RandomPosterize",
+    "RandomRotation",
+    "RandomSolarize",
+    "TimmRandAugment",
+    "TrivialAugmentWide",
+]
 
 # A grey level from 0 to 255 for all colours, or red, green and blue.
 Colour = int | tuple[int, int, int]
@@ -51,6 +77,17 @@ class GaussianBlur:
 
     kernel_size: int | tuple[int, int]
     sigma: float | tuple[float, float] = (0.1, 2.0)
+
+
+@dataclass(frozen=True)
+class PillowGaussianBlur:
+    """Pillow's `ImageFilter.GaussianBlur` of a random radius, with probability `p`.
+
+    It is the blur of SimCLR, DINO, MoCo v3 and DeiT, whose scripts have classes of their own for it.
+    """
+
+    radius: float | tuple[float, float] = (0.1, 2.0)
+    p: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -99,6 +136,11 @@ class RandomAdjustSharpness:
 
 
 @dataclass(frozen=True)
+class RandomChannelPermutation:
+    """Puts red, green and blue into a random order."""
+
+
+@dataclass(frozen=True)
 class RandomErasing:
     """Fills a random rectangle with `value`, with probability `p`.
 
@@ -113,14 +155,56 @@ class RandomErasing:
 
 
 @dataclass(frozen=True)
+class RandomRotation:
+    """Rotates by a random angle, of at most `degrees` or between two of them, about the middle."""
+
+    degrees: float | tuple[float, float]
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    fill: Colour = 0
+
+
+@dataclass(frozen=True)
+class RandomAffine:
+    """Rotates, moves by shares of width and height, scales and shears by random numbers, about the middle.
+
+    `shear` is an angle at most or the least and the most along x, or both of x and of y.
+    """
+
+    degrees: float | tuple[float, float]
+    translate: tuple[float, float] | None = None
+    scale: tuple[float, float] | None = None
+    shear: float | tuple[float, float] | tuple[float, float, float, float] | None = None
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    fill: Colour = 0
+
+
+@dataclass(frozen=True)
 class RandAugment:
     """`num_ops` operations of torchvision's fourteen, all of this magnitude."""
 
     num_ops: int = 2
     magnitude: int = 9
     num_magnitude_bins: int = 31
-    interpolation: Literal["nearest", "bilinear"] = "nearest"
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
     fill: Colour = 0
+
+
+@dataclass(frozen=True)
+class TimmRandAugment:
+    """timm's RandAugment, "rand-m9-mstd0.5-inc1" and the like: `num_ops` of its fifteen operations, each with
+    probability `p`.
+
+    Operations that move pixels draw one of the `interpolations`. timm's own object is taken, too.
+    """
+
+    num_ops: int = 2
+    magnitude: float = 10.0
+    magnitude_std: float = 0.0
+    p: float = 0.5
+    increasing: bool = False
+    translate: float = 0.45
+    interpolations: Sequence[Literal["nearest", "bilinear", "bicubic"]] = ("bilinear", "bicubic")
+    fill: Colour = 128
 
 
 @dataclass(frozen=True)
@@ -128,7 +212,16 @@ class TrivialAugmentWide:
     """One operation of torchvision's fourteen, of random magnitude."""
 
     num_magnitude_bins: int = 31
-    interpolation: Literal["nearest", "bilinear"] = "nearest"
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    fill: Colour = 0
+
+
+@dataclass(frozen=True)
+class AutoAugment:
+    """One pair of operations of the 25 that were searched for a dataset, each with its chance and magnitude."""
+
+    policy: Literal["imagenet", "cifar10", "svhn"] = "imagenet"
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
     fill: Colour = 0
 
 
@@ -164,15 +257,21 @@ PixelTransform = (
     | Grayscale
     | RandomGrayscale
     | GaussianBlur
+    | PillowGaussianBlur
     | RandomSolarize
     | RandomPosterize
     | RandomInvert
     | RandomAutocontrast
     | RandomEqualize
     | RandomAdjustSharpness
+    | RandomChannelPermutation
     | RandomErasing
+    | RandomRotation
+    | RandomAffine
     | RandAugment
+    | TimmRandAugment
     | TrivialAugmentWide
+    | AutoAugment
     | Holder
 )
 # A transform of pixels, or some that are applied in turn as one.
@@ -200,9 +299,11 @@ def _plain(option: str, value: Any) -> Any:
     """An argument of a transform: torchvision's also keep lists, enumerations and None."""
     if option == "interpolation":
         return interpolation(value)
+    if option == "policy":
+        return value.value if isinstance(value, Enum) else value
     if value is None:
-        # No jitter, or black; RandomErasing of v2 has None for noise.
-        return "random" if option == "value" else 0
+        # No jitter or motion, or black; the size stays; RandomErasing of v2 has None for noise.
+        return {"value": "random", "scale": 1}.get(option, 0)
     if isinstance(value, dict):
         raise TypeError(f"decode: got {option}={value!r}, expected a level from 0 to 255, or three: red, green and blue")
     if option in ("fill", "value") and not isinstance(value, str):

@@ -2,15 +2,15 @@
 
     Loader("photos.shade", 256, decode=[RandomResizedCrop(224), RandomHorizontalFlip()])
 
-Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation
-and antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch;
+Each does what torchvision's transform of that name does to a PIL image, by the filter
+`interpolation` and with antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch;
 in a group of trainings from the group's name, the epoch, the sample and the number of its use.
 A list of such lists makes several views of each image, from one read and one decoding.
 torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
 no transform: each image has its own size.
 
-First comes what makes rows of one size, such as RandomResizedCrop. Flips and transforms of pixels,
-such as ColorJitter, follow. The latter are in `shade_load.pixel_transforms`.
+First comes what makes rows of one size, such as RandomResizedCrop. Transforms of pixels, such as
+ColorJitter, follow; flips too, or they come before a random crop. The latter are in `shade_load.pixel_transforms`.
 """
 
 from __future__ import annotations
@@ -19,57 +19,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from .known_transforms import attributes, class_name, held, in_turn, is_list, refusal
+from .known_transforms import attributes, class_name, held, in_turn, is_list, refusal, timm_rand_augment
 from .options import VIEWS_MAX
-from .pixel_transforms import (
-    ColorJitter,
-    GaussianBlur,
-    Grayscale,
-    Holder,
-    PixelTransform,
-    RandAugment,
-    RandomAdjustSharpness,
-    RandomApply,
-    RandomAutocontrast,
-    RandomChoice,
-    RandomEqualize,
-    RandomErasing,
-    RandomGrayscale,
-    RandomInvert,
-    RandomOrder,
-    RandomPosterize,
-    RandomSolarize,
-    TrivialAugmentWide,
-    as_json,
-)
+from . import pixel_transforms
+from .pixel_transforms import *
+from .pixel_transforms import Holder, PixelTransform, as_json
 
 __all__ = [
     "NONE",
     "CenterCrop",
-    "ColorJitter",
     "Decode",
-    "GaussianBlur",
-    "Grayscale",
-    "RandAugment",
-    "RandomAdjustSharpness",
-    "RandomApply",
-    "RandomAutocontrast",
-    "RandomChoice",
+    "Pad",
     "RandomCrop",
-    "RandomEqualize",
-    "RandomErasing",
-    "RandomGrayscale",
     "RandomHorizontalFlip",
-    "RandomInvert",
-    "RandomOrder",
-    "RandomPosterize",
     "RandomResizedCrop",
-    "RandomSolarize",
     "RandomVerticalFlip",
     "Resize",
     "Transform",
-    "TrivialAugmentWide",
 ]
+__all__ += pixel_transforms.__all__
+
+
+# Pillow's filters.
+Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +49,14 @@ class Resize:
     """Resizes the shorter side to `size` and keeps the ratio, or resizes to (height, width)."""
 
     size: int | tuple[int, int]
+    interpolation: Interpolation = "bilinear"
+
+
+@dataclass(frozen=True)
+class Pad:
+    """Adds black pixels on each side. `RandomCrop` follows."""
+
+    padding: int
 
 
 @dataclass(frozen=True)
@@ -101,6 +81,7 @@ class RandomResizedCrop:
     size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: Interpolation = "bilinear"
 
 
 @dataclass(frozen=True)
@@ -121,7 +102,7 @@ class RandomVerticalFlip:
 NONE = "none"
 
 Flip = RandomHorizontalFlip | RandomVerticalFlip
-Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
+Transform = Resize | Pad | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in Transform.__args__}
 # Our transforms or torchvision's (callables), one or several.
 OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
@@ -175,7 +156,10 @@ def _steps(given: object, place: str = "decode") -> list[Transform]:
     if parts is not None:
         return [step for part in parts for step in _steps(part, place)]
     step, kind = given, type(given)
-    if kind not in _KINDS.values():
+    of_timm = timm_rand_augment(given)
+    if of_timm is not None:
+        step = TimmRandAugment(**of_timm)
+    elif kind not in _KINDS.values():
         kind = _KINDS.get(class_name(given) or "")
         if kind is None:
             raise refusal(given, place)
@@ -209,8 +193,12 @@ def _size(size: Any) -> Any:
 def _padding(padding: Any) -> Any:
     paddings = {0 if padding is None else padding} if not isinstance(padding, Sequence) else set(padding)
     if len(paddings) != 1:
-        raise ValueError(f"decode: RandomCrop: got padding {padding!r}, expected the same on all sides")
+        raise ValueError(f"decode: RandomCrop, Pad: got padding {padding!r}, expected the same on all sides")
     return paddings.pop()
+
+
+def _range(value: Any) -> Any:
+    return None if value is None else tuple(value)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -218,4 +206,4 @@ def _as_it_is(value: Any) -> Any:
 
 
 # From torchvision's attributes to our arguments, where they differ.
-_PLAIN: dict[str, Callable[[Any], Any]] = {"size": _size, "padding": _padding, "scale": tuple, "ratio": tuple}
+_PLAIN: dict[str, Callable[[Any], Any]] = {"size": _size, "padding": _padding, "scale": _range, "ratio": _range}

@@ -1,0 +1,175 @@
+"""A recipe of transforms as a script has it: what the daemon does, and what is left for the batch.
+
+Scripts end their transforms with ToTensor and Normalize. The daemon's images are bytes, so it does
+what comes before. The rest makes floats of a whole batch, in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .known_transforms import attributes, class_name, does_each_of_a_batch, in_turn
+from .normalize import Normalize
+from .options import shown
+from .transforms import Decode, RandomErasing, has_views
+
+# Transforms of torchvision that are of no effect on an image of bytes in three colours.
+_OF_BYTES = ("PILToTensor", "RGB", "ToImage", "ToPureTensor")
+_LEVELS = 255
+
+
+def recipe(decode: Any, transform: Callable[[Any], Any] | None) -> tuple[Decode | None, Callable[[Any], Any] | None]:
+    """What of `decode` is the daemon's, and the function of a batch's images: what is left, then `transform`.
+
+    Raises:
+        ValueError: The views' images become different floats, or one has arguments that cannot be done to a batch.
+        TypeError: A transform comes behind ToTensor, and is done to bytes here; or `transform` is no function.
+    """
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
+    if decode is None or isinstance(decode, str):
+        return decode, transform
+    views = [_View.of(view) for view in decode] if has_views(decode) else [_View.of(decode)]
+    if not any(view.is_shortened for view in views):
+        return decode, transform
+    for number, view in enumerate(views):
+        if view.floats != views[0].floats:
+            raise ValueError(
+                f"decode: view {number} ends in {view.floats}, and view 0 in {views[0].floats}, but all views of a "
+                "batch become floats alike: leave Normalize out, and call shade_load.Normalize on each of batch.images"
+            )
+    if len(views) > 1 and any(view.behind for view in views):
+        raise ValueError("decode: got timm's RandomErasing in one of several views: call it on each of batch.images")
+    steps = [view.steps for view in views]
+    rest = [*views[0].behind, *([] if transform is None else [transform])]
+    return steps if has_views(decode) else steps[0], _in_a_row(views[0].floats, rest)
+
+
+@dataclass(frozen=True)
+class _Floats:
+    """`(x / 255 - mean) / std`."""
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    is_normalized: bool = False
+
+    def level(self, value: Any) -> Any:
+        """The level of a byte that becomes this value, or those of three."""
+        if isinstance(value, str) or value is None:
+            raise ValueError('decode: RandomErasing: got value="random", but the daemon erases bytes: give a number')
+        values = value if isinstance(value, Sequence) else [value]
+        count = max(len(values), len(self.mean), len(self.std))
+        mean, std, values = (list(each) * count if len(each) == 1 else list(each) for each in (self.mean, self.std, values))
+        levels = [round((v * s + m) * _LEVELS) for v, m, s in zip(values, mean, std, strict=True)]
+        if not all(0 <= level <= _LEVELS for level in levels):
+            raise ValueError(f"decode: RandomErasing: got value={value!r}, which no level from black to white becomes")
+        return levels[0] if len(levels) == 1 else tuple(levels)
+
+
+@dataclass
+class _View:
+    """The transforms of one view: those of bytes, and what makes floats of their result."""
+
+    steps: list[Any] = field(default_factory=list)
+    floats: _Floats | None = None
+    # What is done to a batch's floats.
+    behind: list[Callable[[Any], Any]] = field(default_factory=list)
+    # Whether some transform is not among the steps.
+    is_shortened: bool = False
+
+    @classmethod
+    def of(cls, given: object) -> _View:
+        """One view's transforms, as `decode` takes them."""
+        view = cls()
+        for step in _in_turn(given):
+            if not view._left_out(step):
+                view.steps.append(view._of_bytes(step))
+            else:
+                view.is_shortened = True
+        return view
+
+    def _left_out(self, step: object) -> bool:
+        """Takes a transform that makes floats, or one that does nothing to bytes."""
+        if isinstance(step, Normalize):
+            raise TypeError("decode: got shade_load.Normalize, which is for batches: give it as Loader(transform=...)")
+        match class_name(step):
+            case "ToTensor":
+                attributes(step, ())
+                self.floats = self.floats or _Floats()
+            case "ToDtype" | "ConvertImageDtype" as name:
+                self._to_dtype(step, name)
+            case "Normalize":
+                self._normalize(step)
+            case name if name in _OF_BYTES:
+                attributes(step, ())
+            case _ if does_each_of_a_batch(step) and self.floats is not None:
+                assert callable(step)
+                self.behind.append(step)
+            case _:
+                return False
+        return True
+
+    def _to_dtype(self, step: object, name: str) -> None:
+        given = attributes(step, ("dtype", "scale") if name == "ToDtype" else ("dtype",))
+        dtype = str(given["dtype"])
+        if dtype == "torch.uint8" and self.floats is None:
+            return
+        if dtype != "torch.float32" or not given.get("scale", True):
+            raise ValueError(
+                f"decode: got {step!r}, expected float32 with scale=True: leave it out, and make other floats with "
+                "Loader(transform=...)"
+            )
+        self.floats = self.floats or _Floats()
+
+    def _normalize(self, step: object) -> None:
+        if self.floats is None:
+            raise TypeError("decode: got Normalize without ToTensor before it, but bytes have no mean of floats")
+        if self.floats.is_normalized:
+            raise ValueError("decode: got Normalize twice: write one, with both done in turn")
+        given = attributes(step, ("mean", "std"))
+        mean, std = (tuple(map(float, given[name])) for name in ("mean", "std"))
+        self.floats = _Floats(mean, std, is_normalized=True)
+
+    def _of_bytes(self, step: Any) -> Any:
+        """A transform for the daemon: behind ToTensor it can only be one that bytes show as well."""
+        if self.floats is None:
+            return step
+        if class_name(step) == "RandomErasing":
+            given = attributes(step, ("p", "scale", "ratio", "value"))
+            given["value"] = self.floats.level(_plain(given["value"]))
+            return RandomErasing(**{name: _tuple(value) for name, value in given.items()})
+        raise TypeError(
+            f"decode: got {type(step).__name__} behind ToTensor, where it changes floats: put it before ToTensor, "
+            "where the daemon does it to bytes, or call it on a batch's images with Loader(transform=...)"
+        )
+
+
+def _in_turn(given: object) -> list[object]:
+    """The transforms one after the other, those in lists and Compose too."""
+    parts = in_turn(given)
+    return [given] if parts is None else [step for part in parts for step in _in_turn(part)]
+
+
+def _plain(value: Any) -> Any:
+    """RandomErasing's value: version 2 keeps a list of one for a number."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _in_a_row(floats: _Floats | None, rest: list[Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
+    """Floats by torchvision's arithmetic, then the functions."""
+    functions = rest if floats is None else [Normalize(floats.mean, floats.std), *rest]
+    if len(functions) <= 1:
+        return functions[0] if functions else None
+
+    def all_of_them(images: Any) -> Any:
+        for function in functions:
+            images = function(images)
+        return images
+
+    return all_of_them
