@@ -89,7 +89,7 @@ bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, si
 	cargo build --release --package shade-load
 	$(VENV)/bin/python -m benches.hit_ratio --program '$(target)/release/shade-load' $(HIT_RATIO_ARGS)
 
-docs: $(VENV)/.docs $(VENV)/.built ## the site, in site/, and the pages of docs/reference that follow from code: open site/docs/index.html
+docs: $(VENV)/.docs $(VENV)/.built ## the site, in site/, and the pages of docs/reference that follow from code: open site/index.html
 	$(VENV)/bin/python setup/reference.py --programs '$(target)/release'
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs -d site/.doctrees . site
 

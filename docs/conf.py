@@ -1,6 +1,7 @@
 """How Sphinx makes the site: every Markdown file of the repository is a page, docs/index.md the first."""
 
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -48,5 +49,24 @@ def prepare(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = navigation(text) if name == root_doc else text
 
 
+def for_agents(readme: str, index: str) -> str:
+    """llms.txt: what shade is, and every page of the index with what it is about."""
+    is_for = readme.split("\n\n")[1].replace("**", "").replace("\n", " ")
+    chapters = index[index.index("## ") :]
+    above = re.sub(r"\]\(\.\./([^)#]+)\.md\)", r"](\1.html)", chapters)
+    links = re.sub(r"\]\(([^)#]+)\.md\)", r"](docs/\1.html)", above)
+    return f"# shade\n\n> {is_for}\n\n{links}"
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """README's first screen is also the site's."""
+    if error is None and app.builder.format == "html":
+        site, root = Path(app.outdir), Path(app.srcdir)
+        shutil.copyfile(site / "README.html", site / "index.html")
+        pages = [(root / page).read_text(encoding="utf-8") for page in ("README.md", "docs/index.md")]
+        (site / "llms.txt").write_text(for_agents(*pages), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", prepare)
+    app.connect("build-finished", finish)

@@ -1,7 +1,7 @@
 """Every example of README and docs runs as it stands there, page by page, on a small dataset.
 
-A block that cannot run says so in its first line, `# not run by the tests: ...`; it is parsed, and
-each of our programs' options, scripts and targets in it must exist.
+Above a block that cannot run a comment, which no reader sees, says `not run by the tests: ...`. The
+block is parsed, and each of our programs' options, scripts and targets in it must exist.
 """
 
 import os
@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("torchvision")
 
 ROOT = Path(__file__).parents[2]
-NOT_RUN = "# not run by the tests: "
+NOT_RUN = "<!-- not run by the tests: "
 FOLDERS = ("formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo", "studies")
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -40,6 +40,7 @@ TAKE_DATASETS = (
     "docs/from-ffcv.md",
     "docs/images.md",
     "docs/augment-on-the-gpu.md",
+    "AGENTS.md",
 )
 # What the examples leave to their reader.
 READERS = """
@@ -63,17 +64,14 @@ class Block:
     page: str
     language: str
     text: str
-
-    @property
-    def runs(self) -> bool:
-        return not self.text.startswith(NOT_RUN)
+    runs: bool
 
 
 def blocks(page: str, *languages: str) -> list[Block]:
     """The page's blocks in these languages, in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.findall(r"^```(\S*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
-    return [Block(page, language, body) for language, body in found if language in languages]
+    found = re.findall(rf"^({NOT_RUN}[^\n]*\n)?```(\S*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
+    return [Block(page, language, body, not reason) for reason, language, body in found if language in languages]
 
 
 def pages_that(choose: Callable[[Block], bool]) -> list[str]:

@@ -76,6 +76,14 @@ def test_each_page_that_is_no_decision_is_in_the_index(site: Path) -> None:
     assert not [page for page in pages if f"]({page})" not in index]
 
 
+def test_the_root_is_readme_and_agents_find_every_page(site: Path) -> None:
+    assert (site / "index.html").read_bytes() == (site / "README.html").read_bytes()
+    listed = (site / "llms.txt").read_text(encoding="utf-8")
+    assert listed.startswith("# shade\n\n> Train on more images than memory holds")
+    links = re.findall(r"\]\(([^)]+)\)", listed)
+    assert len(links) > 40 and [link for link in links if not (site / link).is_file()] == []
+
+
 def test_the_site_needs_no_network(site: Path) -> None:
     for page in [*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.js")]:
         text = page.read_text(encoding="utf-8")
