@@ -32,6 +32,7 @@ mod store;
 mod strata;
 mod subset;
 mod tables;
+mod transform_arguments;
 mod transforms;
 mod values;
 mod view;
