@@ -12,9 +12,9 @@
 //!   ..                 ----->   ..
 //! ```
 //!
-//! As in `bands`, `across` adds whole columns and `down` whole lines. The other order, and sums
-//! that are not rounded in between, would be faster; but where a filter has weights below 0, its
-//! sums leave the range of a byte, and then the order shows.
+//! As in `bands`, `across` adds whole columns and `down` whole lines. Where a filter has weights
+//! below 0, its sums leave the range of a byte. Then the order of the two shows, and the rounding
+//! in between.
 
 mod kernels;
 

@@ -75,10 +75,19 @@ def timm_rand_augment(transform: Any) -> dict[str, Any] | None:
 
     Raises:
         ValueError: It has operations or options that the daemon does not have.
+        TypeError: An operation is not timm's own.
     """
     module = sys.modules.get("timm.data.auto_augment")
     if not _is_of(type(transform), "timm.data.auto_augment", "RandAugment"):
         return None
+    are_timms = module is not None and all(
+        _is_of(type(operation), "timm.data.auto_augment", "AugmentOp")
+        and operation.aug_fn is module.NAME_TO_OP[operation.name]
+        and operation.level_fn is module.LEVEL_TO_ARG[operation.name]
+        for operation in transform.ops
+    )
+    if not are_timms:
+        raise TypeError("decode: got timm's RandAugment with other operations than timm's own, which may do anything")
     names = tuple(operation.name.removesuffix("Increasing") for operation in transform.ops)
     increasing = sum(operation.name.endswith("Increasing") for operation in transform.ops)
     told = {
@@ -87,13 +96,12 @@ def timm_rand_augment(transform: Any) -> dict[str, Any] | None:
         for operation in transform.ops
     }  # fmt: skip
     is_whole = names == _TIMM_OPERATIONS and increasing in (0, 6) and transform.choice_weights is None and len(told) == 1
-    first = transform.ops[0]
-    if not is_whole or first.magnitude_max is not None or first.magnitude_std == float("inf"):
+    first = transform.ops[0] if is_whole else None
+    if first is None or first.magnitude_max is not None or first.magnitude_std == float("inf"):
         raise ValueError(
             f"decode: got {transform!r}, but the daemon has timm's 15 operations with one magnitude each: without 't', "
             "'w', 'mmax' and a 'mstd' of 100 and more"
         )
-    assert module is not None and all(operation.aug_fn is module.NAME_TO_OP[operation.name] for operation in transform.ops)
     resample = first.kwargs["resample"]
     return {
         "num_ops": transform.num_layers,
