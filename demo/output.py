@@ -1,10 +1,10 @@
 """What the demo prints, and its plot."""
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from demo.task import DATALOADER, ECHO, PERMUTATIONS
 from studies.slow_store import FILE_OPERATIONS, SlowStore
@@ -17,7 +17,8 @@ COLUMNS = {
 }  # fmt: skip
 # These are added up over the epochs. The summary has the last epoch's value of the others.
 SUMS = ("time s", "stall s", "read MB")
-PLOTTED = ("accuracy", "time s", "read MB", "stall s")
+# One for each run's line, in their order.
+STYLES = ("^:", "o--", "s-")
 
 # A run's figures: `epochs`, `sampler` and, where the store is mounted, `operations`.
 Run = dict[str, Any]
@@ -84,14 +85,22 @@ def why(runs: dict[str, Run], store: SlowStore, workers: int) -> str:
 
 
 def plot(runs: dict[str, Run], path: Path) -> None:
-    """Writes a picture of the epochs' figures."""
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    for axis, name in zip(figure.subplots(2, 2).flat, PLOTTED, strict=True):
-        for (title, run), style in zip(runs.items(), ("^:", "o--", "s-"), strict=True):
-            axis.plot([epoch[name] for epoch in run["epochs"]], style, label=title)
-        axis.set_title(f"{name} by epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if name != "accuracy":
-            axis.set_ylim(bottom=0)
-    figure.axes[0].legend()
+    """Writes a picture: the accuracy over time, and what the time was spent on."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    reached, spent = figure.subplots(1, 2)
+    for at, ((title, run), style) in enumerate(zip(runs.items(), STYLES, strict=True)):
+        ended = accumulate(epoch["time s"] for epoch in run["epochs"])
+        (line,) = reached.plot(list(ended), [100 * epoch["accuracy"] for epoch in run["epochs"]], style, label=title)
+        waited, all_of_it = total(run, "stall s"), total(run, "time s")
+        spent.barh(at, all_of_it - waited, color=line.get_color())
+        spent.barh(at, waited, left=all_of_it - waited, color=line.get_color(), alpha=0.35)
+        spent.text(all_of_it, at, f" {all_of_it:.1f} s, {total(run, 'read MB'):.0f} MB read", va="center")
+    reached.set(xlabel="seconds of training", ylabel="accuracy, %", title="accuracy after each epoch")
+    reached.set_xlim(left=0)
+    reached.legend(loc="lower right")
+    spent.set(xlabel="seconds, all epochs", title="dark: computes, pale: waits for batches")
+    spent.set_yticks(range(len(runs)), list(runs))
+    spent.invert_yaxis()
+    # Room for the text beside the longest bar.
+    spent.set_xlim(right=1.6 * max(total(run, "time s") for run in runs.values()))
     figure.savefig(path, dpi=120)
