@@ -13,7 +13,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
     let config = ServeConfig {
         dataset: packed.dataset.clone(),
         settings: DaemonSpec {
-            cache: Capacity::Share(1.0),
+            cache: Some(Capacity::Share(1.0)),
             // It answers after a minute, so trainers wait.
             store: Some("latency=1min".parse().unwrap()),
             workers: Some(1),

@@ -60,6 +60,32 @@ fn figure(stats: &Value, name: &str) -> u64 {
 }
 
 #[test]
+fn without_a_size_it_holds_the_whole_dataset_and_a_fifth_for_a_presets_paper() {
+    // 200 KB each.
+    let packed = Packed::pngs(11, 256);
+    let status = |daemon: &Daemon| {
+        let session = attach_to(&packed.dataset, "job", 0, spec(4, 1)).unwrap();
+        (figure(&stats(&session), "cache_bytes"), daemon.log())
+    };
+    let (bytes, log) = status(&Daemon::start(&packed.dataset, &[]));
+    assert_eq!(bytes, dataset_bytes(&packed));
+    assert!(
+        log.contains(&format!("({} samples): cache ", packed.len()))
+            && log.contains(" (all of the dataset); reads: "),
+        "{log}"
+    );
+    let (bytes, log) = status(&Daemon::start(&packed.dataset, &[&"--preset", &"coordl"]));
+    assert_eq!(bytes, dataset_bytes(&packed) / 5);
+    assert!(log.contains(" (20.0 % of the dataset); reads: "), "{log}");
+    let (bytes, _) = status(&Daemon::start(&packed.dataset, &[&"--preset", &"coordl", &"--cache", &"auto"]));
+    assert_eq!(bytes, dataset_bytes(&packed));
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let (code, _, errors) = resize("auto", &packed);
+    assert!(code == Some(2) && errors.contains("expected a share of the dataset"), "{errors}");
+    drop(daemon);
+}
+
+#[test]
 fn a_cache_grows_and_shrinks_under_a_training() {
     // 200 KB each.
     let packed = Packed::pngs(33, 256);

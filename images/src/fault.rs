@@ -85,6 +85,18 @@ pub enum ImageFault {
         /// Pixels added on each side.
         padding: u32,
     },
+    /// An image that is delivered as it is has another size than the row.
+    #[error(
+        "image of {} x {} pixels in rows of {} x {}, and decode has no crop: add one, such as CenterCrop, or give \
+         image_size",
+        .image.width, .image.height, .row.width, .row.height
+    )]
+    Unlike {
+        /// The image's size.
+        image: Size,
+        /// The row's.
+        row: Size,
+    },
     /// An image that is delivered in its own size does not have the index's size, for which the row
     /// has room.
     #[error(

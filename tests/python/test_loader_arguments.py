@@ -158,7 +158,7 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
 
 def test_program_package_and_pages_have_one_default_sampler() -> None:
     preset = inspect.signature(Loader).parameters["preset"].default
-    policy, plan = _native.PRESETS[preset], json.loads(_native.job_document(json.dumps({"preset": preset})))["plan"]
+    (policy, _), plan = _native.PRESETS[preset], json.loads(_native.job_document(json.dumps({"preset": preset})))["plan"]
     sampler, order = plan["sampler"], plan["order"]
     program = find_daemon()
     said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
@@ -396,7 +396,7 @@ def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
 
 def test_a_tier_is_named_without_a_password() -> None:
     for text in ("valkey://a", "redis://a:1,b:2", "rediss://me@a:1", "valkeys://[fd00::1]:7000,b"):
-        assert "a" in Daemon(tier=text).settings("20%", "lookahead")["tier"]
+        assert "a" in Daemon(tier=text).settings("20%", "permutations")["tier"]
     for text in ("", "a:6379", "http://a", "valkey://"):
         with pytest.raises(ValueError, match="^tier: .*write valkey://HOST"):
             Daemon(tier=text)
@@ -411,8 +411,8 @@ def test_a_tier_is_named_without_a_password() -> None:
 
 
 def test_settings_are_the_daemons_own_words() -> None:
-    assert Daemon().settings("20%", "lookahead") == {
-        "cache": "20%", "policy": "lookahead", "lookahead": 1.0, "package_bytes": "auto", "tier": "none",
+    assert Daemon().settings(None, "permutations") == {
+        "cache": "auto", "policy": "lookahead", "lookahead": 1.0, "package_bytes": "auto", "tier": "none",
         "tier_cache": "auto", "depth": "auto", "hedge": False, "workers": "auto", "decode_once": 256 << 20,
         "jpeg": "auto", "engine": "auto", "io": "auto", "store": "none", "linger": 3.0,
     }  # fmt: skip
@@ -432,7 +432,10 @@ def test_settings_are_the_daemons_own_words() -> None:
         io="buffered",
         linger=0.5,
     )
-    assert every.settings("8GiB", "lookahead") == {
+    papers = Daemon().settings(None, "coordl")
+    assert (papers["cache"], papers["policy"]) == ("20%", "static")
+    assert Daemon().settings("auto", "coordl")["cache"] == "auto"
+    assert every.settings("8GiB", "permutations") == {
         "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "package_bytes": 16384,
         "tier": "valkey://cache-0:6379,cache-1:7000", "tier_cache": 1 << 30, "depth": 8, "hedge": True, "workers": 2,
         "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",

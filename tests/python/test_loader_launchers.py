@@ -231,7 +231,7 @@ class TestSettings:
             with pytest.warns(RuntimeWarning) as told, Loader(dataset.path, BATCH, **second):
                 pass
             (warning,) = told
-            assert "cache 10% instead of 20%; policy lru instead of lookahead." in str(warning.message)
+            assert "cache 10% instead of auto; policy lru instead of lookahead." in str(warning.message)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 Loader(dataset.path, BATCH, rank=1, world_size=2, **first).close()

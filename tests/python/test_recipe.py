@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import documents
@@ -60,6 +61,9 @@ FIXED: dict[str, Any] = {
     "erased": tv.Compose(
         [tv.CenterCrop(SIDE), tv.ToTensor(), tv.RandomErasing(0.0), tv.Normalize(MEAN, STD), tv.RandomErasing(0.0)]
     ),
+    "without a crop": tv.Compose([tv.ToTensor(), tv.Normalize(MEAN, STD)]),
+    "flips alone": tv.Compose([tv.RandomHorizontalFlip(1.0), tv.RandomVerticalFlip(1.0), tv.ToTensor()]),
+    "pixels alone": tv.Compose([tv.RandomInvert(1.0), tv.RandomHorizontalFlip(1.0), tv.ToTensor()]),
     "bytes": v2.Compose([v2.CenterCrop(SIDE), v2.PILToTensor(), v2.ToDtype(torch.uint8, scale=True)]),
 }
 
@@ -71,6 +75,15 @@ def test_images_are_those_of_a_dataloader(dataset: packed.Packed, name: str) -> 
         assert image.dtype == expected.dtype and image.shape == expected.shape
         # Division by 255 and multiplication by its inverse differ in the last bit.
         torch.testing.assert_close(image, expected, rtol=0.0, atol=1e-6)
+
+
+def test_without_a_crop_images_of_several_sizes_are_named(tmp_path: Path) -> None:
+    (tmp_path / "images" / "all").mkdir(parents=True)
+    for number, size in enumerate([(6, 5), (6, 5), (5, 6)]):
+        Image.new("RGB", size).save(tmp_path / "images" / "all" / f"{number}.png")
+    dataset = packed.pack(tmp_path / "images", tmp_path / "data.shade")
+    with pytest.raises(ValueError, match=r"no crop.*sample 0 has 6 x 5, sample 2 5 x 6\): add a crop, or give image_size"):
+        Loader(dataset.path, 4, decode=tv.ToTensor())
 
 
 def test_timms_recipes_are_taken(dataset: packed.Packed) -> None:

@@ -71,7 +71,7 @@ def test_a_loader_resizes_its_cache_while_it_trains(dataset: packed.Packed) -> N
         assert epoch(loader, dataset) == len(dataset) > 2 * few
         assert loader.resize_cache(small) == small
         assert loader.stats()["cache_used_bytes"] <= small
-        for size in (-1, "many", "101%"):
+        for size in (-1, "many", "101%", "auto"):
             with pytest.raises(ValueError, match="cache: got"):
                 loader.resize_cache(size)
         assert epoch(loader, dataset) < len(dataset)

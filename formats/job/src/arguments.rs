@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
 use crate::declared::with_field;
-use crate::{JobSpec, PlanSpec, Preset, Sampler, SpecError, Tail};
+use crate::{Decode, JobSpec, PlanSpec, Preset, Sampler, SpecError, Tail};
 
 /// Arguments of `Plan` that belong to the job and not to its plan.
 const OF_THE_JOB: [&str; 3] = ["tail", "on_error", "bad_max"];
@@ -18,11 +18,15 @@ impl JobSpec {
     /// - `image_size`: for `decode`, a [`Cover`](crate::Transform::Cover);
     /// - `tail`, `on_error` and `bad_max` within `plan`. A tail is "even" without it.
     ///
-    /// A null is no argument. The ring is rounded up to whole pages.
+    /// A null is no argument. The ring is rounded up to whole pages. `image_size` gives the height
+    /// and width that all images have, which are asked for if a view of `decode` has no crop.
     ///
     /// # Errors
     /// Names the argument.
-    pub fn from_arguments(arguments: Map<String, Value>) -> Result<Self, SpecError> {
+    pub fn from_arguments(
+        arguments: Map<String, Value>,
+        image_size: impl FnOnce() -> Result<[u32; 2], String>,
+    ) -> Result<Self, SpecError> {
         let mut given: Map<_, _> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let trains = taken(&mut given, "train")?.unwrap_or(true);
         let preset: Preset = taken(&mut given, "preset")?.unwrap_or_default();
@@ -42,7 +46,10 @@ impl JobSpec {
             }
             given.insert("decode".to_owned(), serde_json::json!([{ "Cover": { "size": size } }]));
         }
-        if !given.contains_key("decode") {
+        if let Some(decode) = given.remove("decode") {
+            let decode = Decode::try_from(decode)?.sized(image_size)?;
+            given.insert("decode".to_owned(), decode.into());
+        } else {
             for name in ["channels_last", "exact"] {
                 if given.get(name).is_some_and(|given| *given == Value::Bool(true)) {
                     let text =
@@ -98,11 +105,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Decode, Order, group_digest};
+    use crate::{Order, group_digest};
 
     fn spec(arguments: Value) -> Result<JobSpec, String> {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
-        JobSpec::from_arguments(arguments).map_err(|error| error.to_string())
+        JobSpec::from_arguments(arguments, || Ok([32, 48])).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -149,6 +156,26 @@ mod tests {
     }
 
     #[test]
+    fn a_view_without_a_crop_has_the_images_size() {
+        let flip = json!({"RandomHorizontalFlip": {}});
+        let whole = json!({"Whole": {"size": [32, 48]}});
+        for (given, expected) in [
+            (json!([]), json!([[whole]])),
+            (json!([flip, {"RandomInvert": {}}]), json!([[whole, flip, {"RandomInvert": {}}]])),
+            (
+                json!([[{"CenterCrop": {"size": 8}}], [flip]]),
+                json!([[{"CenterCrop": {"size": 8}}], [whole, flip]]),
+            ),
+        ] {
+            let with = |decode| spec(json!({ "decode": decode })).unwrap();
+            assert_eq!(with(given), with(expected));
+        }
+        let Value::Object(arguments) = json!({"decode": flip}) else { unreachable!() };
+        let error = JobSpec::from_arguments(arguments, || Err("they differ".to_owned())).unwrap_err();
+        assert_eq!(error.to_string(), "decode: it has no Resize and no crop, and they differ");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (arguments, expected) in [
             (json!({"batch_size": 0}), "batch_size is 0, but must be 1 to 32768"),
@@ -167,7 +194,10 @@ mod tests {
                 json!({"decode": [[{"CenterCrop": {"size": 8}}], {"CenterCrop": {"size": 8}}]}),
                 "beside a list",
             ),
-            (json!({"decode": [[{"CenterCrop": {"size": 8}}], []]}), "view 1: decode: got []"),
+            (
+                json!({"decode": [[{"CenterCrop": {"size": 8}}], [{"Pad": {"padding": 1}}]]}),
+                "view 1: decode: got [Pad], expected",
+            ),
             (
                 json!({"decode": [{"CenterCrop": {"size": 8}}, {"Solarise": {}}]}),
                 "unknown variant `Solarise`",

@@ -7,6 +7,8 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::SpecError;
+
 /// A cache of so few bytes is none: a percentage was meant.
 const PERCENT_MAX: f64 = 100.0;
 
@@ -20,6 +22,15 @@ pub enum Capacity {
 }
 
 impl Capacity {
+    /// The capacity that a user gives a running daemon's cache.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn given(text: &str) -> Result<Self, SpecError> {
+        let read = Self::deserialize(Value::from(text));
+        read.map_err(|error: serde_json::Error| SpecError::told("cache", format!("cache: {error}")))
+    }
+
     /// The capacity for a dataset of `dataset_bytes`, in the same unit; it may be more.
     #[must_use]
     #[expect(

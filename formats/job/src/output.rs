@@ -32,6 +32,22 @@ impl Decode {
     pub fn cover(height: u32, width: u32) -> Self {
         vec![Transform::Cover { size: Pair([height, width]) }].into()
     }
+
+    /// With the size of all images, which is asked for, in views that have no crop.
+    pub(crate) fn sized(
+        mut self,
+        image_size: impl FnOnce() -> Result<[u32; 2], String>,
+    ) -> Result<Self, SpecError> {
+        let Self::Views(views) = &mut self else { return Ok(self) };
+        let whole: Vec<_> =
+            views.iter_mut().filter(|view| view.0.iter().all(Transform::keeps_size)).collect();
+        if !whole.is_empty() {
+            let text = |text| wrong(format!("decode: it has no Resize and no crop, and {text}"));
+            let size = Pair(image_size().map_err(text)?);
+            whole.into_iter().for_each(|view| view.0.insert(0, Transform::Whole { size }));
+        }
+        Ok(self)
+    }
 }
 
 impl From<Vec<Transform>> for Decode {

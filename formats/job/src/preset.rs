@@ -1,7 +1,10 @@
 //! The tables of policies and presets: names and help lines, and what a preset is made of.
 
 use crate::names::names;
-use crate::{Order, Sampler};
+use crate::{Capacity, Order, Sampler};
+
+/// The cache of the presets that follow papers: what their experiments have.
+const PAPERS_CACHE: Capacity = Capacity::Share(0.2);
 
 names! {
     /// Which records the cache admits and evicts. The table of names; the policies are in
@@ -111,6 +114,12 @@ impl Preset {
     #[must_use]
     pub fn policy(self) -> Policy {
         self.parts().1
+    }
+
+    /// Capacity of its cache; `None` for what the memory allows.
+    #[must_use]
+    pub fn cache(self) -> Option<Capacity> {
+        (!matches!(self, Self::Permutations | Self::Clairvoyant)).then_some(PAPERS_CACHE)
     }
 
     /// Whether its jobs on a dataset are a group.

@@ -24,10 +24,12 @@ declared! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct DaemonSpec {
-        /// Memory for the cache, a hard limit: bytes (8GiB) or a share of the dataset (20%). More
-        /// is better, up to the dataset's size; leave room for the trainers. More than this machine
-        /// or its control group has is refused.
-        cache: Capacity = Capacity::Share(0.2), as "cache SIZE";
+        /// Memory for the cache, a hard limit: bytes (8GiB) or a share of the dataset (20%). `auto`
+        /// is the whole dataset, or half of the memory that is free when the daemon starts if that
+        /// is less; 20% for the presets of papers. More is better, up to the dataset's size; leave
+        /// room for the trainers. More than this machine or its control group has is refused.
+        #[serde(with = "auto")]
+        cache: Option<Capacity> = None, as "cache auto|SIZE";
 
         /// Which records stay in the cache, instead of the preset's policy. On plans by importance,
         /// all others hit far less often than `lookahead`; on permutations `app`, `topc`, `static`
@@ -225,6 +227,7 @@ mod tests {
         for (given, canonical) in [
             (json!({"cache": "0.5MiB"}), json!({"cache": 524_288})),
             (json!({"cache": " 20 %"}), json!({"cache": "20%"})),
+            (json!({"cache": null}), json!({"cache": "auto"})),
             (
                 json!({"depth": null, "workers": "auto", "tier": null}),
                 json!({"depth": "auto", "tier": "none", "workers": "auto"}),
@@ -301,10 +304,10 @@ mod tests {
 
     /// Any values of all settings.
     fn any_spec() -> impl Strategy<Value = DaemonSpec> {
-        let cache = prop_oneof![
+        let cache = prop::option::of(prop_oneof![
             (101..=u64::MAX).prop_map(Capacity::Bytes),
             (0..=1_000_000u32).prop_map(|share| Capacity::Share(f64::from(share) / 1e6)),
-        ];
+        ]);
         let reads = (
             prop::option::of(1..=1024u32),
             any::<bool>(),
@@ -371,7 +374,8 @@ mod tests {
         #[test]
         fn options_set_what_the_document_says(spec in any_spec()) {
             let settings = Settings::new(spec.to_map()).unwrap();
-            let same_share = |a: Capacity, b: Capacity| a.to_string() == b.to_string();
+            let text = |cache: Option<Capacity>| cache.map(|cache| cache.to_string());
+            let same_share = |a, b| text(a) == text(b);
             let read = settings.spec();
             prop_assert!(same_share(read.cache, spec.cache));
             prop_assert_eq!(DaemonSpec { cache: spec.cache, ..read }, spec.clone());

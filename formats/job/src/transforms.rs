@@ -33,6 +33,8 @@ pub enum Transform {
     /// Resizes so that the image just covers `size`, and takes the middle of that: `image_size`. It
     /// is what `Resize(side)` and `CenterCrop(side)` do for a square.
     Cover { size: Size },
+    /// The image as it is, which must have this size: what a script without a crop has.
+    Whole { size: Size },
     /// The shorter side gets this length; or both sides theirs.
     Resize {
         size: Side,
@@ -330,6 +332,7 @@ impl Transform {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Cover { .. } => "Cover",
+            Self::Whole { .. } => "Whole",
             Self::Resize { .. } => "Resize",
             Self::Pad { .. } => "Pad",
             Self::CenterCrop { .. } => "CenterCrop",
@@ -378,6 +381,7 @@ impl Transform {
         !matches!(
             self,
             Self::Cover { .. }
+                | Self::Whole { .. }
                 | Self::Resize { .. }
                 | Self::Pad { .. }
                 | Self::CenterCrop { .. }
@@ -412,7 +416,7 @@ impl Transform {
     pub(crate) fn validate(&self, row: [u32; 2]) -> Result<(), SpecError> {
         let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
         match *self {
-            Self::Cover { size } | Self::CenterCrop { size } => check_size(size.0),
+            Self::Cover { size } | Self::Whole { size } | Self::CenterCrop { size } => check_size(size.0),
             Self::Resize { size: Side::Shorter(side), .. } => check_size([side, side]),
             Self::Resize { size: Side::Both(size), .. } => check_size(size),
             Self::Pad { padding } => SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX]),

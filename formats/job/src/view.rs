@@ -18,6 +18,8 @@ pub enum Framing {
     /// Resized so that it just covers the row, and the middle of that: `Cover(size)`.
     #[default]
     Cover,
+    /// All of it, which has the row's size: `Whole(size)`.
+    Whole,
     /// All of it, stretched: `Resize((height, width))`.
     Stretch,
     /// `Resize(short)`, then `CenterCrop((height, width))`.
@@ -126,6 +128,7 @@ impl ImageSpec {
         let is_alone = transforms.len() == 1;
         let ([height, width], framing) = match *last {
             Transform::Cover { size } if is_alone => (size.0, Framing::Cover),
+            Transform::Whole { size } if is_alone => (size.0, Framing::Whole),
             Transform::Resize { size: Side::Both(size), interpolation } if is_alone => {
                 resampling = interpolation;
                 (size, Framing::Stretch)
@@ -198,6 +201,11 @@ impl ImageSpec {
 }
 
 impl Transform {
+    /// Whether an image is as large behind it as before.
+    pub(crate) fn keeps_size(&self) -> bool {
+        self.is_of_pixels() || self.is_flip()
+    }
+
     fn is_flip(&self) -> bool {
         matches!(self, Self::RandomHorizontalFlip { .. } | Self::RandomVerticalFlip { .. })
     }
@@ -259,6 +267,7 @@ mod tests {
         let (scale, ratio) = ([0.08, 1.0], [0.75, 4.0 / 3.0]);
         for (text, framing) in [
             (r#"{"Cover": {"size": [8, 9]}}"#, Framing::Cover),
+            (r#"{"Whole": {"size": [8, 9]}}"#, Framing::Whole),
             (r#"{"Resize": {"size": [8, 9]}}"#, Framing::Stretch),
             (r#"{"CenterCrop": {"size": [8, 9]}}"#, Framing::Center { short: 0 }),
             (

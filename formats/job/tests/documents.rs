@@ -189,7 +189,7 @@ proptest! {
             }
         }
         if let Value::Object(arguments) = json
-            && let Ok(spec) = JobSpec::from_arguments(arguments)
+            && let Ok(spec) = JobSpec::from_arguments(arguments, || Ok([8, 8]))
         {
             prop_assert_eq!(spec.validate(), Ok(()));
         }

@@ -63,7 +63,8 @@ impl CropBox {
             resampling: spec.resampling,
         };
         match spec.framing {
-            Framing::Stretch => {}
+            Framing::Whole if source != row => return Err(ImageFault::Unlike { image: source, row }),
+            Framing::Whole | Framing::Stretch => {}
             Framing::Cover => {
                 crop.resized = covering(source, row);
                 crop.corner = middle(crop.resized, row);
@@ -370,6 +371,13 @@ mod tests {
         let spec = ImageSpec { framing, ..ImageSpec::cover(8, 4) };
         let small = CropBox::new(size(6, 5), &spec, &mut Randomness::new(Draw::default(), 0));
         assert_eq!(small, Err(ImageFault::Small { image: size(6, 5), crop: size(4, 8), padding: 1 }));
+        let whole = |source| {
+            let spec = ImageSpec { framing: Framing::Whole, ..ImageSpec::cover(8, 4) };
+            CropBox::new(source, &spec, &mut Randomness::new(Draw::default(), 0))
+        };
+        assert_eq!(whole(size(4, 8)).map(|found| found.corner), Ok((0, 0)));
+        let (image, row) = (size(4, 9), size(4, 8));
+        assert_eq!(whole(image), Err(ImageFault::Unlike { image, row }));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
-use shade_job::{DaemonSpec, Declared, Parameter, PlanSpec, Preset};
+use shade_job::{DaemonSpec, Declared, Parameter, PlanSpec, Preset, SpecError};
 
 /// What a preset decides where it is not given.
-const OF_THE_PRESET: [&str; 3] = ["sampler", "order", "policy"];
+const OF_THE_PRESET: [&str; 4] = ["sampler", "order", "policy", "cache"];
 
 /// The parameters of a document, some of them given on the command line.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,22 @@ impl Given<DaemonSpec> {
     #[must_use]
     pub fn of(self, preset: Preset) -> DaemonSpec {
         let policy = if self.has("policy") { self.spec.policy } else { preset.policy() };
-        DaemonSpec { policy, ..self.spec }
+        let cache = if self.has("cache") { self.spec.cache } else { preset.cache() };
+        DaemonSpec { policy, cache, ..self.spec }
+    }
+}
+
+impl<D: Declared> Given<D> {
+    /// Sets a parameter that was not given.
+    ///
+    /// # Errors
+    /// It cannot have this value.
+    pub fn set_if_missing(&mut self, name: &'static str, text: &str) -> Result<(), SpecError> {
+        if !self.has(name) {
+            self.spec.set(name, text)?;
+            self.given.push(name);
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use shade_client::{JobSpec, Launch, Options, Sampler, Settings, Subset, Tables, WeightTable, content};
+use shade_client::{
+    JobSpec, Launch, Options, Sampler, Settings, Subset, Tables, WeightTable, content, image_size,
+};
 use shade_job::{IoMode, Preset, strata_for};
 
 use crate::fault::Fault;
@@ -43,10 +45,11 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     let place = place(&mut given)?;
     let mut daemon = Daemon::read(taken(&mut given, "daemon")?.unwrap_or_default())?;
     daemon.settings.extend(given.remove("cache").map(|cache| ("cache".to_owned(), cache)));
-    if !daemon.settings.contains_key("policy") {
-        let preset: Option<Preset> = taken(&mut given.clone(), "preset")?;
-        let policy = preset.unwrap_or_default().policy();
-        daemon.settings.insert("policy".to_owned(), policy.as_str().into());
+    let preset: Option<Preset> = taken(&mut given.clone(), "preset")?;
+    let preset = preset.unwrap_or_default();
+    daemon.settings.entry("policy").or_insert_with(|| preset.policy().as_str().into());
+    if let Some(cache) = preset.cache() {
+        daemon.settings.entry("cache").or_insert_with(|| cache.to_string().into());
     }
     let tables = given.get_mut("plan").and_then(Value::as_object_mut).map(tables).transpose()?;
     let tables = tables.unwrap_or_default();
@@ -54,7 +57,8 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
         given.get("plan").and_then(|plan| plan.get("strata")).is_some_and(|strata| !strata.is_null());
     given.insert("world_size".to_owned(), place.world_size.into());
     given.insert("ring_bytes".to_owned(), daemon.ring_bytes.into());
-    let mut spec = JobSpec::from_arguments(given).map_err(|error| Fault::usage(error.to_string()))?;
+    let mut spec = JobSpec::from_arguments(given, || image_size(dataset))
+        .map_err(|error| Fault::usage(error.to_string()))?;
     tables.name_in(&mut spec.plan);
     if place.ranks_here != place.world_size {
         spec.ranks_here = place.ranks_here;
@@ -250,8 +254,8 @@ mod tests {
             (r#"{"batch_size": 1, "decode": [{"Resize": {"size": 8}}]}"#, "CenterCrop"),
             (r#"{"batch_size": 1, "decode": [{"Blur": {}}]}"#, "Blur"),
             (r#"{"batch_size": 1, "decode": [[{"CenterCrop": {"size": 8}}], {"Grayscale": {}}]}"#, "decode"),
-            (r#"{"batch_size": 1, "decode": [[]]}"#, "decode"),
-            (r#"{"batch_size": 1, "decode": [{"Grayscale": {}}]}"#, "CenterCrop"),
+            (r#"{"batch_size": 1, "decode": [[]]}"#, "decode: it has no Resize and no crop, and "),
+            (r#"{"batch_size": 1, "decode": [{"Pad": {"padding": 1}}]}"#, "CenterCrop"),
         ] {
             let error = wanted(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shade_dataset::{Content, Dataset};
+use shade_formats::SampleId;
 use shade_formats::control::{PROTOCOL, Reply, Request};
 use shade_formats::limits::seats_bytes_max;
 use shade_job::{JobSpec, Tables};
@@ -57,6 +58,34 @@ impl Session {
 /// It is not a dataset, or cannot be read.
 pub fn content(folder: &Path) -> Result<Content, ClientError> {
     Ok(Content::now(&Dataset::folder(folder)?)?)
+}
+
+/// Height and width of the images of the dataset in `folder`, which all have the same.
+///
+/// # Errors
+/// It is not a dataset, or cannot be read, or its images have different sizes.
+pub fn image_size(folder: &Path) -> Result<[u32; 2], String> {
+    let dataset = Dataset::open(folder).map_err(|error| error.to_string())?;
+    let sizes = (0..dataset.index.len()).filter_map(|id| {
+        let entry = dataset.index.entry(SampleId(id))?;
+        Some([u32::from(entry.height), u32::from(entry.width)])
+    });
+    let mut sizes = sizes.enumerate();
+    let (_, first) = sizes.next().ok_or("the dataset is empty")?;
+    let sized = |[height, width]: [u32; 2]| format!("{width} x {height}");
+    if first.contains(&0) {
+        return Err(
+            "the dataset does not say how large its images are: add a crop, or give image_size".to_owned()
+        );
+    }
+    match sizes.find(|(_, size)| *size != first) {
+        None => Ok(first),
+        Some((other, size)) => Err(format!(
+            "images have different sizes (sample 0 has {}, sample {other} {}): add a crop, or give image_size",
+            sized(first),
+            sized(size)
+        )),
+    }
 }
 
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {

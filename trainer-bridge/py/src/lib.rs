@@ -35,8 +35,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ORDERS", names(python, Order::ALL, Order::as_str)?)?;
     module.add("POLICIES", names(python, Policy::ALL, Policy::as_str)?)?;
     module.add("LINGERS_FOR_EVER", LINGERS_FOR_EVER)?;
-    let policies = Preset::ALL.iter().map(|preset| (preset.as_str(), preset.policy().as_str()));
-    module.add("PRESETS", policies.collect::<Vec<_>>().into_py_dict(python)?)?;
+    let settings = |preset: &Preset| {
+        (preset.as_str(), (preset.policy().as_str(), preset.cache().map(|cache| cache.to_string())))
+    };
+    module.add("PRESETS", Preset::ALL.iter().map(settings).collect::<Vec<_>>().into_py_dict(python)?)?;
     module.add("DEFAULTS", JobSpec { tail: Tail::Even, ..JobSpec::default() }.to_text())?;
     module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;

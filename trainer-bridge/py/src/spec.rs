@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use serde_json::{Number, Value};
-use shade_client::{JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable};
+use shade_client::{JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable, image_size};
 use shade_job::held_from_bytes;
 
 use crate::error::from_client;
@@ -29,12 +29,17 @@ pub(crate) struct DaemonDict {
 }
 
 /// The document of a job with these arguments, a JSON object of them: see
-/// [`JobSpec::from_arguments`].
+/// [`JobSpec::from_arguments`]. It is for this dataset.
 #[pyfunction]
-pub(crate) fn job_document(arguments: &str) -> PyResult<String> {
+#[pyo3(signature = (arguments, dataset=None))]
+pub(crate) fn job_document(arguments: &str, dataset: Option<PathBuf>) -> PyResult<String> {
     let arguments =
         serde_json::from_str(arguments).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    JobSpec::from_arguments(arguments).map(|spec| spec.to_text()).map_err(|error| refused(&error))
+    let size = || match &dataset {
+        Some(dataset) => image_size(dataset),
+        None => Err("no dataset says how large its images are".to_owned()),
+    };
+    JobSpec::from_arguments(arguments, size).map(|spec| spec.to_text()).map_err(|error| refused(&error))
 }
 
 /// Settings of a daemon, a JSON object, with each value as the daemon has it.

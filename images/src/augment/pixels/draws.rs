@@ -159,6 +159,7 @@ fn single(transform: &Transform) -> (f32, Operation) {
         | Transform::TrivialAugmentWide { .. }
         | Transform::AutoAugment { .. } => unreachable!("it has numbers to draw: {transform:?}"),
         Transform::Cover { .. }
+        | Transform::Whole { .. }
         | Transform::Resize { .. }
         | Transform::Pad { .. }
         | Transform::CenterCrop { .. }

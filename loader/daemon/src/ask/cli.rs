@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use shade_job::{DaemonSpec, Declared, SpecError};
+use shade_job::{Capacity, SpecError};
 
 use crate::control::default_socket;
 
@@ -107,5 +107,5 @@ pub struct Resize {
 
 /// Checks a size; the daemon knows what it is a share of.
 fn cache_size(text: &str) -> Result<String, SpecError> {
-    DaemonSpec::default().set("cache", text).map(|()| text.to_owned())
+    Capacity::given(text).map(|_| text.to_owned())
 }

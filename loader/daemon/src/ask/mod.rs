@@ -17,5 +17,5 @@ pub use change::{drain, resize, stop};
 pub use cli::{Drain, Resize, Status, Stop};
 pub use error::AskError;
 pub use status::status;
-pub(crate) use status::{Answered, Answers, ask_all};
+pub(crate) use status::{Answered, Answers, ask_all, promised_to_others};
 pub(crate) use target::target_of;

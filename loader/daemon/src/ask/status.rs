@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,6 +13,10 @@ use super::find;
 use super::table::table;
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT, default_socket};
 use crate::status::DaemonStatus;
+
+/// Longest wait of a daemon that starts for another one's answer. Two that start at once wait for
+/// each other, and so does what has started them.
+const OTHERS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Lists daemons and their jobs.
 ///
@@ -43,7 +48,12 @@ pub(crate) fn ask_all(socket: Option<&Path>) -> io::Result<Vec<Answered>> {
         Some(socket) => vec![Address::given(&socket)],
         None => find::daemons()?,
     };
-    let ask = |address: &Address| Call::connect_with(address, LOOK_TIMEOUT).and_then(|call| call.status());
+    Ok(ask_each(addresses, LOOK_TIMEOUT))
+}
+
+/// Asks the daemons at these addresses at once, each for no longer than this.
+fn ask_each(addresses: Vec<Address>, patience: Duration) -> Vec<Answered> {
+    let ask = |address: &Address| Call::connect_with(address, patience).and_then(|call| call.status());
     let answers: Vec<_> = std::thread::scope(|scope| {
         let asking: Vec<_> = addresses
             .iter()
@@ -57,7 +67,19 @@ pub(crate) fn ask_all(socket: Option<&Path>) -> io::Result<Vec<Answered>> {
         };
         asking.into_iter().map(heard).collect()
     });
-    Ok(addresses.into_iter().zip(answers).map(|(address, answer)| Answered { address, answer }).collect())
+    addresses.into_iter().zip(answers).map(|(address, answer)| Answered { address, answer }).collect()
+}
+
+/// Bytes that the caches of this user's other daemons on this machine may still take from what is
+/// free: those of their capacity that they do not use yet. A daemon that does not answer at once is
+/// not counted.
+pub(crate) fn promised_to_others(own: &str) -> u64 {
+    let mut others = find::daemons().unwrap_or_default();
+    others.retain(|address| address.to_string() != own);
+    let answers = ask_each(others, OTHERS_TIMEOUT).into_iter().filter_map(|asked| asked.answer.ok());
+    let statuses = answers.filter_map(|json| DaemonStatus::parse(&json).ok());
+    let promised = statuses.map(|status| status.cache_bytes.saturating_sub(status.cache_used_bytes));
+    promised.fold(0, u64::saturating_add)
 }
 
 /// What daemons tell of themselves.

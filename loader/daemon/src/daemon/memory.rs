@@ -8,9 +8,11 @@ use std::sync::Arc;
 use indicatif::BinaryBytes;
 use shade_core::Refusal;
 use shade_formats::control::REFUSE_RESOURCES;
+use shade_job::Capacity;
 use shade_reads::blocks::Arena;
 
-use crate::proc::{SystemMemory, mountinfo, text};
+use crate::ask::promised_to_others;
+use crate::proc::{SystemMemory, addresses_left_bytes, mountinfo, text};
 
 /// Unit of sizes in texts: `--cache 2048MiB`.
 const MIB: u64 = 1 << 20;
@@ -74,6 +76,48 @@ fn judge_cache(
             at_most(fits_mib),
         )
     }))
+}
+
+/// The share of what is free that a cache has which nobody has given a size. Trainers have as much
+/// for models, batches and the rings.
+const AUTO_SHARE: u64 = 2;
+/// The cache where the system does not say what is free.
+const UNKNOWN_MEMORY_CACHE: Capacity = Capacity::Share(0.2);
+
+/// A cache that nobody has given a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AutoCache {
+    /// Its capacity.
+    pub(crate) bytes: u64,
+    /// What was free beside what is promised, if that is what limits it.
+    pub(crate) of_free_bytes: Option<u64>,
+}
+
+impl AutoCache {
+    /// The cache for a dataset of `dataset_bytes` in arena blocks: all of it, if that fits into
+    /// half of what is free. Others will take `promised_bytes`.
+    pub(crate) fn of(memory: &SystemMemory, dataset_bytes: u64, promised_bytes: u64) -> Self {
+        // The system does not say.
+        if memory.most_bytes() == 0 {
+            return Self { bytes: UNKNOWN_MEMORY_CACHE.of(dataset_bytes), of_free_bytes: None };
+        }
+        let free_bytes = memory.free_bytes().saturating_sub(promised_bytes);
+        let most_bytes = free_bytes / AUTO_SHARE;
+        if dataset_bytes <= most_bytes {
+            Self { bytes: dataset_bytes, of_free_bytes: None }
+        } else {
+            Self { bytes: most_bytes, of_free_bytes: Some(free_bytes) }
+        }
+    }
+
+    /// The same now, beside what other daemons are promised and the reads of this one.
+    pub(super) fn now(own_address: &str, dataset_bytes: u64, beside_bytes: u64) -> Self {
+        let promised_bytes = promised_to_others(own_address).saturating_add(beside_bytes);
+        let mut memory = look();
+        let addresses_bytes = addresses_left_bytes().unwrap_or(u64::MAX);
+        memory.available_bytes = memory.available_bytes.min(addresses_bytes);
+        Self::of(&memory, dataset_bytes, promised_bytes)
+    }
 }
 
 /// A running daemon's cache cannot grow so much.
@@ -253,6 +297,20 @@ mod tests {
         let full = SystemMemory { available_bytes: GIB, ..machine() };
         let text = judge_cache(&full, 4 * GIB, 6 * GIB).unwrap().expect("a warning");
         assert!(text.contains("not even --cache 0 ") && !text.contains("0MiB"), "{text}");
+    }
+
+    #[test]
+    fn a_cache_without_a_size_has_half_of_what_is_free() {
+        let auto = |memory, dataset, promised| {
+            let AutoCache { bytes, of_free_bytes } = AutoCache::of(&memory, dataset * GIB, promised * GIB);
+            (bytes, of_free_bytes.map(|free| free / GIB))
+        };
+        assert_eq!(auto(machine(), 24, 0), (24 * GIB, None), "all of a dataset that fits");
+        assert_eq!(auto(machine(), 25, 0), (24 * GIB, Some(48)));
+        assert_eq!(auto(machine(), 25, 8), (20 * GIB, Some(40)), "beside other daemons");
+        assert_eq!(auto(machine(), 25, 50), (0, Some(0)), "nothing is free");
+        assert_eq!(auto(container(), 25, 0), (3 * GIB, Some(6)));
+        assert_eq!(auto(SystemMemory::default(), 25, 0), (5 * GIB, None), "nothing is known");
     }
 
     #[test]

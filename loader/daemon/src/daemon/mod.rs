@@ -24,6 +24,7 @@ mod tier;
 use shade_reads::blocks::FreeList;
 
 pub use inherited::Inherited;
+pub(crate) use memory::AutoCache;
 pub use settings::ServeConfig;
 pub use start::{DaemonError, serve};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use indicatif::BinaryBytes;
 use shade_core::SessionId;
 use shade_formats::control::{PROTOCOL, Reply};
-use shade_job::{DaemonSpec, Declared, SpecError};
+use shade_job::{Capacity, SpecError};
 
 use super::Event;
 use super::cache_memory::CannotGrow;
@@ -49,13 +49,12 @@ impl Daemon {
 
     /// Gives the cache the size that `--cache` would give it.
     pub(super) fn resize(&mut self, cache: &str) -> Result<Resized, ResizeError> {
-        let mut asked = DaemonSpec::default();
-        asked.set("cache", cache)?;
+        let asked = Capacity::given(cache)?;
         let settings = &mut self.lifecycle.settings;
-        let (before_bytes, cache_bytes) = (settings.cache_bytes(), settings.bytes_of(asked.cache));
+        let (before_bytes, cache_bytes) = (settings.cache_bytes(), settings.bytes_of(asked));
         let window_bytes = self.cache_memory.resize(&mut self.core, before_bytes, cache_bytes)?;
         self.events.push(Event::Resize { cache_bytes, window_bytes });
-        settings.resized(asked.cache, cache_bytes);
+        settings.resized(asked, cache_bytes);
         self.observers.resized(cache_bytes);
         self.turn();
         let (before, now) = (BinaryBytes(before_bytes), BinaryBytes(cache_bytes));

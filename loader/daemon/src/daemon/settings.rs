@@ -84,7 +84,7 @@ impl Running {
 
     /// The cache has another capacity, which is `cache_bytes`.
     pub(super) fn resized(&mut self, cache: Capacity, cache_bytes: u64) {
-        (self.settings.cache, self.cache_bytes) = (cache, cache_bytes);
+        (self.settings.cache, self.cache_bytes) = (Some(cache), cache_bytes);
     }
 
     /// Takes over the linger time of `asked`, if it has one and this daemon lingers at all.
@@ -118,7 +118,10 @@ impl Running {
     fn is(&self, name: &str, own: &Value, asked: &Value, spec: &DaemonSpec) -> bool {
         let package_bytes = |asked| DaemonSpec::package_bytes_of(asked, self.settings.policy);
         match name {
-            "cache" => self.bytes_of(spec.cache) == self.cache_bytes,
+            "cache" => match spec.cache {
+                Some(cache) => self.bytes_of(cache) == self.cache_bytes,
+                None => own == asked,
+            },
             "package_bytes" => {
                 package_bytes(spec.package_bytes) == package_bytes(self.settings.package_bytes)
             }

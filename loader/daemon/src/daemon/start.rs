@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use shade_core::{
     Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, capacity_bytes, staging_bytes,
@@ -22,7 +23,7 @@ use shade_shm::memfd::lacking;
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
 use super::lifecycle::Lifecycle;
-use super::memory::{CacheTooLarge, check_cache};
+use super::memory::{AutoCache, CacheTooLarge, check_cache};
 use super::serve::{Daemon, Helpers, Inbox, Stop};
 use super::settings::{Running, ServeConfig};
 use super::tier;
@@ -142,8 +143,9 @@ fn serve_at(
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
 
-    let Records { arena, free, cache_bytes, staging_bytes } = records(config, &index)?;
-    let (locked, block_bytes) = (arena.locked(), arena.block_bytes());
+    let Records { arena, free, cache_bytes, staging_bytes, words } =
+        records(config, &index, &listener.address)?;
+    let block_bytes = arena.block_bytes();
     let cache_memory =
         CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), settings.policy, staging_bytes);
 
@@ -180,12 +182,11 @@ fn serve_at(
     let running = Running::new(config, &index, cache_bytes, block_bytes);
     listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
-        "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
+        "serving {} ({} samples): cache {words}; reads: {}; at {}",
         dataset.folder.display(),
         index.len(),
-        listener.address,
         reads.description(),
-        if locked { "locked in memory" } else { "not locked (RLIMIT_MEMLOCK is too low)" }
+        listener.address,
     );
     for warning in reads.warnings() {
         tracing::warn!("{warning}");
@@ -234,22 +235,44 @@ struct Records {
     free: FreeList,
     cache_bytes: u64,
     staging_bytes: u64,
+    /// The cache, as the log says it.
+    words: String,
 }
 
-/// Maps the arena: the cache, and blocks for what is being read.
-fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> {
+/// Maps the arena: the cache, and blocks for what is being read. `address` is this daemon's.
+fn records(config: &ServeConfig, index: &Index, address: &str) -> Result<Records, DaemonError> {
     let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
-    let cache_bytes = capacity_bytes(config.settings.cache, index, block_bytes);
+    let dataset_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes);
     let staging_bytes = staging_bytes(index, block_bytes, Depth::from(config.settings.depth).submitted_max());
+    let (cache_bytes, of_free_bytes) = match config.settings.cache {
+        Some(cache) => (cache.of(dataset_bytes).min(dataset_bytes), None),
+        None => {
+            let auto = AutoCache::now(address, dataset_bytes, staging_bytes);
+            (auto.bytes, auto.of_free_bytes)
+        }
+    };
     let arena_bytes = cache_bytes + staging_bytes;
     // A cache of the whole dataset, should it be asked for later.
-    let most_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes).saturating_add(staging_bytes);
+    let most_bytes = dataset_bytes.saturating_add(staging_bytes);
     check_cache(cache_bytes, arena_bytes)?;
     let (arena, free) = Arena::create_up_to(arena_bytes, most_bytes, block_bytes).map_err(|error| {
         DaemonError::Arena { bytes: arena_bytes, source: lacking(error, Some("--cache")) }
     })?;
-    Ok(Records { arena: Arc::new(arena), free, cache_bytes, staging_bytes })
+    let words = cache_words(cache_bytes, dataset_bytes, of_free_bytes, arena.locked());
+    Ok(Records { arena: Arc::new(arena), free, cache_bytes, staging_bytes, words })
+}
+
+/// A cache in words: its size, and of what.
+fn cache_words(cache_bytes: u64, dataset_bytes: u64, of_free_bytes: Option<u64>, locked: bool) -> String {
+    let share = if cache_bytes == dataset_bytes {
+        "all of the dataset".to_owned()
+    } else {
+        format!("{:.1} % of the dataset", 100.0 * cache_bytes as f64 / dataset_bytes as f64)
+    };
+    let why = of_free_bytes.map(|free| format!(", half of the free {}", BinaryBytes(free)));
+    let unlocked = if locked { "" } else { ", not locked in memory (RLIMIT_MEMLOCK is too low)" };
+    format!("{} ({share}{}){unlocked}", BinaryBytes(cache_bytes), why.unwrap_or_default())
 }
 
 fn cores() -> usize {

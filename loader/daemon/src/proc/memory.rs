@@ -1,5 +1,6 @@
 //! Memory of the machine and of the control group that this process is in.
 
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use shade_dataset::regular;
 
@@ -44,6 +45,12 @@ impl SystemMemory {
         });
         in_group.min(self.available_bytes)
     }
+}
+
+/// Bytes of addresses that this process may still take; `None` without a limit (`ulimit -v`).
+pub(crate) fn addresses_left_bytes() -> Option<u64> {
+    let limit_bytes = getrlimit(Resource::As).current?;
+    Some(limit_bytes.saturating_sub(meminfo_bytes(&text("/proc/self/status"), "VmSize")))
 }
 
 /// `MemTotal:       24682416 kB`; 0 if there is no such line.

@@ -6,7 +6,7 @@ pub(crate) mod mountinfo;
 
 use std::path::Path;
 
-pub(crate) use memory::SystemMemory;
+pub(crate) use memory::{SystemMemory, addresses_left_bytes};
 use shade_dataset::regular;
 
 /// The text of a file in /proc or /sys; empty if there is none. Bytes that are not UTF-8 are

@@ -2,7 +2,7 @@
 
 from shade_load import Loader
 
-with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as loader:
+with Loader("photos.shade", batch_size=256, image_size=224) as loader:
     for epoch in range(10):
         loader.set_epoch(epoch)
         for images, labels in loader:

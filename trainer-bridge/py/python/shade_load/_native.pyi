@@ -11,8 +11,8 @@ PROTOCOL: Final[int]
 SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
-# The policy of each preset.
-PRESETS: Final[dict[str, str]]
+# The policy and the cache of each preset; None for "auto".
+PRESETS: Final[dict[str, tuple[str, str | None]]]
 # The setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
 # The document of a job without arguments.
@@ -36,8 +36,8 @@ def daemon_settings(given: str) -> str:
 def drawn_whole(document: str) -> str | None:
     """Why the plan of this job has one stratum only; None if it may have several."""
 
-def job_document(arguments: str) -> str:
-    """The document of a job with these arguments, a JSON object of them, or why there is none."""
+def job_document(arguments: str, dataset: str | None = None) -> str:
+    """The document of a job with these arguments on a dataset, a JSON object of them, or why there is none."""
 
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""

@@ -14,10 +14,10 @@ from .options import RING_BYTES_MAX, UINT64_MAX, Options, job_name, number, plai
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
-CACHE_DEFAULT = "20%"
 DECODE_ONCE_DEFAULT = "256MiB"
 # Fields that say how a daemon is found. All others are its settings.
 _HERE = ("job", "socket", "ring", "timeout", "exchange")
+_DEFAULT_PRESET = "permutations"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -128,7 +128,7 @@ class Daemon(Options):
         if self.socket is not None and not isinstance(self.socket, str | os.PathLike):
             raise TypeError(f"socket: got {shown(self.socket)}, expected the path of a socket")
         self.ring_bytes()
-        self.settings(CACHE_DEFAULT, "lookahead")
+        self.settings(None, _DEFAULT_PRESET)
 
     def socket_path(self) -> str | None:
         """The daemon's socket file; None for the name made from user and dataset."""
@@ -139,10 +139,12 @@ class Daemon(Options):
         """Length of the ring; 0 for the daemon's choice."""
         return 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX)
 
-    def settings(self, cache: int | str, policy: str) -> dict[str, Any]:
+    def settings(self, cache: int | str | None, preset: str) -> dict[str, Any]:
         """All settings as the daemon has them, to start a daemon and to compare one."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HERE}
-        return settings({**given, "cache": cache, "policy": policy if self.policy is None else self.policy})
+        policy, of_preset = _native.PRESETS[preset]
+        given["policy"] = policy if self.policy is None else self.policy
+        return settings({**given, "cache": of_preset if cache is None else cache})
 
 
 def settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def differences(asked: Mapping[str, Any], running: Mapping[str, Any], trains: bo
     The daemon may have its own values where the defaults are requested, if it was started by hand,
     or if the Loader validates: then it is the daemon of a training.
     """
-    defaults = Daemon().settings(CACHE_DEFAULT, "lookahead")
+    defaults = Daemon().settings(None, _DEFAULT_PRESET)
     may_differ = not trains or running.get("linger") == _native.LINGERS_FOR_EVER
     return [
         f"{name} {running[name]} instead of {value}"

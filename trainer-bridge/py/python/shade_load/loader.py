@@ -22,7 +22,7 @@ from .exchange import Exchange, torch_exchange
 from .launch import find_daemon
 from .metrics import between
 from .nodes import Placement, place
-from .daemon import CACHE_DEFAULT, Daemon, settings
+from .daemon import Daemon, settings
 from .options import (
     BATCH_SAMPLES_MAX,
     UINT32_MAX,
@@ -83,7 +83,8 @@ class Loader(AsDataLoader):
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
         decode: Transforms that the daemon applies instead, from `shade_load.transforms` or
-            torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. A list of lists:
+            torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. Without a crop
+            among them, all images must have one size, and are delivered as they are. A list of lists:
             several views of each image, and `batch.images` is a list of tensors. "none": each
             image in its own size; then `batch.images` is a list, and the ring has room for three of
             the largest batches. Without image_size and decode: raw records.
@@ -100,7 +101,9 @@ class Loader(AsDataLoader):
             same daemon. It uses what the cache has and leaves it, and training's scores, as they
             are. Every sample comes once and in order, with any number of ranks and every policy. Of
             `plan` it uses `indices`, `tail`, `on_error` and `bad_max`.
-        cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
+        cache: Memory for records: bytes, "8GiB", or "20%" of the dataset. Default: "auto", the
+            whole dataset, or half of the memory that is free when the daemon starts if that is
+            less; "20%" with the presets that follow papers.
         seed: Seed of all random draws. The same seed and losses give the same epochs.
         rank, world_size: This process and how many there are, on all nodes. Default:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
@@ -134,7 +137,7 @@ class Loader(AsDataLoader):
         transform: Callable[[Any], Any] | None = None,
         device: str | torch.device | None = None,
         train: bool = True,
-        cache: int | str = CACHE_DEFAULT,
+        cache: int | str | None = None,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
@@ -152,6 +155,7 @@ class Loader(AsDataLoader):
         decode, transform = recipe(decode, transform)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._job = _document(
+            dataset,
             preset=choice("preset", preset, _native.PRESETS),
             train=self._trains,
             seed=integer("seed", seed, 0, UINT64_MAX),
@@ -170,7 +174,7 @@ class Loader(AsDataLoader):
         path, socket = dataset_path(dataset), daemon.socket_path()
         exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (daemon.settings(cache, _native.PRESETS[preset]), find_daemon(), daemon.timeout)
+        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
@@ -341,7 +345,10 @@ class Loader(AsDataLoader):
         its training's processes started the daemon, or if no other job is attached; else use
         `shade-load resize`. Returns the size in bytes.
         """
-        return self._open().resize_cache(str(settings({"cache": cache})["cache"]))
+        size = str(settings({"cache": cache})["cache"])
+        if size == "auto":
+            raise ValueError(f"cache: got {cache!r}, expected bytes or a share of the dataset")
+        return self._open().resize_cache(size)
 
     def state_dict(self) -> dict[str, Any]:
         """A state for `load_state_dict`, to continue after the last delivered batch."""
@@ -476,9 +483,10 @@ class _RestOfEpoch(Iterator[Batch]):
         return batch
 
 
-def _document(**arguments: Any) -> dict[str, Any]:
-    """The job of these arguments, checked: every field has its value."""
-    return json.loads(_native.job_document(json.dumps(arguments)))
+def _document(dataset: Any, **arguments: Any) -> dict[str, Any]:
+    """The job of these arguments on a dataset, checked: every field has its value."""
+    path = os.fspath(dataset) if isinstance(dataset, str | os.PathLike) else None
+    return json.loads(_native.job_document(json.dumps(arguments), path))
 
 
 def _exchange(daemon: Daemon, rank: int, world_size: int) -> Exchange | None:

@@ -344,7 +344,7 @@ impl Life {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let index = index();
         let settings = DaemonSpec {
-            cache: Capacity::Share(f64::from(random.random_range(0..=10)) / 10.0),
+            cache: Some(Capacity::Share(f64::from(random.random_range(0..=10)) / 10.0)),
             policy: *Policy::ALL.choose(&mut random).unwrap(),
             linger: f64::from(random.random_range(0..3)),
             hedge: random.random_bool(0.5),
@@ -359,7 +359,7 @@ impl Life {
         };
         let block_bytes =
             block_bytes_for((0..SAMPLES).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let cache_bytes = capacity_bytes(settings.cache, &index, block_bytes);
+        let cache_bytes = capacity_bytes(settings.cache.expect("a size"), &index, block_bytes);
         let staging = staging_bytes(&index, block_bytes, 16);
         let most_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes) + staging;
         let (arena, free) = Arena::create_up_to(cache_bytes + staging, most_bytes, block_bytes).unwrap();
