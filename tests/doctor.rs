@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use shade_formats::ShardId;
 use shade_formats::index::INDEX_FILE;
+use shade_job::StoreModel;
 use shade_tests::{Packed, eventually, program};
 
 /// Long enough that every depth gets its reads.
@@ -104,6 +105,7 @@ fn assert_steps(probe: &Value) {
     let depths: Vec<_> = steps.iter().map(|step| step["depth"].as_u64().unwrap()).collect();
     assert_eq!(depths, [1, 4, 16, 64, 256]);
     assert!(depths.contains(&probe["knee_depth"].as_u64().unwrap()), "{probe}");
+    probe["store"].as_str().unwrap().parse::<StoreModel>().unwrap();
     for step in steps {
         let number = |key: &str| step[key].as_f64().unwrap();
         assert!(number("iops") > 0.0 && number("mb_per_s") > 0.0 && number("reads") > 0.0, "{step}");

@@ -426,6 +426,8 @@ fn what_is_wrong_is_said_with_file_and_line() {
         ("--trace trace.txt --cache 1GiB", 2, "--cache 1GiB: the samples have no sizes"),
         ("--trace trace.txt --skip-epochs 1", 2, "--skip-epochs 1: there are 1 epochs"),
         ("--trace trace.txt --epochs 3", 2, "cannot be used with"),
+        ("trace.txt --epochs 3", 2, "cannot be used with"),
+        ("trace.txt --recommend", 2, "--store"),
         ("--trace trace.txt --samples 3", 2, "cannot be used with"),
         ("", 2, "required"),
         ("--samples 3 --losses losses.csv", 1, "losses.csv line 5: column sample: sample 3, but there are 3"),

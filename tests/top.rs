@@ -43,8 +43,25 @@ fn a_training_on_a_slow_store_waits_for_storage() {
             && waiting["remedy"]["cause"] == "ranks"
             && waiting["waits"]["ranks"].as_f64().unwrap() > 0.9
     };
+    // What the first line advises, as a user pastes it.
+    let recommends = || {
+        let mut command = Command::new(program("shade-load"));
+        let args = ["simulate", packed.dataset.to_str().unwrap(), "--recommend", "--cache", "1%"];
+        let Output { status, stdout, stderr } = command.args(args).output().unwrap();
+        let (out, said) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        // Between two epochs nothing is taken.
+        if said.contains("no training takes batches") {
+            return false;
+        }
+        assert!(status.success() && said.contains("as job slow of process"), "{said}");
+        assert!(out.contains("uniform plans") && out.contains("SIMULATED store latency="), "{out}");
+        out.contains("\n  lookahead: ") && out.contains(" of the time")
+    };
     std::thread::scope(|threads| {
-        let watching = threads.spawn(|| eventually("top names the causes", names_the_causes));
+        let watching = threads.spawn(|| {
+            eventually("top names the causes", names_the_causes);
+            eventually("simulate goes by the training", recommends);
+        });
         for epoch in 0.. {
             take_epoch(&training, epoch).unwrap();
             if watching.is_finished() {
@@ -63,7 +80,19 @@ fn without_a_terminal_or_a_daemon_it_says_so() {
     let daemon = Daemon::start(&packed.dataset, &[]);
     let (code, _, error) = top(&packed, &[]);
     assert!(code == Some(1) && error.contains("--once"), "{error}");
+    let recommend = || {
+        let mut command = Command::new(program("shade-load"));
+        let output = command.arg("simulate").arg(&packed.dataset).arg("--recommend").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, error) = recommend();
+    assert!(
+        code == Some(2) && error.contains("no training takes batches") && error.contains("doctor /"),
+        "{error}"
+    );
     drop(daemon);
     let (code, _, error) = top(&packed, &["--once"]);
     assert!(code == Some(1) && error.contains("no daemon listens"), "{error}");
+    let (code, error) = recommend();
+    assert!(code == Some(2) && error.contains("no daemon of yours serves it now"), "{error}");
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
+use shade_job::{Order, Sampler};
 
 use crate::brain::Core;
 use crate::figures::{Counts, RankStatus};
@@ -60,6 +61,12 @@ pub struct JobStatus {
     pub world_size: u32,
     /// Ranks that it has at this daemon.
     pub ranks_here: u32,
+    /// How it draws samples, and in which order it wants them.
+    pub sampler: Sampler,
+    /// The order.
+    pub order: Order,
+    /// How often an epoch has a sample at most, on average.
+    pub rep: f64,
     /// Whether its records may stay in the cache now.
     pub admit: bool,
     /// Digest of its group's name; `None` without a group.
@@ -146,6 +153,9 @@ impl<M: Memory> Core<M> {
                 ranks: to_u32(ranks),
                 world_size: job.spec().world_size,
                 ranks_here: job.spec().local_ranks(),
+                sampler: job.spec().plan.sampler,
+                order: job.spec().plan.order,
+                rep: job.spec().plan.rep,
                 admit: self.training.jobs().admits(job),
                 group: (job.spec().plan.group != 0).then_some(job.spec().plan.group),
                 epoch: job.epoch(),

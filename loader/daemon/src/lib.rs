@@ -17,6 +17,7 @@ mod monitor;
 mod panics;
 mod proc;
 pub mod report;
+pub mod running;
 mod signals;
 mod status;
 pub mod terminal;

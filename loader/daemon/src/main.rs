@@ -1,15 +1,17 @@
 //! `shade-load`: parses arguments, runs the command, prints errors and exits.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{self, Write, stdout};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use shade_formats::index::INDEX_FILE;
 use shade_formats::printable::Lines;
 use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve, default_socket};
@@ -19,16 +21,17 @@ use shade_load::doctor::{DoctorError, doctor};
 use shade_load::export::{ExportError, export};
 use shade_load::log::{self, LastWords};
 use shade_load::report::{ReportError, report};
+use shade_load::running;
 use shade_load::terminal::Terminal;
 use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
-use shade_simulate::{SimulateError, simulate};
+use shade_simulate::{Simulate, SimulateError, simulate};
 
 /// Variable that names the service manager's socket: a path, or `@name` for an abstract one.
 const SERVICE_SOCKET: &str = "NOTIFY_SOCKET";
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(with_trace_named(std::env::args_os().collect())).command;
     if matches!(&command, Command::Serve(args) if args.detach) {
         return run_detached();
     }
@@ -46,9 +49,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(args) => run_serve(*args, &inherited),
         Command::Doctor(args) => exit(doctor(&args, &mut Terminal(stdout().lock())), DoctorError::exit_code),
-        Command::Simulate(args) => {
-            exit(simulate(&args, &mut Terminal(stdout().lock())), SimulateError::exit_code)
-        }
+        Command::Simulate(args) => exit(run_simulate(*args), SimulateError::exit_code),
         Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
         Command::Status(args) => {
             exit(ask::status(&args, &mut Terminal(stdout().lock())), AskError::exit_code)
@@ -62,6 +63,25 @@ fn main() -> ExitCode {
             exit(ask::resize(&args, &mut Terminal(stdout().lock())), AskError::exit_code)
         }
     }
+}
+
+/// The arguments, with `--trace` before a file that is `simulate`'s first one: a trace.
+fn with_trace_named(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_trace = |file: &OsString| {
+        let file = Path::new(file);
+        file.is_file() && file.file_name().is_none_or(|name| name != INDEX_FILE)
+    };
+    if args.get(1).is_some_and(|command| command == "simulate") && args.get(2).is_some_and(is_trace) {
+        args.insert(2, "--trace".into());
+    }
+    args
+}
+
+fn run_simulate(mut args: Simulate) -> Result<(), SimulateError> {
+    if let Some(words) = running::fill_in(&mut args)? {
+        tracing::info!("{words}");
+    }
+    simulate(&args, &mut Terminal(stdout().lock()))
 }
 
 /// Starts the daemon of `serve --detach`, and ends.

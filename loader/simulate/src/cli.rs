@@ -41,11 +41,10 @@ as they are, whatever is cached. The result has the daemon's own hits. Its --bat
 training's.
 
 Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with \
-other plans. D/N is the share of an epoch's accesses that are different samples; seen, the share of the \
-dataset ever delivered; max repeat, the largest number of accesses of one sample in one epoch. Bytes \
-read, evictions and bypasses are those of all epochs that count; --json has more columns. Stall is the \
-time that training waits, in per cent of its compute. ns/access is the time of the simulation, with \
-plans and losses.
+other plans. Seen is the share of the dataset ever delivered; max repeat, the largest number of \
+accesses of one sample in one epoch. Bytes read and evictions are those of all epochs that count. Waits \
+is the share of the time that training waits, as `shade-load top` shows it. --json has more, and the \
+wait as a share of compute.
 
 Exit codes: 0 simulated, 1 runtime error, 2 usage, 3 the dataset is damaged, 130 interrupted (with the \
 rows that were ready).";
@@ -54,12 +53,13 @@ rows that were ready).";
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("accesses").required(true).args(["dataset", "samples", "trace"])),
-    group(ArgGroup::new("timed").multiple(true).args(["store", "jobs", "nodes"])),
+    group(ArgGroup::new("timed").multiple(true).args(["store", "jobs", "nodes", "recommend"])),
     after_help = HELP
 )]
 pub struct Simulate {
     /// A packed dataset, for its number of samples and their sizes: a folder written by `shade-pack
     /// create`, or the dataset.shade in it. Records are charged in whole blocks, as in the daemon.
+    /// Another file, as the first argument, is a --trace.
     pub dataset: Option<PathBuf>,
 
     /// Instead of a dataset: the number of samples.
@@ -163,7 +163,9 @@ pub struct Simulate {
 
     /// For each policy: the smallest cache that removes 90 % of the stall that caching everything
     /// would remove. Found by bisection, to 1/256 of the data; each step is one more simulation.
-    #[arg(long, requires = "store")]
+    /// Without --store, of a dataset that is trained on now: store, compute time, plans and policy
+    /// are those of its daemon and its fastest training.
+    #[arg(long)]
     pub recommend: bool,
 
     /// One JSON object instead of a table: {"rows": [{"policy", "capacity", ...}]}, capacities in

@@ -73,6 +73,10 @@ impl Recorded {
 /// # Errors
 /// A file or an option cannot be used, or Ctrl-C; then the rows that are ready are written.
 pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateError> {
+    if args.recommend && args.store.is_none() {
+        let what = "--recommend needs a --store, or a dataset that is trained on now";
+        return Err(SimulateError::Usage(what.to_owned()));
+    }
     let workload = Workload::load(args)?;
     let systems = System::all(args)?;
     let total = workload.total();

@@ -42,22 +42,19 @@ const COLUMNS: &[Column] = &[
         Some(spread(row.datasets_per_epoch, row.datasets_per_epoch_ci95, 3, 3))
     }),
     column("decoded %", of_jobs, |_, row| percent(Some(row.decoded_share), None, 1)),
-    column("D/N %", of_one, |_, row| percent(Some(row.distinct_share), None, 1)),
     column("seen %", of_one, |_, row| percent(row.ever_seen_share, None, 1)),
     column("max repeat", of_one, |_, row| Some(HumanCount(u64::from(row.repeat_max)).to_string())),
     column("bytes read", always, |_, row| Some(BinaryBytes(row.bytes_read?).to_string())),
     column("evictions", of_one, |_, row| Some(HumanCount(row.evictions).to_string())),
-    column("bypasses", of_one, |_, row| Some(HumanCount(row.bypasses).to_string())),
-    column("stall %", always, |_, row| match &row.stall_shares {
+    column("waits %", always, |_, row| match &row.stall_shares {
         Some(of_jobs) => Some(range(of_jobs)),
-        None => percent(row.stall_share, row.stall_share_ci95, 1),
+        None => waits(row.stall_share, row.stall_share_ci95),
     }),
     column("Jain", of_jobs, |_, row| Some(format!("{:.3}", row.jain?))),
     column("stragglers %", of_nodes, |_, row| percent(row.straggle_share, None, 1)),
     column("boundary s", of_nodes, |_, row| Some(format!("{:.3}", row.boundary_s?))),
     column("efficiency %", of_nodes, |_, row| percent(row.efficiency, row.efficiency_ci95, 1)),
     column("loader's %", of_nodes, |_, row| percent(row.loader_efficiency, row.loader_efficiency_ci95, 1)),
-    column("ns/access", of_one, |_, row| Some(format!("{:.0}", row.ns_per_access))),
 ];
 
 fn always(_: &Report) -> bool {
@@ -138,17 +135,17 @@ impl Report {
     fn advice(&self, found: &Recommendation) -> String {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let Recommendation { policy, capacity, .. } = found;
-        let uncached = percent(found.stall_share_uncached);
+        let uncached = percent(of_time(found.stall_share_uncached));
         if *capacity == 0 {
-            return format!("{policy}: no memory; without a cache training waits {uncached} of its compute");
+            return format!("{policy}: no memory; without a cache training waits {uncached} of the time");
         }
         format!(
-            "{policy}: {} ({} of the data); training then waits {} of its compute; without a cache \
-             {uncached}, with everything cached {}",
+            "{policy}: {} ({} of the data); training then waits {} of the time\n    \
+             (without a cache {uncached}, with everything cached {})",
             amount(*capacity, self.bytes.is_some()),
             percent(found.capacity_share),
-            percent(found.stall_share),
-            percent(found.stall_share_all_cached)
+            percent(of_time(found.stall_share)),
+            percent(of_time(found.stall_share_all_cached))
         )
     }
 
@@ -209,11 +206,23 @@ fn spread(value: f64, half: Option<f64>, digits: usize, half_digits: usize) -> S
     format!("{value:.digits$}{half}")
 }
 
-/// The least and the greatest share, in per cent.
-fn range(shares: &[f64]) -> String {
-    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = shares.iter().copied().fold(0.0, f64::max);
-    format!("{:.1} to {:.1}", 100.0 * least, 100.0 * most)
+/// A stall, which is a share of compute, as a share of the time.
+fn of_time(stall: f64) -> f64 {
+    stall / (1.0 + stall)
+}
+
+/// A stall as a share of the time in per cent. Half of its interval is that of the stall, times the
+/// slope of [`of_time`].
+fn waits(stall: Option<f64>, half: Option<f64>) -> Option<String> {
+    let stall = stall?;
+    percent(Some(of_time(stall)), half.map(|half| half / (1.0 + stall).powi(2)), 1)
+}
+
+/// The least and the greatest of several stalls, as shares of the time in per cent.
+fn range(stalls: &[f64]) -> String {
+    let least = stalls.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = stalls.iter().copied().fold(0.0, f64::max);
+    format!("{:.1} to {:.1}", 100.0 * of_time(least), 100.0 * of_time(most))
 }
 
 #[cfg(test)]
@@ -276,9 +285,9 @@ mod tests {
 1,000 samples, 5.00 MiB; uniform plans; epochs: 12, counted from epoch 4 on; means of 5 seeds
 SIMULATED store latency=2ms; 1 ms of compute a sample
 
-policy     cache               hit %  D/N %  seen %  max repeat  bytes read  evictions  bypasses      stall %  ns/access
-lru        20% 1.00 MiB  21.10 ±0.12   63.4   100.0           7    5.00 GiB      1,234         0  120.4 ±0.50         81
-lookahead  64.00 KiB           21.10   63.4   100.0           7           -      1,234         0            -         81
+policy     cache               hit %  seen %  max repeat  bytes read  evictions     waits %
+lru        20% 1.00 MiB  21.10 ±0.12   100.0           7    5.00 GiB      1,234  54.6 ±0.10
+lookahead  64.00 KiB           21.10   100.0           7           -      1,234           -
 ";
         assert_eq!(text, expected, "\n{text}");
     }
@@ -297,9 +306,9 @@ lookahead  64.00 KiB           21.10   63.4   100.0           7           -     
         let text = report(Vec::new(), Some(vec![found, none])).to_string();
         let expected = "\
 to remove 90 % of the stall that caching everything would remove
-  app: 3.00 MiB (60.0 % of the data); training then waits 10.0 % of its compute; without a cache 100.0 %, with \
-everything cached 0.0 %
-  app: no memory; without a cache training waits 0.0 % of its compute
+  app: 3.00 MiB (60.0 % of the data); training then waits 9.1 % of the time
+    (without a cache 50.0 %, with everything cached 0.0 %)
+  app: no memory; without a cache training waits 0.0 % of the time
 ";
         assert!(text.ends_with(expected), "\n{text}");
     }

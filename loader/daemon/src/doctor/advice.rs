@@ -9,10 +9,10 @@ use super::nfs::Nfs;
 use super::path_facts::PathFacts;
 use super::probe::Probe;
 use super::sweep::{Bound, Wire};
+use crate::daemon::AutoCache;
 
 /// Below this a usual record needs several READs.
 const RSIZE_MIN_BYTES: u64 = 256 << 10;
-const MIB: u64 = 1 << 20;
 
 /// One thing to change or to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -71,7 +71,8 @@ fn of_machine(machine: &Machine, path: Option<&PathFacts>) -> Vec<Advice> {
             change: machine.io_uring.remedy.clone(),
         });
     }
-    let cache = path.and_then(|path| path.dataset.as_ref()).map(|dataset| dataset.default_cache_bytes);
+    let dataset = path.and_then(|path| path.dataset.as_ref());
+    let cache = dataset.map(|dataset| AutoCache::of(&machine.memory, dataset.cached_bytes, 0).bytes);
     all.extend(memlock(machine, cache));
     let memory = &machine.memory;
     if let Some(limit) = memory.cgroup.as_ref().filter(|limit| limit.limit_bytes < memory.total_bytes) {
@@ -82,20 +83,9 @@ fn of_machine(machine: &Machine, path: Option<&PathFacts>) -> Vec<Advice> {
                 BinaryBytes(limit.limit_bytes),
                 BinaryBytes(memory.total_bytes)
             ),
-            "cache, rings and trainers must fit into the limit together, or the kernel ends one of them; give --cache \
-             in bytes, or raise the limit (docker run --memory, sbatch --mem)",
-        ));
-    }
-    if let Some(cache) = cache.filter(|cache| *cache > memory.most_bytes()) {
-        all.push(change(
-            "cache",
-            format!(
-                "the default cache, a fifth of the dataset, is {}, and there is {} of memory",
-                BinaryBytes(cache),
-                BinaryBytes(memory.most_bytes())
-            ),
-            "the kernel would end the daemon once the cache fills",
-            format!("shade-load serve --cache {}MiB", memory.most_bytes() / 2 / MIB),
+            "cache, rings and trainers must fit into the limit together, or the kernel ends one of them; a cache \
+             without a size takes half of what is free in it: raise the limit for more (docker run --memory, \
+             sbatch --mem)",
         ));
     }
     all
@@ -315,11 +305,7 @@ mod tests {
             mount,
             read_ahead_kib: Some(128),
             io: Some(Io { direct: true, align_bytes: Some(512), why: "nfs keeps full depth so".into() }),
-            dataset: Some(DatasetFacts {
-                samples: 10,
-                default_cache_bytes: 20 << 30,
-                ..DatasetFacts::default()
-            }),
+            dataset: Some(DatasetFacts { samples: 10, cached_bytes: 20 << 30, ..DatasetFacts::default() }),
             no_dataset: None,
         }
     }
@@ -406,8 +392,7 @@ mod tests {
         let path = path("ext4", "");
         assert_eq!(topics(&limited(32 << 30), Some(&path), None).1, ["cgroup", "mount"]);
         assert_eq!(topics(&limited(65 << 30), Some(&path), None).1, ["mount"]);
-        let (change, _) = topics(&limited(8 << 30), Some(&path), None);
-        assert_eq!(change, ["cache"], "20 GiB by default");
+        assert_eq!(topics(&limited(8 << 30), Some(&path), None), (vec![], vec!["cgroup", "mount"]));
     }
 
     #[test]

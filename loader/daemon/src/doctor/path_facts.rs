@@ -9,7 +9,7 @@ use shade_core::{block_bytes_for, capacity_bytes};
 use shade_dataset::{Choice, Dataset, DatasetError, choose};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
-use shade_job::{DaemonSpec, IoMode};
+use shade_job::{Capacity, IoMode};
 use shade_reads::any_shard;
 
 use super::cli::DoctorError;
@@ -70,8 +70,8 @@ pub(super) struct DatasetFacts {
     pub(super) record_max_bytes: u32,
     /// Size of a block of the arena.
     pub(super) block_bytes: u32,
-    /// Size of the cache of `shade-load serve` by default.
-    pub(super) default_cache_bytes: u64,
+    /// Memory of a cache that holds the whole dataset.
+    pub(super) cached_bytes: u64,
 }
 
 /// Examines `path`; also returns the dataset if there is one.
@@ -164,7 +164,7 @@ fn facts(index: &Index) -> DatasetFacts {
         record_p99_bytes: lens.get(p99).copied().unwrap_or(0),
         record_max_bytes: lens.last().copied().unwrap_or(0),
         block_bytes,
-        default_cache_bytes: capacity_bytes(DaemonSpec::default().cache, index, block_bytes),
+        cached_bytes: capacity_bytes(Capacity::Share(1.0), index, block_bytes),
     }
 }
 

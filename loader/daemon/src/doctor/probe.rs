@@ -18,7 +18,7 @@ use super::cli::DoctorError;
 use super::mountstats::ReadsSoFar;
 use super::path_facts::DatasetFacts;
 use super::picks::Picks;
-use super::sweep::{Step, Tally, Wire, knee};
+use super::sweep::{Step, Tally, Wire, knee, store};
 use crate::terminal::spinner;
 
 /// The depths, from one read at a time to more than any server takes.
@@ -50,6 +50,8 @@ pub(super) struct Probe {
     pub(super) steps: Vec<Step>,
     /// The smallest depth within 5 % of the best rate; `None` unless all depths were measured.
     pub(super) knee_depth: Option<u32>,
+    /// A `--store` that reads as fast, for `shade-load simulate`; `None` as above.
+    pub(super) store: Option<String>,
     /// Reads that failed.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
@@ -168,6 +170,7 @@ impl Reader<'_> {
         }
         if self.found.steps.len() == DEPTHS.len() && !self.found.interrupted {
             self.found.knee_depth = knee(&self.found.steps);
+            self.found.store = store(&self.found.steps).map(|store| store.to_string());
             self.found.wire = Wire::of(&self.found.steps, &on_the_wire);
         }
         self.found

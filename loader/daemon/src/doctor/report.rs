@@ -183,6 +183,9 @@ fn write_probe(f: &mut fmt::Formatter<'_>, probe: &Probe) -> fmt::Result {
         let more = if deepest { "no more are ever in flight" } else { "more in flight only waits longer" };
         writeln!(f, "  knee: depth {knee}, the smallest within 5 % of the best; {more}")?;
     }
+    if let Some(store) = &probe.store {
+        writeln!(f, "  for simulate: --store {store}")?;
+    }
     if probe.interrupted {
         writeln!(f, "  interrupted: what is missing was not measured")?;
     }

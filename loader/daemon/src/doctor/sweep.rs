@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use shade_formats::limits::READS_DEPTH_MAX;
+use shade_job::{LatencyModel, StoreModel};
 
 /// Share of the best rate that counts as equal.
 const KNEE_SHARE: f64 = 0.95;
@@ -149,6 +151,18 @@ pub(super) fn knee(steps: &[Step]) -> Option<u32> {
     steps.iter().filter(|step| step.iops >= KNEE_SHARE * best).map(|step| step.depth).min()
 }
 
+/// A simulated store that gives as many records a second as the best step, and answers one read
+/// alone as fast as the first step.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+pub(super) fn store(steps: &[Step]) -> Option<StoreModel> {
+    let alone_us = steps.first()?.latency_p50_us.max(1);
+    let best = steps.iter().map(|step| step.iops).max_by(f64::total_cmp)?;
+    // Little's law.
+    let slots = (best * f64::from(alone_us) / 1e6).round().clamp(1.0, f64::from(READS_DEPTH_MAX));
+    let latency = LatencyModel::Fixed(Duration::from_micros(alone_us.into()));
+    Some(StoreModel { latency, slots: Some(slots as u32), ..StoreModel::default() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,5 +217,10 @@ mod tests {
         assert_eq!(knee(&steps), Some(16));
         assert_eq!(knee(steps.get(..2).unwrap()), Some(4));
         assert_eq!(knee(&[]), None);
+        // 1,000 a second, each after 1 ms, are one at a time.
+        assert_eq!(store(&steps).unwrap().to_string(), "latency=1ms,depth=1");
+        let many = [step(1, 1000), step(64, 31_400)];
+        assert_eq!(store(&many).unwrap().to_string(), "latency=1ms,depth=31");
+        assert_eq!(store(&[]), None);
     }
 }

@@ -5,8 +5,7 @@ use serde::Serialize;
 use shade_core::{Counts, JobStatus, RankStatus, ReadLatency};
 use shade_formats::printable::OneLine;
 
-use super::remedy::{Facts, Remedy, Shares, remedy};
-use crate::ask::target_of;
+use super::remedy::{Facts, Place, Remedy, Shares, remedy};
 use crate::status::DaemonStatus;
 
 /// A daemon.
@@ -29,9 +28,9 @@ pub(crate) struct DaemonFigures {
     pub(crate) silence_longest_ms: f64,
     /// Longest such time since it was asked last.
     pub(crate) silence_ms: f64,
-    /// How a command line names it.
+    /// For commands.
     #[serde(skip)]
-    pub(crate) target: String,
+    pub(crate) place: Place,
     pub(crate) jobs: Vec<JobFigures>,
 }
 
@@ -93,7 +92,7 @@ pub(crate) fn figures(before: &[DaemonStatus], now: &[DaemonStatus]) -> Vec<Daem
             p99_ms: ms(|latency| latency.p99_us),
             silence_longest_ms: now.silence_longest_ns as f64 / 1e6,
             silence_ms: now.silence_ns as f64 / 1e6,
-            target: target_of(&now.socket, &now.dataset),
+            place: Place::of(&now.socket, &now.dataset, now.cache_bytes),
             jobs: jobs.map(|(job, old)| of_job(now, job, old, time_ns, workers_busy)).collect(),
         }
     };
@@ -180,13 +179,13 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// About a job of this name, of a daemon that a command line names so.
-    pub(crate) fn of(name: &str, waits: &Shares, remedy: Remedy, target: &str) -> Self {
+    /// About a job of this name, of a daemon there.
+    pub(crate) fn of(name: &str, waits: &Shares, remedy: Remedy, place: &Place) -> Self {
         let waited = waits.all();
         let cause = remedy.cause.map_or_else(String::new, |cause| format!(" for {cause}"));
         // Any text may be a job's name, and this goes to a terminal.
         let said = format!("{} WAITS {:.1} %{cause}", OneLine(name), 100.0 * waited);
-        Self { waited, said, remedy: remedy.text_for(target) }
+        Self { waited, said, remedy: remedy.text_for(place) }
     }
 }
 
@@ -194,5 +193,5 @@ impl Verdict {
 pub(crate) fn verdict(daemons: &[DaemonFigures]) -> Option<Verdict> {
     let jobs = daemons.iter().flat_map(|daemon| daemon.jobs.iter().map(move |job| (daemon, job)));
     let (daemon, job) = jobs.max_by(|left, right| left.1.waits.all().total_cmp(&right.1.waits.all()))?;
-    Some(Verdict::of(&job.name, &job.waits, job.remedy, &daemon.target))
+    Some(Verdict::of(&job.name, &job.waits, job.remedy, &daemon.place))
 }

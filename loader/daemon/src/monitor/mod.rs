@@ -10,4 +10,4 @@ mod remedy;
 
 pub(crate) use figures::{DaemonFigures, JobFigures, RankFigures, Verdict, figures, verdict};
 pub(crate) use recorded::recorded_status;
-pub(crate) use remedy::{Facts, Remedy, Shares, WAITS_MIN, WAITS_MUCH, remedy};
+pub(crate) use remedy::{Facts, Place, Remedy, Shares, WAITS_MIN, WAITS_MUCH, remedy};

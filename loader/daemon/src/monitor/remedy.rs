@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::ask::target_of;
+
 /// Shares of the time that a trainer waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Shares {
@@ -68,13 +70,41 @@ pub(crate) struct Remedy {
     pub(crate) text: &'static str,
 }
 
-/// The command of a remedy, as its text has it.
+/// The commands of remedies, as the texts have them.
 const RESIZE: &str = "shade-load resize";
+const RECOMMEND: &str = "shade-load simulate --recommend";
+const DOCTOR: &str = "shade-load doctor";
+
+/// Unit of sizes in commands.
+const MIB: u64 = 1 << 20;
+
+/// A daemon, for the commands of a remedy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// How a command line names it.
+    pub(crate) target: String,
+    /// Its dataset, as a shell takes it.
+    pub(crate) dataset: String,
+    pub(crate) cache_bytes: u64,
+}
+
+impl Place {
+    /// The daemon of this dataset at this address; "" for the address that the dataset has.
+    pub(crate) fn of(address: &str, dataset: &str, cache_bytes: u64) -> Self {
+        Self { target: target_of(address, dataset), dataset: target_of("", dataset), cache_bytes }
+    }
+}
 
 impl Remedy {
-    /// The text with a whole command for this daemon.
-    pub(crate) fn text_for(&self, target: &str) -> String {
-        self.text.replace(RESIZE, &format!("{RESIZE} SIZE {target}"))
+    /// The text with whole commands for this daemon, to be pasted. A larger cache is twice as
+    /// large.
+    pub(crate) fn text_for(&self, place: &Place) -> String {
+        let Place { target, dataset, cache_bytes } = place;
+        let twice_mib = cache_bytes.saturating_mul(2).div_ceil(MIB).max(1);
+        self.text
+            .replace(RESIZE, &format!("{RESIZE} {twice_mib}MiB {target}"))
+            .replace(RECOMMEND, &format!("shade-load simulate {dataset} --recommend"))
+            .replace(DOCTOR, &format!("{DOCTOR} {dataset}"))
     }
 }
 
@@ -98,7 +128,8 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
             "the cache is still filling: epochs get faster until it is full; shade-load doctor says what the store gives"
         }
         "storage" => {
-            "a larger cache (shade-load resize; simulate --recommend says which), or a faster store: shade-load doctor"
+            "a larger cache: shade-load resize (shade-load simulate --recommend says how large is enough), or a faster \
+             store: shade-load doctor"
         }
         "workers" if facts.workers_busy.is_none_or(|busy| busy >= BUSY_MIN) => {
             "decoding: more cores or --workers, smaller images (shade-pack create --max-side), decode in a group of jobs"
@@ -144,6 +175,15 @@ mod tests {
         }
         let idle = remedy(&Shares::default(), &Facts { ring_full: 0.5, ..facts(100, 0, 0.0) });
         assert!(idle.cause.is_none() && idle.text.contains("training itself"));
+        let full = remedy(&waits(0.3, 0.1, 0.0, 0.0), &facts(100, 0, 1.0));
+        let text = full.text_for(&Place::of("/run/a.sock", "/d/my photos", 3 * MIB / 2));
+        for command in [
+            "shade-load resize 3MiB --socket /run/a.sock (",
+            "shade-load simulate '/d/my photos' --recommend ",
+            "shade-load doctor '/d/my photos'",
+        ] {
+            assert!(text.contains(command), "{text}");
+        }
         let unknown = Facts { workers_busy: None, ..facts(100, 0, 0.0) };
         assert!(remedy(&waits(0.1, 0.3, 0.0, 0.0), &unknown).text.contains("more cores"));
     }

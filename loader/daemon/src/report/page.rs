@@ -4,8 +4,7 @@ use super::charts::charts;
 use super::recorded::Recorded;
 use super::series::whole;
 use super::svg::{Chart, escape, figure};
-use crate::ask::target_of;
-use crate::monitor::{Verdict, WAITS_MIN, WAITS_MUCH};
+use crate::monitor::{Place, Verdict, WAITS_MIN, WAITS_MUCH};
 
 /// Colours and layout, for light and dark.
 const STYLE: &str = include_str!("page.css");
@@ -34,8 +33,8 @@ fn verdict(recorded: &Recorded) -> String {
             .to_owned();
     };
     let header = &recorded.header;
-    let target = target_of("", &header.dataset);
-    let Verdict { waited, said, remedy } = Verdict::of(&header.job, &whole.waits, whole.remedy, &target);
+    let place = Place::of("", &header.dataset, header.cache_bytes);
+    let Verdict { waited, said, remedy } = Verdict::of(&header.job, &whole.waits, whole.remedy, &place);
     let heat = match waited {
         waited if waited >= WAITS_MUCH => "much",
         waited if waited >= WAITS_MIN => "some",

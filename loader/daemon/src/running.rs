@@ -1,0 +1,108 @@
+//! What a running training tells `shade-load simulate --recommend`: how fast its store answers, and
+//! how fast it would train if it never waited.
+
+use std::path::Path;
+use std::time::Duration;
+
+use shade_dataset::Dataset;
+use shade_job::{LatencyModel, Policy, StoreModel};
+use shade_simulate::{CachePolicy, Simulate, SimulateError};
+
+use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
+use crate::monitor::{DaemonFigures, figures};
+use crate::status::DaemonStatus;
+
+/// Between the two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A training computes for this share of the time at least, whatever the figures say.
+const BUSY_MIN: f64 = 0.01;
+
+/// Fills in the store and the compute time of `simulate DATASET --recommend` from the daemon that
+/// serves the dataset, where none are given. Returns what it went by, in words.
+///
+/// # Errors
+/// No daemon serves the dataset, or none of its trainings takes batches.
+pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
+    let Some(dataset) = args.dataset.clone().filter(|_| args.recommend && args.store.is_none()) else {
+        return Ok(None);
+    };
+    let folder = Dataset::folder(&dataset)?;
+    let address = Address::of_dataset(&folder);
+    let before = look(&address, &folder)?;
+    std::thread::sleep(INTERVAL);
+    let now = look(&address, &folder)?;
+    let shown = figures(&[before], std::slice::from_ref(&now));
+    let jobs = shown.iter().flat_map(|daemon| daemon.jobs.iter().map(move |job| (daemon, job)));
+    let (daemon, job) = jobs
+        .filter(|(_, job)| job.samples_per_s > 0.0)
+        .max_by(|(_, left), (_, right)| left.samples_per_s.total_cmp(&right.samples_per_s))
+        .ok_or_else(|| lacking(&folder, "no training takes batches from its daemon now"))?;
+    let store = store(daemon).ok_or_else(|| lacking(&folder, "its daemon has read nothing yet"))?;
+    args.store = Some(store);
+    if args.compute.is_none() {
+        args.compute = Some(compute(job.samples_per_s, job.waits.all()));
+    }
+    let of_job = now.jobs.iter().find(|told| told.name == job.name);
+    if let Some(told) = of_job {
+        let plan = &mut args.training.plan;
+        plan.set_if_missing("sampler", told.sampler.as_str())?;
+        plan.set_if_missing("order", told.order.as_str())?;
+        plan.set_if_missing("rep", &told.rep.to_string())?;
+    }
+    if let Some(policy) =
+        now.settings.get("policy").and_then(|policy| policy.as_str()?.parse::<Policy>().ok())
+    {
+        args.policy = vec![CachePolicy::Online(policy)];
+    }
+    Ok(Some(format!(
+        "as job {} of process {} trains now: {:.0} samples/s, and it waits {:.1} % of the time",
+        job.name,
+        daemon.pid,
+        job.samples_per_s,
+        100.0 * job.waits.all()
+    )))
+}
+
+/// What the daemon at this address tells of itself.
+fn look(address: &Address, folder: &Path) -> Result<DaemonStatus, SimulateError> {
+    let told = Call::connect_with(address, LOOK_TIMEOUT).and_then(|call| call.status());
+    match told {
+        Ok(json) => DaemonStatus::parse(&json).map_err(|error| SimulateError::Usage(error.to_string())),
+        Err(CallError::NoDaemon { .. }) => Err(lacking(folder, "no daemon of yours serves it now")),
+        Err(error) => Err(lacking(folder, &error.to_string())),
+    }
+}
+
+fn lacking(folder: &Path, what: &str) -> SimulateError {
+    let folder = folder.display();
+    SimulateError::Usage(format!(
+        "--recommend needs a store, and {folder} tells none: {what}; run it while a training goes on, or give --store \
+         (`shade-load doctor {folder}` prints one)"
+    ))
+}
+
+/// A store that answers as fast as the daemon's reads are answered, while as many are in flight.
+fn store(daemon: &DaemonFigures) -> Option<StoreModel> {
+    let latency = Duration::from_secs_f64((daemon.p50_ms? / 1e3).max(1e-6));
+    let slots = Some(daemon.depth.max(1));
+    Some(StoreModel { latency: LatencyModel::Fixed(latency), slots, ..StoreModel::default() })
+}
+
+/// The time that a sample takes trainers that get `samples_per_s` and wait for the share `waits` of
+/// the time.
+fn compute(samples_per_s: f64, waits: f64) -> Duration {
+    let busy = (1.0 - waits).clamp(BUSY_MIN, 1.0);
+    Duration::from_secs_f64((busy / samples_per_s).max(1e-9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_takes_the_time_that_is_not_waited() {
+        assert_eq!(compute(100.0, 0.5), Duration::from_millis(5));
+        assert_eq!(compute(100.0, 0.0), Duration::from_millis(10));
+        assert_eq!(compute(100.0, 1.0), Duration::from_micros(100), "never nothing, which no trainer takes");
+    }
+}
