@@ -26,7 +26,7 @@ from PIL import Image
 from shade_load import Daemon, Loader
 
 HERE = Path(__file__).parent
-COLUMNS, ROWS = 142, 8
+COLUMNS, ROWS = 142, 9
 # Three of a terminal's 16 colours, on a dark ground.
 COLOURS = {"38;5;1": "#ff7b72", "38;5;2": "#4ac26b", "38;5;3": "#e3b341"}
 PLAIN = "#d7dbe0"

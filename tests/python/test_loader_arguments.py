@@ -19,6 +19,7 @@ from shade_load.ranks import ranks
 from shade_load.transforms import (
     CenterCrop,
     Grayscale,
+    Pad,
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
@@ -360,7 +361,7 @@ def checked(decode: object) -> object:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "decode: got"),
+        (Pad(4), "decode: got"),
         (Resize(224), r"decode: Resize\(224\) keeps each image's ratio"),
         ([CenterCrop(224), Resize((2, 2))], "decode: got"),
         ([RandomHorizontalFlip(), CenterCrop(224)], "expected RandomHorizontalFlip behind CenterCrop"),

@@ -15,6 +15,7 @@ from shade_load import Batch, Daemon, Loader, Plan, ShadeError
 from shade_load.transforms import (
     CenterCrop,
     Grayscale,
+    Pad,
     RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
@@ -287,10 +288,10 @@ def test_records_and_whole_images_have_no_crops(pngs: packed.Packed) -> None:
     [
         ([GLOBAL, FLIP], r"decode: got RandomHorizontalFlip\(p=0.5\) beside a list"),
         ([GLOBAL] * 17, "decode: got 17 views, expected at most 16"),
-        ([GLOBAL, []], "view 1: decode: got"),
+        ([GLOBAL, [Pad(4)]], "view 1: decode: got"),
         ([GLOBAL, [Grayscale(), *GLOBAL]], "view 1: decode: got"),
         ([[*LOCAL, Grayscale(4)]], "decode: Grayscale: num_output_channels is 4"),
-        ([Grayscale()], "decode: got"),
+        ([Pad(4), Grayscale()], "decode: got"),
     ],
 )
 def test_what_makes_no_views_is_said(pngs: packed.Packed, decode: Any, message: str) -> None:

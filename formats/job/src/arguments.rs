@@ -47,8 +47,7 @@ impl JobSpec {
             given.insert("decode".to_owned(), serde_json::json!([{ "Cover": { "size": size } }]));
         }
         if let Some(decode) = given.remove("decode") {
-            let decode = Decode::try_from(decode)?.sized(image_size)?;
-            given.insert("decode".to_owned(), decode.into());
+            spec.decode = Decode::try_from(decode)?.sized(image_size)?;
         } else {
             for name in ["channels_last", "exact"] {
                 if given.get(name).is_some_and(|given| *given == Value::Bool(true)) {

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use shade_dataset::Dataset;
+use shade_formats::printable::OneLine;
 use shade_job::{LatencyModel, Policy, StoreModel};
 use shade_simulate::{CachePolicy, Simulate, SimulateError};
 
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
-use crate::monitor::{DaemonFigures, figures};
+use crate::monitor::{DaemonFigures, JobFigures, figures};
 use crate::status::DaemonStatus;
 
 /// Between the two looks.
@@ -32,9 +33,12 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
     std::thread::sleep(INTERVAL);
     let now = look(&address, &folder)?;
     let shown = figures(&[before], std::slice::from_ref(&now));
-    let jobs = shown.iter().flat_map(|daemon| daemon.jobs.iter().map(move |job| (daemon, job)));
+    let trains = |job: &&JobFigures| {
+        job.samples_per_s > 0.0 && now.jobs.iter().any(|told| told.admit && told.name == job.name)
+    };
+    let jobs =
+        shown.iter().flat_map(|daemon| daemon.jobs.iter().filter(trains).map(move |job| (daemon, job)));
     let (daemon, job) = jobs
-        .filter(|(_, job)| job.samples_per_s > 0.0)
         .max_by(|(_, left), (_, right)| left.samples_per_s.total_cmp(&right.samples_per_s))
         .ok_or_else(|| lacking(&folder, "no training takes batches from its daemon now"))?;
     let store = store(daemon).ok_or_else(|| lacking(&folder, "its daemon has read nothing yet"))?;
@@ -42,8 +46,7 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
     if args.compute.is_none() {
         args.compute = Some(compute(job.samples_per_s, job.waits.all()));
     }
-    let of_job = now.jobs.iter().find(|told| told.name == job.name);
-    if let Some(told) = of_job {
+    for told in now.jobs.iter().filter(|told| told.name == job.name) {
         let plan = &mut args.training.plan;
         plan.set_if_missing("sampler", told.sampler.as_str())?;
         plan.set_if_missing("order", told.order.as_str())?;
@@ -56,7 +59,7 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
     }
     Ok(Some(format!(
         "as job {} of process {} trains now: {:.0} samples/s, and it waits {:.1} % of the time",
-        job.name,
+        OneLine(&job.name),
         daemon.pid,
         job.samples_per_s,
         100.0 * job.waits.all()
