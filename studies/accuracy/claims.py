@@ -12,7 +12,7 @@ from studies.accuracy import frontier
 from studies.accuracy.results import Run
 from studies.accuracy.statistics import Difference, difference, mean
 
-RECORD = Path(__file__).parents[2] / "benches/record/2026-11-23-hit-ratio/results.json"
+RECORD = Path(__file__).parents[2] / "benches/record/2026-11-28-hit-ratio/results.json"
 PACKAGES = Path(__file__).parents[2] / "benches/record/2026-11-27-packages/rows.json"
 # Rows of learning that have a verdict: its bounds hold for all of them at once.
 JUDGED = 4
@@ -28,7 +28,7 @@ def section(cells: Cells) -> list[str]:
     return [
         "### Claims of the papers",
         "",
-        "Hits and waits are simulated (`benches/record/2026-11-23-hit-ratio`: 50,000 samples, cache 20 %, a",
+        "Hits and waits are simulated (`benches/record/2026-11-28-hit-ratio`: 50,000 samples, cache 20 %, a",
         "store at ρ = 0.4, five seeds) unless the row says otherwise. Accuracies are this recipe's; their",
         f"verdicts hold for all {JUDGED} at once. *Not tried* is no word on the claim.",
         "",
