@@ -13,10 +13,10 @@ BADGES = """\
 [![Python](https://img.shields.io/badge/Python-3.11_or_newer-blue)](docs/compatibility.md)
 """
 # Shown once there is a public repository.
-PUBLIC_BADGES = """\
+PUBLIC_BADGES = f"""\
+[ci]: {{address}}/actions/workflows/ci.yml/badge.svg
+{BADGES}\
 [![CI][ci]](CONTRIBUTING.md) [![Version](https://img.shields.io/pypi/v/shade-load)](docs/install.md)
-
-[ci]: {address}/actions/workflows/ci.yml/badge.svg
 """
 
 
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place("README.md", "# shade\n\n", "\n**Train", BADGES, BADGES + PUBLIC_BADGES),
+    Place("README.md", "# shade\n\n", "\n**Train", BADGES, PUBLIC_BADGES),
     Place("CITATION.cff", "license: Apache-2.0\n", "keywords:", "", 'repository-code: "{address}"\n'),
     Place("CONTRIBUTING.md", "for\n", "\n\nSay", "the repository's issues.", "[the repository's issues]({address}/issues)."),
     Place("docs/install.md", "git clone ", " shade &&", "REPOSITORY", "{address}"),
