@@ -201,7 +201,8 @@ def bill_of_materials(version: str) -> dict:
         for crate in linked_crates()
     ]
     ours = {"type": "application", "name": "shade-load", "version": version, "licenses": [{"expression": "Apache-2.0"}]}
-    return {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": ours}, "components": components}
+    form = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}
+    return {**form, "metadata": {"component": ours}, "components": components}
 
 
 def write_checksums() -> None:

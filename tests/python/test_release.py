@@ -61,7 +61,8 @@ def test_only_a_tree_that_is_ready_is_released(tmp_path: Path) -> None:
 
 
 def test_the_notes_are_the_section_of_the_version() -> None:
-    changelog = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2026-12-01\n\n- A.\n\n### Fixed\n\n- B.\n\n## [0.1.0] - 2026\n\n- C.\n"
+    changelog = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2026-12-01\n\n- A.\n\n### Fixed\n\n- B.\n"
+    changelog += "\n## [0.1.0] - 2026-11-01\n\n- C.\n"
     assert release.notes(changelog, "0.2.0") == "- A.\n\n### Fixed\n\n- B.\n"
     assert release.notes(changelog, "0.1.0") == "- C.\n"
     assert release.notes(changelog, "Unreleased") == "- New.\n"
@@ -84,7 +85,7 @@ def test_the_source_has_all_that_it_needs_and_nothing_built(tmp_path: Path) -> N
     release.check_source(archive)
     with tarfile.open(archive) as members:
         names = members.getnames()
-    assert not [name for name in names if name.endswith(".so") or "/capi/lib" in name or "/_native.data" in name or "/target/" in name]
+    assert not [name for name in names if re.search(r"\.so$|/capi/lib|_native\.data|/target/", name)]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
