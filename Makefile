@@ -24,6 +24,8 @@ STUDY_ARGS ?=
 SEEDS ?= 0..5000
 # Options of `python -m demo --help`, for example DEMO_ARGS="--delay-us 500 --at-once 32".
 DEMO_ARGS ?=
+# RELEASE_ARGS=--try makes what can be made here, of a tree with changes.
+RELEASE_ARGS ?=
 
 target := $(or $(CARGO_TARGET_DIR),target)
 package := trainer-bridge/py
@@ -36,13 +38,12 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel docs bench bench-rivals bench-hit-ratio study lives clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study lives clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 demo: build $(if $(DATA)$(shell command -v npm),,dataset) ## train on a slow store, with a DataLoader and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
-	cargo build --release --package shade-slow-store
 	@$(VENV)/bin/python -m demo --programs '$(target)/release' --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
 # Any Python to build with. The one in .venv if it is there, so that pyo3 is compiled once.
@@ -77,8 +78,11 @@ wheel: $(VENV)/.maturin ## dist/shade_load-*.whl, the Python package with the pr
 	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
 	$(VENV)/bin/python setup/wheel.py dist --release
 
+release: $(VENV)/.release ## dist/release: notes, sdist, wheels for x86-64 and aarch64, SBOM, checksums (RELEASE_ARGS=--try)
+	@setup/system-packages.sh emulator
+	$(VENV)/bin/python setup/release.py $(RELEASE_ARGS)
+
 bench: build ## the benches of benches/
-	cargo build --release --package shade-slow-store
 	cargo run --release --package shade-benches
 
 bench-rivals: build dataset $(rivals)/.installed ## pack, read, decode beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
@@ -142,14 +146,19 @@ $(VENV)/.maturin: setup/requirements.lock | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement <(sed -n '/^maturin==/,/[^\]$$/p' $<)
 	@touch $@
 
+$(VENV)/.release: setup/release-requirements.lock $(VENV)/.maturin
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
 $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirements/*.txt) $(VENV)/.installed
 	VENV='$(abspath $(VENV))' benches/rivals/setup.sh
 
 # maturin develop links the package's sources into .venv: a change of a .rs file needs a build, one
 # of a .py file none. The package has release or test programs, so each target removes the other's
-# mark.
+# mark. One call of cargo compiles all programs, also the slow store of demo and benches: calls for
+# some of them choose other features, and compile dependencies again.
 $(VENV)/.built: $(rust_sources) $(package)/pyproject.toml $(VENV)/.installed | system
-	cargo build --release $(binaries:%=--package %)
+	cargo build --release $(binaries:%=--package %) --package shade-slow-store
 	mkdir -p $(scripts)
 	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
 	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --release --manifest-path $(package)/Cargo.toml

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,10 @@ include_patterns = ["*.md", "**/*.md"]
 exclude_patterns = [".*", "target", "site", "dist", "demo-out", "study-data", "benches/rivals/.venv", "images/fuzz/target"]
 html_theme = "furo"
 html_title = "shade"
+# A link from each page to its source, once there is an address.
+package = tomllib.loads((Path(__file__).parents[1] / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]
+if package["repository"]:
+    html_theme_options = {"source_repository": package["repository"], "source_branch": "main", "source_directory": ""}
 html_show_sourcelink = False
 html_copy_source = False
 # GitHub's anchors, so that one link works there and here.
@@ -45,13 +50,15 @@ def link_of_folder(page: Path, link: re.Match[str]) -> str:
 
 def prepare(app: Sphinx, name: str, source: list[str]) -> None:
     page = Path(app.env.doc2path(name))
-    text = re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", partial(link_of_folder, page), source[0])
+    # The site loads nothing from elsewhere, so it has no badges.
+    plain = re.sub(r"^\[!\[.*\n", "", source[0], flags=re.M)
+    text = re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", partial(link_of_folder, page), plain)
     source[0] = navigation(text) if name == root_doc else text
 
 
 def for_agents(readme: str, index: str) -> str:
     """llms.txt: what shade is, and every page of the index with what it is about."""
-    is_for = readme.split("\n\n")[1].replace("**", "").replace("\n", " ")
+    is_for = next(part for part in readme.split("\n\n") if part.startswith("**")).replace("**", "").replace("\n", " ")
     chapters = index[index.index("## ") :]
     above = re.sub(r"\]\(\.\./([^)#]+)\.md\)", r"](\1.html)", chapters)
     links = re.sub(r"\]\(([^)#]+)\.md\)", r"](docs/\1.html)", above)

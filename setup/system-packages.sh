@@ -8,6 +8,7 @@
 #   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
 #   setup/system-packages.sh browser   Chromium for the test of the report: optional, the same
 #   setup/system-packages.sh valgrind  valgrind for a test of the C interface: optional, the same
+#   setup/system-packages.sh emulator  QEMU, to run what `make release` built for aarch64: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -62,6 +63,11 @@ find_missing_browser() {
 find_missing_valgrind() {
     # It reads the C library's debugging symbols at its start.
     need valgrind libc6-dbg -- command -v valgrind
+}
+
+find_missing_emulator() {
+    need qemu-user-static -- command -v qemu-aarch64-static
+    need libc6-arm64-cross -- test -d /usr/aarch64-linux-gnu/lib
 }
 
 install() {
@@ -130,8 +136,14 @@ valgrind)
         echo "setup: valgrind is not to be had here; the test that needs it is skipped" >&2
     fi
     ;;
+emulator)
+    find_missing_emulator
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: QEMU is not to be had here; programs for aarch64 are built and not run" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset|cache|slurm|browser|valgrind" >&2
+    echo "usage: $0 compilers|build|dataset|cache|slurm|browser|valgrind|emulator" >&2
     exit 2
     ;;
 esac

@@ -22,9 +22,14 @@ GLIBC = (17, 28, 31, 34, 35, 36, 38, 39, 40, 41)
 
 def main() -> None:
     folder, *options = sys.argv[1:]
-    write_notices(PACKAGE / "licenses")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    library = install_c_interface(target / ("release" if "--release" in options else "debug"))
+    make_wheel(Path(folder), target / ("release" if "--release" in options else "debug"), options)
+
+
+def make_wheel(folder: Path, built: Path, options: list[str]) -> None:
+    """Puts the wheel of the programs' processor into `folder`: `built` has the C interface that cargo made."""
+    write_notices(PACKAGE / "licenses")
+    library = install_c_interface(built)
     programs = [PACKAGE / "shade_load._native.data/scripts" / name for name in PROGRAMS]
     needed = max(map(glibc_needed, [*programs, library]))
     tag = next((version for version in GLIBC if version >= needed), None)
@@ -59,4 +64,5 @@ def glibc_needed(program: Path) -> int:
     return max(map(int, versions))
 
 
-main()
+if __name__ == "__main__":
+    main()

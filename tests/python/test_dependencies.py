@@ -43,7 +43,7 @@ def test_hadolint_finds_nothing_in_the_dockerfile(tmp_path: Path) -> None:
     assert subprocess.run([hadolint, bad], stdout=subprocess.DEVNULL, check=False).returncode == 1, "it can find something"
 
 
-@pytest.mark.parametrize("name", ["requirements", "docs-requirements", "pages-requirements"])
+@pytest.mark.parametrize("name", ["requirements", "docs-requirements", "pages-requirements", "release-requirements"])
 def test_what_is_installed_is_locked_with_hashes(name: str) -> None:
     asked = (ROOT / f"setup/{name}.txt").read_text(encoding="utf-8")
     locked = (ROOT / f"setup/{name}.lock").read_text(encoding="utf-8")

@@ -42,6 +42,8 @@ TAKE_DATASETS = (
     "docs/augment-on-the-gpu.md",
     "AGENTS.md",
 )
+# test_wheel.py runs it: its first command installs the wheel.
+TUTORIAL = "docs/tutorial.md"
 # What the examples leave to their reader.
 READERS = """
 import subprocess
@@ -120,7 +122,7 @@ def test_the_pages_have_examples() -> None:
     assert languages == {"sh", "python"}, "a block in another language would not run"
 
 
-@pytest.mark.parametrize("page", pages_that(lambda block: block.runs))
+@pytest.mark.parametrize("page", pages_that(lambda block: block.runs and block.page != TUTORIAL))
 def test_examples_run_in_their_order(page: str, tmp_path: Path) -> None:
     printed = run(page, tmp_path)
     if page == "README.md":

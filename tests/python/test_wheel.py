@@ -4,6 +4,7 @@ Programs in C are built with what it brings.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -61,6 +62,18 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield environment / "bin"
     pip(environment, "uninstall", "--yes", "shade-load")
     assert everything(environment) == before, "left: what uninstalling leaves"
+
+
+@pytest.fixture
+def without_shade(tmp_path: Path) -> Path:
+    """The programs' folder of an environment that has what the tests' has, PyTorch too, except shade."""
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    for found in Path(sysconfig.get_path("purelib")).iterdir():
+        if not found.name.startswith("shade_load"):
+            (packages / found.name).symlink_to(found)
+    return environment / "bin"
 
 
 def pip(environment: Path, *arguments: object) -> None:
@@ -161,3 +174,18 @@ def test_its_program_is_found_in_a_folder_of_packages_alone(wheel: Path, tmp_pat
     subprocess.run(command, check=True)
     code = f"import sys; sys.path.insert(0, {str(folder)!r}); import shade_load; print(shade_load.find_daemon())"
     assert run(sys.executable, "-I", "-S", "-W", "ignore", "-c", code) == f"{folder}/bin/shade-load\n"
+
+
+def test_the_tutorial_runs_from_its_first_command(wheel: Path, without_shade: Path, tmp_path: Path) -> None:
+    """The page's blocks, of which the first installs from a folder of wheels."""
+    pages = pytest.importorskip("test_readme")
+    first, *_ = pages.blocks(pages.TUTORIAL, "sh", "python")
+    assert "pip install --no-index --find-links dist " in first.text
+    (tmp_path / "dist").symlink_to(wheel.parent)
+    check = f"\nimport shade_load\nassert shade_load.__file__.startswith({str(without_shade.parent)!r})\n"
+    (tmp_path / "script.py").write_text(pages.script(pages.TUTORIAL) + check, encoding="utf-8")
+    environment = {**os.environ, "PATH": f"{without_shade}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    command = [without_shade / "python", "-W", "ignore::RuntimeWarning", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert re.search(r"accuracy 0\.\d+", done.stdout), done.stdout

@@ -1,0 +1,149 @@
+"""What `make release` refuses and makes before it compiles, the workflows, and the repository's one address."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "setup"))
+import address  # noqa: E402
+import release  # noqa: E402
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ADDRESS = "https://example.org/shade-loader/shade"
+# tests/plain_text.rs has them for the pages as they are.
+LINE_COLUMNS_MAX = 100
+README_LINES_MAX = 150
+
+
+def copy_of(files: list[str], folder: Path) -> None:
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, folder / file)
+
+
+def test_only_a_tree_that_is_ready_is_released(tmp_path: Path) -> None:
+    copy_of(["Cargo.toml", "setup/release.py", "setup/wheel.py", "setup/notices.py"], tmp_path)
+    changelog, manifest = tmp_path / "CHANGELOG.md", tmp_path / "Cargo.toml"
+    version = tomllib.loads(manifest.read_text())["workspace"]["package"]["version"]
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    def refused() -> str:
+        command = [sys.executable, "-B", tmp_path / "setup/release.py"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stdout + done.stderr
+        return done.stderr
+
+    git("init", "--quiet")
+    changelog.write_text("# Changelog\n\n## [Unreleased]\n")
+    assert "changes that are not committed" in refused()
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all")
+    git("tag", f"v{version}")
+    assert f"v{version} is tagged already" in refused()
+    git("tag", "--delete", f"v{version}")
+    assert f"CHANGELOG.md has no section [{version}]" in refused()
+    changelog.write_text(f"# Changelog\n\n## [{version}] - 2026-12-01\n\n- All.\n")
+    manifest.write_text(re.sub(r'(?m)^repository = ".*"$', 'repository = ""', manifest.read_text()))
+    git("commit", "--quiet", "--all", "--message", "section")
+    assert "no address of the repository" in refused()
+
+
+def test_the_notes_are_the_section_of_the_version() -> None:
+    changelog = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2026-12-01\n\n- A.\n\n### Fixed\n\n- B.\n"
+    changelog += "\n## [0.1.0] - 2026-11-01\n\n- C.\n"
+    assert release.notes(changelog, "0.2.0") == "- A.\n\n### Fixed\n\n- B.\n"
+    assert release.notes(changelog, "0.1.0") == "- C.\n"
+    assert release.notes(changelog, "Unreleased") == "- New.\n"
+
+
+def test_the_bill_of_materials_has_what_is_linked() -> None:
+    bill = release.bill_of_materials("1.2.3")
+    found = {component["purl"]: component for component in bill["components"]}
+    names = {component["name"] for component in bill["components"]}
+    assert {"pyo3", "zstd-sys", "turbojpeg-sys", "ring", "io-uring", "ratatui"} <= names
+    assert not {"proptest", "fuser", "moka"} & names, "of tests and benches"
+    for crate in tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))["package"]:
+        component = found.pop(f"pkg:cargo/{crate['name']}@{crate['version']}", None)
+        assert component is None or component["hashes"][0]["content"] == crate["checksum"]
+    assert not found, "in no other version than the locked one"
+
+
+def test_the_source_has_all_that_it_needs_and_nothing_built(tmp_path: Path) -> None:
+    archive = release.make_source(tmp_path)
+    release.check_source(archive)
+    with tarfile.open(archive) as members:
+        names = members.getnames()
+    assert not [name for name in names if re.search(r"\.so$|/capi/lib|_native\.data|/target/", name)]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_run_targets_of_make_and_pinned_actions(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}, "each job names its own"
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")]
+    assert targets and all(re.search(rf"^{target}:", makefile, re.M) for target in targets), targets
+    uses = re.findall(r"uses: (.*)", text)
+    assert uses and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", use) for use in uses), uses
+
+
+def test_only_the_job_that_publishes_has_the_token_that_pypi_trusts() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    trusted = [name for name, job in workflow["jobs"].items() if "id-token" in job["permissions"]]
+    assert trusted == ["publish"] and workflow["jobs"]["publish"]["environment"] == "release"
+    assert "secrets" not in str(workflow)
+    taken = [step["with"].get("packages-dir") for step in workflow["jobs"]["publish"]["steps"]]
+    assert taken == [None, f"release/{release.PACKAGES.name}"], "what make release has put there"
+
+
+def test_zizmor_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
+    command = [Path(sysconfig.get_path("scripts")) / "zizmor", "--offline", "--quiet"]
+    done = subprocess.run([*command, *WORKFLOWS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    bad = tmp_path / ".github/workflows/bad.yml"
+    bad.parent.mkdir(parents=True)
+    bad.write_text(re.sub(r"@[0-9a-f]{40} # ", "@", WORKFLOWS[0].read_text(encoding="utf-8")), encoding="utf-8")
+    assert subprocess.run([*command, bad], capture_output=True, check=False).returncode != 0, "it can find something"
+
+
+def test_the_address_stands_in_cargo_toml_and_pages_follow(tmp_path: Path) -> None:
+    files = sorted({place.file for place in address.PLACES})
+    copy_of(files, tmp_path)
+    assert address.write(tmp_path, address.repository(ROOT)) == [], "run python3 setup/address.py"
+    before = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
+    address.write(tmp_path, "")
+    without = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
+    assert sorted(address.write(tmp_path, ADDRESS)) == files
+    for file in files:
+        text = (tmp_path / file).read_text(encoding="utf-8")
+        assert ADDRESS in text or "repository.workspace = true" in text, file
+        if file.endswith(".md"):
+            wide = [line for line in text.splitlines() if ADDRESS in line and len(line) > LINE_COLUMNS_MAX]
+            assert not wide, f"{file}: {wide}"
+            assert file != "README.md" or len(text.splitlines()) <= README_LINES_MAX
+            assert not re.search(r"\]\((?:/|\s*\))", text), f"{file}: a link without its address"
+    assert f"git clone {ADDRESS} shade" in (tmp_path / "docs/install.md").read_text(encoding="utf-8")
+    address.write(tmp_path, "")
+    assert without == {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
+    assert before == without or address.repository(ROOT)
+
+
+def test_the_citation_names_the_paper() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0" and citation["license"] == "Apache-2.0"
+    (paper,) = citation["references"]
+    assert paper["year"] == 2023 and paper["authors"][0]["family-names"] == "Khan"
