@@ -102,5 +102,5 @@ def plot(runs: dict[str, Run], path: Path) -> None:
     spent.set_yticks(range(len(runs)), list(runs))
     spent.invert_yaxis()
     # Room for the text beside the longest bar.
-    spent.set_xlim(right=1.6 * max(total(run, "time s") for run in runs.values()))
+    spent.set_xlim(right=1.8 * max(total(run, "time s") for run in runs.values()))
     figure.savefig(path, dpi=120)
