@@ -110,6 +110,8 @@ fn folders_become_a_dataset_and_folders_again() {
         let report = well(&create(&images, &out, &["--pair", &masks_arg, "--shard-size", "4KiB"]));
         assert!(report.contains("6 samples of 1 classes"), "{report}");
         assert_paired(&out, STEMS.len(), "masks");
+        let info = well(&program(&[&"info", &out]).output().unwrap());
+        assert!(info.contains("pair        masks from files called *"), "{info}");
         well(&command("verify", &[&out], &[]).output().unwrap());
         well(&command("diff", &[&images, &out], &["--pair", &masks_arg]).output().unwrap());
         well(&command("extract", &[&out, &back], &[]).output().unwrap());
@@ -121,6 +123,17 @@ fn folders_become_a_dataset_and_folders_again() {
         let [mut one, mut other] = [tree(&out), tree(&again)];
         assert!(one.remove(times).is_some() && other.remove(times).is_some() && one == other);
     }
+}
+
+#[test]
+fn images_and_masks_may_lie_in_one_folder() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, out] = ["scans", "out"].map(|name| temp.path().join(name));
+    written(&source, &source, &STEMS, "_mask.jpg");
+    let masks_arg = pair("masks", &source, "/*_mask.jpg");
+    let report = well(&create(&source, &out, &["--pair", &masks_arg, "--exclude", "*_mask.jpg"]));
+    assert!(!report.contains("have no image"), "{report}");
+    assert_paired(&out, STEMS.len(), "masks");
 }
 
 #[test]
