@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::config::{Accept, Compression, Effort, Layout, OnBad, parse_shard_size};
 use crate::error::Error;
 use crate::pack::{Format, Interpolation, Transform};
+use crate::pair::Pair;
 use crate::progress::Shown;
 use crate::source::{Labels, Selection, Source, SourceKind};
 
@@ -24,14 +25,25 @@ pub(crate) struct SourceArgs {
     /// WebDataset, and every other folder is an ImageFolder.
     #[arg(long, value_name = "KIND", value_enum)]
     from: Option<SourceKind>,
-    /// 'none', or a JSON file with the class of each label, for lists and WebDataset tars:
-    /// {"LABEL": "CLASS NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
+    /// 'none', 'folders', 'txt', or a JSON file with the class of each label, for lists and
+    /// WebDataset tars: {"LABEL": "CLASS NAME"}, {"CLASS NAME": INDEX}, or ["CLASS 0", "CLASS 1"].
     ///
     /// 'none' is for images without labels, of any kind of source: all get label 0, of one class
-    /// called 'none'. A folder may then be flat, and a list needs no column 'label'. A file of that
-    /// name is './none'.
+    /// called 'none'. A folder may then be flat, and a list needs no column 'label'. 'folders': the
+    /// class folders of an ImageFolder, as it has them by default, also with --pair. 'txt': the
+    /// .txt members of WebDataset tars, which are captions by default. Files of these names are
+    /// './none', './folders' and './txt'.
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
+    /// Keep a file of another folder beside each image, as the field NAME; may be given again.
+    ///
+    /// For masks, boxes or captions in files of their own: with --pair masks=data/masks the image
+    /// SOURCE/a/1.jpg gets data/masks/a/1.png, with any extension that is the same for all. For
+    /// other names, '*' stands for the image's: --pair 'masks=data/masks/*_mask.gif'. An image
+    /// without its file is bad (--on-bad). SOURCE is a folder, flat or not, and its images have no
+    /// labels; --labels folders takes its folders as classes.
+    #[arg(long, value_name = "NAME=FOLDER")]
+    pub(crate) pair: Vec<Pair>,
     /// Leave out files and folders that match; may be given again.
     ///
     /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE. '*' and
@@ -45,7 +57,16 @@ impl SourceArgs {
     pub(crate) fn source(&self) -> Result<Source, Error> {
         let selection = Selection::excluding(&self.exclude)?;
         let labels = self.labels.clone().map_or(Labels::Own, Labels::from);
-        Ok(Source { path: self.path.clone(), kind: self.from, labels, selection })
+        let mut pairs = self.pair.clone();
+        // The order in which they are given makes no other dataset.
+        pairs.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(twice) = pairs.windows(2).find_map(|two| match two {
+            [a, b] if a.name == b.name => Some(&a.name),
+            _ => None,
+        }) {
+            return Err(Error::Usage(format!("--pair: '{twice}' is given twice")));
+        }
+        Ok(Source { path: self.path.clone(), kind: self.from, labels, selection, pairs })
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Assembled {
 pub(crate) struct Packed {
     /// Bytes of its shards.
     pub bytes: u64,
-    /// Bytes of the images that are in them, as in the source.
+    /// Bytes of the images that are in them, and of their files of pairs, as in the source.
     pub source_bytes: u64,
     /// Records that are stored compressed.
     pub compressed: u64,
@@ -108,12 +108,13 @@ impl Assembly {
                 *left += 1;
             }
             packed.samples += 1;
-            packed.source_bytes += u64::from(sample.bytes);
+            packed.source_bytes += catalogue.bytes_of(SampleId(number));
             packed.compressed += u64::from(entry.codec.is_compressed());
             let key = packing.first_key.saturating_add(number);
             // A file that was written to since it was listed was not packed, so this is the packed
             // file.
-            let file = SourceFile { changed_ns: sample.changed_ns, bytes: sample.bytes };
+            let changed_ns = catalogue.changed_ns_of(SampleId(number));
+            let file = SourceFile { changed_ns, bytes: sample.bytes };
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
             self.times.push(Some(file), entry.crc32c);
         }

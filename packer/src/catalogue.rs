@@ -11,12 +11,16 @@ use shade_formats::SampleId;
 use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
 use shade_formats::printable::OneLine;
 
+use crate::pair::Pair;
+
 /// All samples of a source and what they are labelled.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     /// Class names; the label is the position.
     pub classes: Vec<String>,
     pub(crate) stores: Vec<SampleStore>,
+    /// Folders with a file for each sample, which is its field of the pair's name.
+    pub(crate) pairs: Vec<Pair>,
     /// What was found and cannot be packed. Such samples are not in the catalogue.
     pub bad: Vec<Bad>,
     /// Whether labels are numbers in the source, too.
@@ -25,6 +29,8 @@ pub struct Catalogue {
     pub(crate) lost: Vec<u32>,
     /// Classes of which the source has a folder without an image.
     pub(crate) empty: Vec<EmptyClass>,
+    /// Whether samples have no labels although nobody said so.
+    pub(crate) is_unlabelled_by_default: bool,
     /// Why its labels may be none.
     pub(crate) doubt: Option<String>,
     /// What people should know of the source, each in one line.
@@ -115,6 +121,13 @@ pub(crate) enum FieldContent<'a> {
         offset: u64,
         bytes: u32,
     },
+    /// In a file of its own, beside the sample's. A field with the pair's name.
+    File {
+        pair: &'a Pair,
+        bytes: u32,
+        /// When it was last changed, in nanoseconds since 1970, as listed.
+        changed_ns: i64,
+    },
 }
 
 /// A sample to be pushed.
@@ -159,10 +172,17 @@ struct Fields {
 #[derive(Clone, Copy, Debug)]
 struct FieldRow {
     name: u16,
-    is_inline: bool,
+    kind: FieldKind,
     bytes: u32,
-    /// In the container, or in `Fields::inline`.
-    offset: u64,
+    /// Offset in `Fields::inline` or in the container; of a file, the bits of its time.
+    at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FieldKind {
+    Inline,
+    Stored,
+    File,
 }
 
 impl Paths {
@@ -201,6 +221,11 @@ impl Paths {
 impl Catalogue {
     pub(crate) fn new(stores: Vec<SampleStore>) -> Self {
         Self { stores, ..Self::default() }
+    }
+
+    /// One without samples that has the stores and pairs of `other`.
+    pub(crate) fn over(other: &Self) -> Self {
+        Self { stores: other.stores.clone(), pairs: other.pairs.clone(), ..Self::default() }
     }
 
     /// Number of samples.
@@ -260,12 +285,17 @@ impl Catalogue {
         };
         let name = u16::try_from(number).map_err(|_| LimitFault::FieldNames(number + 1))?;
         let row = match content {
-            FieldContent::Stored { offset, bytes } => FieldRow { name, is_inline: false, bytes, offset },
+            FieldContent::Stored { offset, bytes } => {
+                FieldRow { name, kind: FieldKind::Stored, bytes, at: offset }
+            }
+            FieldContent::File { bytes, changed_ns, .. } => {
+                FieldRow { name, kind: FieldKind::File, bytes, at: changed_ns.cast_unsigned() }
+            }
             FieldContent::Inline(content) => {
-                let offset = fields.inline.len() as u64;
+                let at = fields.inline.len() as u64;
                 fields.inline.extend_from_slice(content);
                 let bytes = u32::try_from(content.len()).map_err(|_| LimitFault::Field)?;
-                FieldRow { name, is_inline: true, bytes, offset }
+                FieldRow { name, kind: FieldKind::Inline, bytes, at }
             }
         };
         let before = fields.ends.last().copied().unwrap_or(0);
@@ -374,18 +404,47 @@ impl Catalogue {
         let rows = self.fields.rows.get(start as usize..end as usize).unwrap_or_default();
         rows.iter().filter_map(|row| {
             let name = self.fields.names.get(usize::from(row.name))?;
-            let content = if row.is_inline {
-                let start = usize::try_from(row.offset).ok()?;
-                FieldContent::Inline(self.fields.inline.get(start..start + row.bytes as usize)?)
-            } else {
-                FieldContent::Stored { offset: row.offset, bytes: row.bytes }
+            let content = match row.kind {
+                FieldKind::Inline => {
+                    let start = usize::try_from(row.at).ok()?;
+                    FieldContent::Inline(self.fields.inline.get(start..start + row.bytes as usize)?)
+                }
+                FieldKind::Stored => FieldContent::Stored { offset: row.at, bytes: row.bytes },
+                FieldKind::File => {
+                    let pair = self.pairs.iter().find(|pair| pair.name == *name)?;
+                    FieldContent::File { pair, bytes: row.bytes, changed_ns: row.at.cast_signed() }
+                }
             };
             Some(Field { name, content })
         })
     }
 
+    /// Bytes of all images, and of all files of pairs.
     pub(crate) fn bytes(&self) -> u64 {
-        self.rows.iter().map(|row| u64::from(row.bytes)).sum()
+        let images: u64 = self.rows.iter().map(|row| u64::from(row.bytes)).sum();
+        let files = self.fields.rows.iter().filter(|row| matches!(row.kind, FieldKind::File));
+        images + files.map(|row| u64::from(row.bytes)).sum::<u64>()
+    }
+
+    /// Bytes of a sample's image and of its files of pairs.
+    pub(crate) fn bytes_of(&self, id: SampleId) -> u64 {
+        let image = self.rows.get(id.index()).map_or(0, |row| u64::from(row.bytes));
+        image + self.files_of(id).map(|(bytes, _)| u64::from(bytes)).sum::<u64>()
+    }
+
+    /// When a sample's file, or the last one of its files of pairs, was changed, in nanoseconds
+    /// since 1970.
+    pub(crate) fn changed_ns_of(&self, id: SampleId) -> i64 {
+        let image = self.rows.get(id.index()).map_or(0, |row| row.changed_ns);
+        self.files_of(id).map(|(_, changed_ns)| changed_ns).fold(image, i64::max)
+    }
+
+    /// Length and time of each of a sample's files of pairs.
+    fn files_of(&self, id: SampleId) -> impl Iterator<Item = (u32, i64)> {
+        self.fields(id).filter_map(|field| match field.content {
+            FieldContent::File { bytes, changed_ns, .. } => Some((bytes, changed_ns)),
+            FieldContent::Inline(_) | FieldContent::Stored { .. } => None,
+        })
     }
 }
 

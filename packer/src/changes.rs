@@ -107,6 +107,7 @@ impl Changes {
             let (Some(sample), Some(entry)) = (catalogue.sample(id), dataset.index.entry(of_dataset)) else {
                 continue;
             };
+            let sample = Sample { changed_ns: catalogue.changed_ns_of(id), ..sample };
             let change = Change::of(&sample, &entry, times.get(of_dataset, &entry), is_transformed);
             changes.note(&sample, change);
         }

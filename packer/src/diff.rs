@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use shade_dataset::{Decompressor, Dictionaries, ReadMemory, RecordFault};
+use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadMemory, RecordFault};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Entry;
 use shade_formats::printable::OneLine;
+use shade_formats::shard::parse_fields;
 
 use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
-use crate::catalogue::{Bad, Catalogue, Sample};
+use crate::catalogue::{Bad, Catalogue, Field, FieldContent, Sample};
 use crate::dataset::{Dataset, Matched, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -75,8 +76,8 @@ struct Difference {
     why: String,
 }
 
-/// Compares a source with a dataset: paths, classes by their names, lengths, and contents. Fields
-/// are not compared.
+/// Compares a source with a dataset: paths, classes by their names, lengths, and contents, also
+/// those of the files of pairs. Other fields are not compared.
 ///
 /// # Errors
 /// The source cannot be listed, the dataset cannot be opened; or [`Error::Interrupted`].
@@ -162,12 +163,17 @@ impl Comparing<'_> {
             else {
                 continue;
             };
-            let room = self.memory.pass(sample.bytes.into(), self.stop)?;
-            if let Some(why) = self.difference(&sample, &entry, &mut readers)? {
+            let bytes = self.catalogue.bytes_of(id);
+            let room = self.memory.pass(bytes, self.stop)?;
+            let mut why = self.difference(&sample, &entry, &mut readers)?;
+            if why.is_none() && self.contents {
+                why = self.pair_difference(id, of_dataset, &mut readers)?;
+            }
+            if let Some(why) = why {
                 found.push(Difference { path: sample.path.to_owned(), why });
             }
             drop(room);
-            self.progress.add(1, if self.contents { sample.bytes.into() } else { 0 });
+            self.progress.add(1, if self.contents { bytes } else { 0 });
         }
         Ok(found)
     }
@@ -201,6 +207,51 @@ impl Comparing<'_> {
             Ok(_) => Some("its content differs".to_owned()),
             Err(fault) => Some(format!("in the dataset: {fault}")),
         })
+    }
+
+    /// How the files of pairs of a sample differ from the fields in the dataset.
+    fn pair_difference(
+        &self,
+        id: SampleId,
+        of_dataset: SampleId,
+        readers: &mut CompareMemory,
+    ) -> Result<Option<String>, Error> {
+        let is_file = |field: &Field<'_>| matches!(field.content, FieldContent::File { .. });
+        let files: Vec<Field<'_>> = self.catalogue.fields(id).filter(is_file).collect();
+        let index = &self.dataset.index;
+        let (Some(sample), Some(entry), false) =
+            (self.catalogue.sample(id), index.entry(of_dataset), files.is_empty())
+        else {
+            return Ok(None);
+        };
+        let CompareMemory { source, image, record, .. } = readers;
+        let Some(span) = index.fields(of_dataset) else {
+            return Ok(files.first().map(|file| format!("it has no {} in the dataset", file.name)));
+        };
+        let end = span.offset.saturating_add(span.len);
+        let (stored, fault) = self.files.read(entry.shard, span.offset..end, record)?;
+        let fault = fault.map(|fault| fault.to_string());
+        let fault = fault.or_else(|| {
+            let mismatch = Mismatch::compare(crc32c(stored), span.crc32c).err();
+            mismatch.map(|fault| format!("its fields: {fault}"))
+        });
+        let stored = match (fault, parse_fields(stored, index.key(of_dataset), span.offset)) {
+            (Some(fault), _) => return Ok(Some(format!("in the dataset: {fault}"))),
+            (None, Err(fault)) => return Ok(Some(format!("in the dataset: its fields: {fault}"))),
+            (None, Ok(stored)) => stored,
+        };
+        for file in files {
+            image.clear();
+            if let Err(fault) = source.field(&sample, &file, image) {
+                return Ok(Some(format!("in the source: {fault}")));
+            }
+            match stored.iter().find(|field| field.name == file.name) {
+                Some(field) if field.bytes == image.as_slice() => {}
+                Some(_) => return Ok(Some(format!("the content of its {} differs", file.name))),
+                None => return Ok(Some(format!("it has no {} in the dataset", file.name))),
+            }
+        }
+        Ok(None)
     }
 
     /// CRC32C of a record as it was before compression. The index has that of an uncompressed

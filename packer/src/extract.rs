@@ -1,9 +1,10 @@
 //! `extract`: gives the ImageFolder back, byte for byte.
 //!
 //! The index's paths alone say what is written where, never names in a shard, and only below a
-//! fresh folder.
+//! fresh folder. A dataset of pairs becomes a folder of images and one for each pair, as `create
+//! --pair` takes them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::Write;
@@ -28,6 +29,8 @@ use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
 use crate::leftovers::Content;
+use crate::options::PackOptions;
+use crate::pair::{IMAGES, file_of, is_pair, stem};
 use crate::progress::CommandProgress;
 use crate::publish::Partial;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
@@ -43,7 +46,7 @@ pub(crate) struct ExtractArgs {
     /// The dataset's directory.
     dataset: PathBuf,
     /// The ImageFolder's directory. It must not exist. A sample's fields are written beside its
-    /// image.
+    /// image; of a dataset of pairs, images to OUT/images and the files of a pair to OUT/NAME.
     out: PathBuf,
     /// Threads.
     #[command(flatten)]
@@ -79,7 +82,8 @@ pub(crate) struct Extracted {
 pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Error> {
     let start = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
-    let folders = check_paths(&dataset)?;
+    let pairs = pairs_of(&dataset)?;
+    let folders = with_pairs(&check_paths(&dataset)?, &pairs);
     let workers = Workers::start(args.jobs.jobs)?;
     let mut partial = Partial::create(&args.out, Content::Tree)?;
     let folder = partial.folder().try_clone_to_owned().map_err(Error::io("open", partial.path()))?;
@@ -94,6 +98,7 @@ pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Erro
     let extracting = Extracting {
         reader: SpanReader::new(&dataset, &shards, stop),
         dictionaries: dataset.dictionaries(),
+        pairs,
         folder,
         progress: CommandProgress::start(
             args.output.shown(),
@@ -120,6 +125,8 @@ pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Erro
 struct Extracting<'a> {
     reader: SpanReader<'a>,
     dictionaries: Dictionaries,
+    /// Names of pairs, and how their files are called.
+    pairs: BTreeMap<String, String>,
     /// Everything is written below it.
     folder: OwnedFd,
     progress: CommandProgress,
@@ -164,10 +171,11 @@ impl Extracting<'_> {
     ) -> Result<u64, Error> {
         let index = &self.reader.dataset.index;
         let path = self.reader.dataset.path_text(sample);
+        let image = if self.pairs.is_empty() { path.clone() } else { format!("{IMAGES}/{path}") };
         let data = bytes.get(MEMBER_HEADER_BYTES..).unwrap_or_default();
         let stored = data.get(..entry.stored_len as usize).unwrap_or_default();
         let record = zstd.unpack(stored, entry, raw).map_err(|fault| damaged(&fault))?;
-        self.write(&path, record, &|| "another sample's field has this very name".to_owned())?;
+        self.write(&image, record, &|| "another sample's field has this very name".to_owned())?;
         let Some(span) = index.fields(sample) else { return Ok(0) };
         let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
         let fields = data.get(padded..).unwrap_or_default();
@@ -175,7 +183,10 @@ impl Extracting<'_> {
             .map_err(|fault| damaged(&format_args!("its fields: {fault}")))?;
         let fields = parse_fields(fields, index.key(sample), span.offset).map_err(|fault| damaged(&fault))?;
         for field in &fields {
-            let name = field_path(&path, field.name);
+            let name = match self.pairs.get(field.name) {
+                Some(files) => format!("{}/{}", field.name, file_of(files, &path)),
+                None => format!("{}.{}", stem(&image), field.name),
+            };
             let taken =
                 || format!("it is there already, and the field '{}' of {path} would be, too", field.name);
             self.write(&name, field.bytes, &taken)?;
@@ -226,14 +237,29 @@ fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result
     }
 }
 
-/// The path of a field of the sample at `path`.
-fn field_path(path: &str, name: &str) -> String {
-    let file = path.rfind('/').map_or(0, |slash| slash + 1);
-    let stem = match path.rfind('.') {
-        Some(dot) if dot > file => path.get(..dot).unwrap_or(path),
-        _ => path,
-    };
-    format!("{stem}.{name}")
+/// The pairs that a dataset, or a part of it, was made of. Where parts differ in how files are
+/// called, the first one counts.
+fn pairs_of(dataset: &Dataset) -> Result<BTreeMap<String, String>, Error> {
+    let mut pairs = BTreeMap::new();
+    for (name, files) in PackOptions::all(dataset.index.options()).into_iter().flat_map(|all| all.pairs) {
+        if !is_pair(&name, &files) {
+            let fault =
+                format!("its options have a pair {name:?} of files {files:?}, which may lead elsewhere");
+            return Err(Error::Damaged { path: dataset.dir.join(INDEX_FILE), fault });
+        }
+        pairs.entry(name).or_insert(files);
+    }
+    Ok(pairs)
+}
+
+/// The folders that extraction makes, parents first. With pairs they lie in a folder for each.
+fn with_pairs(folders: &BTreeSet<&str>, pairs: &BTreeMap<String, String>) -> BTreeSet<String> {
+    if pairs.is_empty() {
+        return folders.iter().map(|&folder| folder.to_owned()).collect();
+    }
+    let tops = || pairs.keys().map(String::as_str).chain([IMAGES]);
+    let below = folders.iter().flat_map(|folder| tops().map(move |top| format!("{top}/{folder}")));
+    below.chain(tops().map(str::to_owned)).collect()
 }
 
 /// Makes certain that no sample's path leads out of the folder it will be joined to, and that each
@@ -283,22 +309,5 @@ impl Display for Extracted {
         let (folder, samples, bytes) = (self.folder.display(), self.samples, human_bytes(self.bytes));
         let fields = if self.fields == 0 { String::new() } else { format!(", {} fields", self.fields) };
         write!(f, "{folder}: {samples} files, {bytes}{fields} in {}", self.speed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::field_path;
-
-    #[test]
-    fn fields_lie_beside_their_image() {
-        for (path, name, expected) in [
-            ("cat/1.png", "json", "cat/1.json"),
-            ("a.b/1", "mask.png", "a.b/1.mask.png"),
-            ("cat/.png", "txt", "cat/.png.txt"),
-            ("x.tar.jpg", "txt", "x.tar.txt"),
-        ] {
-            assert_eq!(field_path(path, name), expected);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! `info`: what a dataset holds, from its index alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -161,13 +161,16 @@ impl fmt::Display for Info {
             let bytes = human_bytes(self.fields_bytes);
             writeln!(f, "fields      of {} samples, {bytes}", self.with_fields)?;
         }
+        let all = PackOptions::all(&self.options.to_string());
+        let pairs: BTreeSet<(&String, &String)> = all.iter().flat_map(|options| &options.pairs).collect();
+        for (name, files) in pairs {
+            writeln!(f, "pair        {} from files called {}", OneLine(name), OneLine(files))?;
+        }
         if self.own_keys > 0 {
             writeln!(f, "keys        of {} samples are not their ids", self.own_keys)?;
         }
         writeln!(f, "times       known of the source files of {} samples", self.times_known)?;
-        for transform in
-            PackOptions::all(&self.options.to_string()).iter().filter_map(PackOptions::transform_text)
-        {
+        for transform in all.iter().filter_map(PackOptions::transform_text) {
             writeln!(f, "transform   {transform}")?;
         }
         let RecordBytes { mean, min, p50, p90, p99, max } = self.record_bytes;

@@ -37,6 +37,7 @@ mod merge;
 mod options;
 mod owner;
 pub mod pack;
+mod pair;
 pub mod part;
 mod parts;
 pub mod plan;

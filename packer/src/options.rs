@@ -1,7 +1,7 @@
 //! The pack options that shape a dataset's bytes: as the index records them, as later commands read
 //! them back, and as part of what identifies a piece of work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -47,6 +47,9 @@ pub(crate) struct PackOptions {
     pub(crate) cls: bool,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     exclude: Vec<String>,
+    /// Names of pairs, and how their files are called: `*` stands for the image's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub(crate) pairs: BTreeMap<String, String>,
 }
 
 /// A piece of work: sources and options. It has the same id in every run.
@@ -56,7 +59,9 @@ pub(crate) struct Work {
 }
 
 impl PackOptions {
-    pub(crate) fn new(source: &Source, layout: &Layout) -> Result<Self, Error> {
+    /// The options of packing `catalogue`, which `source` was listed as.
+    pub(crate) fn new(source: &Source, catalogue: &Catalogue, layout: &Layout) -> Result<Self, Error> {
+        let pairs = catalogue.pairs.iter().map(|pair| (pair.name.clone(), pair.files.clone()));
         let compresses = layout.compression != Compression::None;
         Ok(Self {
             tool: TOOL.to_owned(),
@@ -69,6 +74,7 @@ impl PackOptions {
             transform: layout.transform,
             cls: layout.cls,
             exclude: source.selection.patterns().to_vec(),
+            pairs: pairs.collect(),
         })
     }
 
@@ -206,7 +212,9 @@ impl PackOptions {
                 put(hash, field.name.as_bytes());
                 match field.content {
                     FieldContent::Inline(content) => put(hash, content),
-                    FieldContent::Stored { bytes, .. } => hash.update(&bytes.to_le_bytes()),
+                    FieldContent::Stored { bytes, .. } | FieldContent::File { bytes, .. } => {
+                        hash.update(&bytes.to_le_bytes());
+                    }
                 }
             }
         }
@@ -220,9 +228,14 @@ impl Work {
         let mut hash = Xxh3::new();
         for (options, catalogue) in parts {
             options.hash(&mut hash, catalogue);
-            for sample in catalogue.samples() {
+            for (id, sample) in (0u32..).map(SampleId).zip(catalogue.samples()) {
                 hash.update(&sample.changed_ns.to_le_bytes());
                 hash.update(&sample.offset.to_le_bytes());
+                for field in catalogue.fields(id) {
+                    if let FieldContent::File { changed_ns, .. } = field.content {
+                        hash.update(&changed_ns.to_le_bytes());
+                    }
+                }
             }
         }
         Self { id: format!("{:016x}", hash.digest()) }
@@ -232,7 +245,7 @@ impl Work {
 fn field_bytes(field: &Field<'_>) -> u64 {
     match field.content {
         FieldContent::Inline(content) => content.len() as u64,
-        FieldContent::Stored { bytes, .. } => bytes.into(),
+        FieldContent::Stored { bytes, .. } | FieldContent::File { bytes, .. } => bytes.into(),
     }
 }
 

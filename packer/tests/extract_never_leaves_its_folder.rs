@@ -23,6 +23,11 @@ fn member(shard: &mut Vec<u8>, name: &str, bytes: &[u8]) {
 
 /// A dataset of samples with these paths, each with these fields.
 fn forge(dir: &Path, samples: &[(&str, &[&str])]) {
+    forge_with(dir, samples, "");
+}
+
+/// A dataset that says this of how it was made.
+fn forge_with(dir: &Path, samples: &[(&str, &[&str])], options: &str) {
     let mut shard = Vec::new();
     let mut entries = Vec::new();
     for (key, (_, fields)) in (0u32..).zip(samples) {
@@ -62,6 +67,7 @@ fn forge(dir: &Path, samples: &[(&str, &[&str])]) {
     for ((entry, _), (path, _)) in entries.iter().zip(samples) {
         index.push_sample(entry, path.as_bytes()).unwrap();
     }
+    index.set_options(options);
     index.set_fields(entries.iter().map(|(_, row)| *row).collect());
     fs::create_dir_all(dir).unwrap();
     fs::write(dir.join("s.tar"), shard).unwrap();
@@ -76,6 +82,40 @@ fn refused(samples: &[(&str, &[&str])]) -> (Option<i32>, String) {
     let output = run(&[&"extract", &dataset, &back, &"-q"]);
     assert_eq!(names(temp.path()), ["dataset"], "{samples:?}");
     (output.status.code(), stderr_of(&output))
+}
+
+#[test]
+fn no_pair_leads_out() {
+    let temp = tempfile::tempdir().unwrap();
+    let back = temp.path().join("back");
+    let forged = |pairs: &str| {
+        let dataset = temp.path().join("dataset");
+        let _ = fs::remove_dir_all(&dataset);
+        let made = r#""tool": "x", "shuffle": false, "seed": null, "shard_bytes": 4096, "compress": "none""#;
+        let samples: [(&str, &[&str]); 3] =
+            [("a/1.png", &["m"]), ("a/1.jpg", &["n"]), ("b.png", &["m", "n"])];
+        forge_with(&dataset, &samples, &format!("{{{made}, \"pairs\": {pairs}}}"));
+        run(&[&"extract", &dataset, &back, &"-q"])
+    };
+    for pairs in
+        [r#"{"..": "*.x"}"#, r#"{"m": "../*"}"#, r#"{"m": "x"}"#, r#"{"a/b": "*"}"#, r#"{"images": "*.x"}"#]
+    {
+        let output = forged(pairs);
+        assert_eq!(output.status.code(), Some(3), "{pairs}: {output:?}");
+        assert!(stderr_of(&output).contains("may lead elsewhere"), "{output:?}");
+        assert_eq!(names(temp.path()), ["dataset"], "{pairs}");
+    }
+    assert!(forged(r#"{"m": "*.x"}"#).status.success());
+    let paths = [
+        "images/a/1.jpg",
+        "images/a/1.n",
+        "images/a/1.png",
+        "images/b.n",
+        "images/b.png",
+        "m/a/1.x",
+        "m/b.x",
+    ];
+    assert_eq!(tree(&back).keys().collect::<Vec<_>>(), paths);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod odd_sources_have_defined_outcomes;
 mod one_command_at_a_time;
 mod order_and_labels_are_torchvisions;
 mod packed_in_parts;
+mod pairs_stay_together;
 mod raw_pixels_train_fast;
 mod removed_shards_are_made_again;
 mod reports_are_for_people_and_programs;

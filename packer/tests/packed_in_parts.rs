@@ -473,7 +473,7 @@ fn a_damaged_plan_is_refused_and_never_followed() {
             assert!(shards == 0, "byte {at}: {shards} shards were packed");
         }
     }
-    let other = String::from_utf8(whole.clone()).unwrap().replacen("plan 1 ", "plan 9 ", 1);
+    let other = String::from_utf8(whole.clone()).unwrap().replacen("plan 2 ", "plan 9 ", 1);
     fs::write(&path, other).unwrap();
     let output = part(&source, &out, "0/1").output().unwrap();
     assert!(output.status.code() == Some(2) && stderr_of(&output).contains("one version"), "{output:?}");

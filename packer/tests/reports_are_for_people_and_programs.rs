@@ -69,9 +69,15 @@ fn progress_is_lines_on_standard_error_unless_quiet() {
 #[test]
 fn help_explains_units_and_defaults() {
     let help = run_well(&[&"create", &"--help"]);
-    for word in
-        ["--shard-size <BYTES>", "Default: 1GiB", "--seed <N>", "zstd:LEVEL", "--no-shuffle", "--jobs"]
-    {
+    for word in [
+        "--shard-size <BYTES>",
+        "Default: 1GiB",
+        "--seed <N>",
+        "zstd:LEVEL",
+        "--no-shuffle",
+        "--jobs",
+        "--pair <NAME=FOLDER>",
+    ] {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }
     assert!(run_well(&[&"--help"]).contains("Exit codes: 0 done"));

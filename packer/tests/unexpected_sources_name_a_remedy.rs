@@ -203,11 +203,25 @@ fn captions_are_no_classes() {
         .collect();
     let members: Vec<(&str, &[u8])> = members.iter().map(|(name, bytes)| (&name[..], &bytes[..])).collect();
     tar_of(&at("tars/a.tar"), &members);
-    refused(&create(&at("tars"), &[]), &["4 classes for 5 samples", "captions?", "--labels none"]);
-    said(&create(&at("tars"), &["--labels", "none"]));
+    let report = said(&create(&at("tars"), &[]));
+    assert!(report.contains(".txt members are captions") && report.contains("--labels txt"), "{report}");
     let info: Value = serde_json::from_str(&run_well(&[&"info", &at("tars.out"), &"--json"])).unwrap();
     assert_eq!((&info["classes"][0]["name"], &info["with_fields"]), (&"none".into(), &5.into()));
     assert_eq!(info["classes"].as_array().unwrap().len(), 1);
+    // With their labels, as asked for, it is another dataset: each goes on as it began.
+    refused(
+        &run(&[&"create", &at("tars"), &at("tars.out"), &"-q", &"--labels", &"txt"]),
+        &["labels or fields are others"],
+    );
+    assert!(said(&create(&at("tars"), &["--labels", "txt"])).contains("5 samples of 4 classes"));
+    refused(
+        &run(&[&"create", &at("tars"), &at("tars.out"), &"-q"]),
+        &["labels or fields are others", "--labels txt"],
+    );
+    tar_of(&at("more/b.tar"), &[("1.jpg", b"x"), ("1.txt", b"two cats")]);
+    let more: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"append", &at("more"), &at("tars.out"), &"-q"];
+    refused(&run(&more), &["has labels", "--labels txt", "--labels none"]);
+    assert!(run_well(&[&more[..], &[&"--labels", &"txt"]].concat()).contains("6 samples now"));
     let mut csv = "path,label\n".to_owned();
     for n in 0..12 {
         write(&at(&format!("csv/{n}.jpg")), &noise(n, 40));

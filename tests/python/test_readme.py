@@ -99,6 +99,8 @@ def run(page: str, folder: Path) -> str:
     packed.image_folder(folder / "photos/train", "png")
     packed.image_folder(folder / "photos/val", "png")
     packed.image_folder(folder / "more-photos", "jpeg")
+    packed.image_folder(folder / "scenes/imgs", "jpeg")
+    packed.image_folder(folder / "scenes/masks", "png")
     if page in TAKE_DATASETS:
         plain = packed.pack(folder / "photos/train", folder / "plain.shade")
         captioned = packed.with_fields(

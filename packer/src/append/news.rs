@@ -28,6 +28,7 @@ impl News {
         let Matched { both, only_in_source: new, .. } = Matched::new(listed, dataset);
         for (id, known) in both {
             let Some(sample) = listed.sample(id) else { continue };
+            let sample = Sample { changed_ns: listed.changed_ns_of(id), ..sample };
             changes.note(&sample, change_of(dataset, is_transformed, times, known, listed, &sample)?);
         }
         let of_dataset: Vec<String> =
@@ -37,7 +38,7 @@ impl News {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         let (names, labels) = extend(&of_dataset, &more);
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let mut catalogue = Catalogue::new(listed.stores.clone());
+        let mut catalogue = Catalogue::over(listed);
         let mut is_used = vec![false; more.len()];
         for id in new {
             let old = listed.sample(id).map_or(u32::MAX, |sample| sample.label) as usize;

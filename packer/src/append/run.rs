@@ -73,6 +73,30 @@ fn has_class(dataset: &Dataset, listed: &Catalogue, label: u32) -> bool {
     dataset.class_names().any(|class| Some(class) == name)
 }
 
+/// Refuses samples that lack what all of the dataset's have, unless the user says so: usage.
+fn refuse_other_kind(dataset: &Dataset, source: &Source, listed: &Catalogue) -> Result<(), Error> {
+    let dir = dataset.dir.display();
+    if listed.is_unlabelled_by_default && !has_class(dataset, listed, 0) {
+        let source = source.path.display();
+        return Err(Error::Usage(format!(
+            "{dir} has labels, {source} has none: say where they are (--labels txt for .txt members of tars, --labels \
+             folders for --pair), or --labels none to append its samples as a class 'none'"
+        )));
+    }
+    let of_dataset = PackOptions::all(dataset.index.options());
+    let mut names = of_dataset.first().into_iter().flat_map(|options| options.pairs.keys());
+    let is_lacking = |name: &&String| {
+        let in_all = of_dataset.iter().all(|options| options.pairs.contains_key(*name));
+        in_all && !listed.pairs.iter().any(|pair| pair.name == **name)
+    };
+    match names.find(is_lacking) {
+        Some(name) => Err(Error::Usage(format!(
+            "{dir} has '{name}' beside its images: --pair {name}=FOLDER says where those of new images are"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Labels of the source that are others in the dataset, if the user accepts that.
 fn relabelled(args: &AppendArgs, news: &mut News) -> Result<Option<Relabelled>, Error> {
     let labels = std::mem::take(&mut news.relabelled);
@@ -120,6 +144,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     let lost = std::mem::take(&mut listed.lost);
     listed.lost = lost.into_iter().filter(|label| !has_class(&dataset, &listed, *label)).collect();
     refuse_listed(&[(source.path.as_path(), &listed)], accept)?;
+    refuse_other_kind(&dataset, &source, &listed)?;
     let job = AppendJob { args, source, layout, effort, dataset, times: Times::read(dir)?, stop };
     let dataset = &job.dataset;
     let mut news = News::new(dataset, &job.times, &listed)?;
@@ -183,7 +208,7 @@ impl AppendJob<'_> {
     ) -> Result<(Assembled, Packed), Error> {
         let (dir, dataset, catalogue) = (&self.args.dataset, &self.dataset, &news.catalogue);
         let fault = |source| Error::Index { path: dir.clone(), source };
-        let options = PackOptions::new(&self.source, &self.layout)?;
+        let options = PackOptions::new(&self.source, catalogue, &self.layout)?;
         let plan = options.plan(catalogue);
         let work = Work::of([(&options, catalogue)].into_iter());
         // The same source appended to another state of the dataset is other work.

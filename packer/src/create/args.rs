@@ -32,9 +32,10 @@ pub(crate) struct NewArgs {
 }
 
 /// What shapes the dataset, which `plan` has decided for all parts.
-const DECIDED: [&str; 19] = [
+const DECIDED: [&str; 20] = [
     "from",
     "labels",
+    "pair",
     "exclude",
     "seed",
     "no_shuffle",
@@ -81,6 +82,7 @@ impl NewArgs {
         check_splits(&self.splits)?;
         let (source, layout) = (self.pack.source.source()?, self.pack.layout.for_new()?);
         refuse_inside(&self.out, &source.path)?;
+        source.pairs.iter().try_for_each(|pair| refuse_inside(&self.out, &pair.folder))?;
         check_destination(&self.out)?;
         Ok((source, layout))
     }

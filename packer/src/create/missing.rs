@@ -135,7 +135,7 @@ fn in_source(
     ids: &HashMap<SampleId, SampleId>,
     samples: &[(SampleId, Entry)],
 ) -> Result<Catalogue, String> {
-    let mut found = Catalogue::new(listed.stores.clone());
+    let mut found = Catalogue::over(listed);
     for (sample, entry) in samples {
         let id = ids.get(sample);
         let id = id.ok_or_else(|| format!("{} is not in the source", dataset.path_text(*sample)))?;

@@ -38,8 +38,10 @@ pub(crate) struct Begun {
 /// Each split with its folder in the source; the whole source if there are none.
 pub(crate) fn sources_of(source: &Source, splits: &[String]) -> Vec<(Option<String>, Source)> {
     let in_split = |split: &String| {
-        let path = source.path.join(split);
-        (Some(split.clone()), Source { path, ..source.clone() })
+        let mut of_split = source.clone();
+        let folders = of_split.pairs.iter_mut().map(|pair| &mut pair.folder);
+        folders.chain([&mut of_split.path]).for_each(|folder| folder.push(split));
+        (Some(split.clone()), of_split)
     };
     match splits {
         [] => vec![(None, source.clone())],
@@ -85,7 +87,7 @@ pub(crate) fn plan_all(
     let all: Vec<_> = listed.iter().map(|listed| (listed.source.path.as_path(), &listed.catalogue)).collect();
     refuse_listed(&all, accept)?;
     let plan = |Listed { split, source, catalogue }| {
-        let options = PackOptions::new(&source, layout)?;
+        let options = PackOptions::new(&source, &catalogue, layout)?;
         let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
         Ok(Planned { split, catalogue, plan, plan_id, options })
     };
@@ -123,6 +125,7 @@ fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
     let said = [Some(&args.pack.source.path), args.pack.source.labels.as_ref()];
     let mut needed: BTreeSet<PathBuf> = said.into_iter().flatten().cloned().collect();
     for catalogue in planned.iter().map(|planned| &planned.catalogue) {
+        needed.extend(catalogue.pairs.iter().map(|pair| pair.folder.clone()));
         for sample in catalogue.samples() {
             match sample.store {
                 SampleStore::Container(tar) => needed.insert(tar.clone()),
@@ -184,6 +187,7 @@ fn explained(refused: Error, out: &Path, planned: &[Planned]) -> Error {
         if let (Ok(dataset), Ok(times)) = (Dataset::open(&folder), Times::read(&folder)) {
             let changes = Changes::of(&dataset, &times, &planned.catalogue);
             text += &changes.differences(&dataset, &planned.options);
+            planned.catalogue.notes.iter().for_each(|note| text += &format!("\n  note: {note}"));
         }
     }
     Error::Usage(text)

@@ -22,9 +22,9 @@ pub(crate) struct Created {
     pub(crate) unchanged: bool,
     /// One for the dataset, or one for each split.
     pub(crate) parts: Vec<CreatedPart>,
-    /// Bytes of the images that are in it.
+    /// Bytes of the images that are in it, and of their files of pairs.
     pub(crate) source_bytes: u64,
-    /// Bytes of the images that this run has read: fewer when it finished an earlier run's work.
+    /// Bytes of these files that this run has read: fewer when it finished an earlier run's work.
     pub(crate) read_bytes: u64,
     pub(crate) bad: Vec<Bad>,
     /// What people should know of the source, each in one line.

@@ -148,7 +148,7 @@ impl<'a> StretchQueue<'a> {
         let mut bytes = 0u64;
         let mut samples = 0;
         for &id in rest.iter().take(self.samples_max) {
-            bytes += self.packing.catalogue.sample(id).map_or(0, |sample| u64::from(sample.bytes));
+            bytes += self.packing.catalogue.bytes_of(id);
             samples += 1;
             if bytes >= STRETCH_BYTES {
                 break;

@@ -1,6 +1,8 @@
 //! Reads samples from their source with as few system calls as can notice a change: open, fstat,
 //! read, fstat, close.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,16 +38,26 @@ pub(crate) enum SourceFault {
     Torn,
     #[error("its tar changed while packing: it was written to since it was listed")]
     TarTouched,
+    #[error("its {name}, {path}: {fault}", path = path.display())]
+    Paired { name: String, path: PathBuf, fault: Box<SourceFault> },
     #[error("its field {0} is said to be in a container, but it has none")]
     NoContainer(String),
 }
 
-/// Reads samples one after the other. Keeps open what it read from last: the folder, from which a
-/// path is shorter than from the root, or the container.
+/// Reads samples one after the other. Keeps open the folders of the source, from which a path is
+/// shorter than from the root, or the container that it read from last.
 #[derive(Debug, Default)]
 pub(crate) struct SourceReader {
-    folder: Option<(PathBuf, OwnedFd)>,
+    folders: HashMap<PathBuf, OwnedFd>,
     container: Option<(PathBuf, OpenContainer)>,
+}
+
+/// A file as it was listed.
+struct ListedFile<'a> {
+    /// Below its folder.
+    path: &'a str,
+    bytes: u32,
+    changed_ns: i64,
 }
 
 /// A tar, and the state in which it was found as it was listed.
@@ -59,7 +71,10 @@ impl SourceReader {
     /// Appends the sample's image to `bytes`: exactly as many bytes as were listed.
     pub(crate) fn image(&mut self, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
         match sample.store {
-            SampleStore::Folder(folder) => read_file(self.folder(folder)?, sample, bytes),
+            SampleStore::Folder(folder) => {
+                let Sample { path, bytes: len, changed_ns, .. } = *sample;
+                read_file(self.folder(folder)?, &ListedFile { path, bytes: len, changed_ns }, bytes)
+            }
             SampleStore::Container(file) => {
                 self.span(file, sample.changed_ns, sample.offset, sample.bytes, bytes)
             }
@@ -67,7 +82,7 @@ impl SourceReader {
     }
 
     /// Appends the content of a field to `bytes`.
-    pub(super) fn field(
+    pub(crate) fn field(
         &mut self,
         sample: &Sample<'_>,
         field: &Field<'_>,
@@ -81,18 +96,27 @@ impl SourceReader {
             (FieldContent::Stored { offset, bytes: len }, SampleStore::Container(file)) => {
                 self.span(file, sample.changed_ns, offset, len, bytes)
             }
+            (FieldContent::File { pair, bytes: len, changed_ns }, _) => {
+                let path = pair.file_of(sample.path);
+                let file = ListedFile { path: &path, bytes: len, changed_ns };
+                let read = self.folder(&pair.folder).and_then(|folder| read_file(folder, &file, bytes));
+                read.map_err(|fault| SourceFault::Paired {
+                    name: field.name.to_owned(),
+                    path: pair.folder.join(&path),
+                    fault: Box::new(fault),
+                })
+            }
             (FieldContent::Stored { .. }, SampleStore::Folder(_)) => {
                 Err(SourceFault::NoContainer(field.name.to_owned()))
             }
         }
     }
 
-    fn folder(&mut self, path: &PathBuf) -> Result<&OwnedFd, SourceFault> {
-        let open = match self.folder.take().filter(|(open, _)| open == path) {
-            Some(open) => open,
-            None => (path.clone(), open_folder(path).map_err(SourceFault::Folder)?),
-        };
-        Ok(&self.folder.insert(open).1)
+    fn folder(&mut self, path: &Path) -> Result<&OwnedFd, SourceFault> {
+        Ok(match self.folders.entry(path.to_owned()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => free.insert(open_folder(path).map_err(SourceFault::Folder)?),
+        })
     }
 
     fn span(
@@ -126,19 +150,19 @@ impl SourceReader {
     }
 }
 
-fn read_file(folder: &OwnedFd, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
-    let opened = regular::open_at(folder, Path::new(sample.path), OFlags::RDONLY);
+fn read_file(folder: &OwnedFd, listed_file: &ListedFile<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
+    let opened = regular::open_at(folder, Path::new(listed_file.path), OFlags::RDONLY);
     let file = File::from(opened.map_err(SourceFault::Open)?);
     let before = FileState::settled(&file).map_err(SourceFault::Stat)?;
-    let listed = i64::from(sample.bytes);
+    let listed = i64::from(listed_file.bytes);
     if before.bytes != listed {
         return Err(SourceFault::Resized { listed, now: before.bytes });
     }
-    if before.changed_ns != sample.changed_ns {
+    if before.changed_ns != listed_file.changed_ns {
         return Err(SourceFault::Touched);
     }
     let start = bytes.len();
-    read_listed(&file, sample, bytes)?;
+    read_listed(&file, listed_file.bytes, bytes)?;
     if FileState::now(&file).map_err(SourceFault::Stat)? != before {
         bytes.truncate(start);
         return Err(SourceFault::Torn);
@@ -147,10 +171,9 @@ fn read_file(folder: &OwnedFd, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Resu
 }
 
 /// Appends as many bytes as were listed, which must be all that the file has.
-fn read_listed(file: &File, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
-    let listed = i64::from(sample.bytes);
+fn read_listed(file: &File, listed: u32, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
+    let (listed, expected) = (i64::from(listed), listed as usize);
     let start = bytes.len();
-    let expected = sample.bytes as usize;
     // One byte more than the file has: a short read is then the file's end, and a file that grew
     // shows.
     bytes.reserve(expected.saturating_add(1));

@@ -47,10 +47,9 @@ pub(super) struct ReadPace {
 }
 
 impl ReadPace {
-    /// Counts a file of `bytes` bytes.
-    pub(super) fn file(&mut self, took: Duration, bytes: u32) {
-        let beyond_copying =
-            took.saturating_sub(Duration::from_micros(u64::from(bytes) / COPIED_BYTES_PER_US));
+    /// Counts a sample whose files have `bytes` bytes.
+    pub(super) fn sample(&mut self, took: Duration, bytes: u64) {
+        let beyond_copying = took.saturating_sub(Duration::from_micros(bytes / COPIED_BYTES_PER_US));
         self.fastest = Some(self.fastest.map_or(beyond_copying, |fastest| fastest.min(beyond_copying)));
     }
 
@@ -119,9 +118,9 @@ mod tests {
 
     #[test]
     fn the_fastest_file_tells_whether_the_store_is_slow() {
-        let pace = |files: &[(u64, u32)]| {
+        let pace = |files: &[(u64, u64)]| {
             let mut pace = ReadPace::default();
-            files.iter().for_each(|&(us, bytes)| pace.file(Duration::from_micros(us), bytes));
+            files.iter().for_each(|&(us, bytes)| pace.sample(Duration::from_micros(us), bytes));
             pace.is_waiting()
         };
         assert!(!pace(&[]));

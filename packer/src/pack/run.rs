@@ -121,8 +121,8 @@ impl Packing<'_> {
                 return Err(Error::Bad { first: bad.clone(), more: done.bad.len() - 1 });
             }
             let samples = self.plan.shard(number);
-            let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
-            self.progress.skip(samples.len() as u64, found.map(|sample| u64::from(sample.bytes)).sum());
+            let bytes = samples.iter().map(|&id| self.catalogue.bytes_of(id)).sum();
+            self.progress.skip(samples.len() as u64, bytes);
             Ok(true)
         })?;
         Ok(numbers.into_iter().zip(done).filter(|(_, is_done)| !is_done).map(|(number, _)| number).collect())
@@ -148,8 +148,7 @@ impl Packing<'_> {
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }
-            let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
-            let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
+            let bytes = samples.iter().map(|&id| self.catalogue.bytes_of(id)).sum();
             let recycle = |memory| lock(spare).push(memory);
             if let Some(packed) = shard.place(number, built, pass, recycle)? {
                 end(&shard, packed)?;

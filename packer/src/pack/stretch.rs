@@ -129,7 +129,7 @@ impl<'a> StretchBuilder<'a> {
                 Err(StretchFault::Panicked(text))
             });
             let now = Instant::now();
-            pace.file(now.duration_since(before), sample.bytes);
+            pace.sample(now.duration_since(before), self.catalogue.bytes_of(id));
             before = now;
             match read {
                 Ok(read) => all.push(read),

@@ -110,7 +110,8 @@ fn from_lists(out: &Path, sources: Vec<(Option<String>, Source)>) -> Result<Vec<
     }
     let mut all = Vec::new();
     for ((split, source), catalogue) in sources.into_iter().zip(catalogues) {
-        if source.kind()? != SourceKind::ImageFolder || source.labels != Labels::Own {
+        let is_by_class = matches!(source.labels, Labels::Own | Labels::Folders) && source.pairs.is_empty();
+        if source.kind()? != SourceKind::ImageFolder || !is_by_class {
             return differs("--from");
         }
         if source.selection.patterns() != lists.exclude {

@@ -15,6 +15,7 @@ use crate::create::{Planned, Prepared};
 use crate::error::Error;
 use crate::options::{PackOptions, Work};
 use crate::pack::{COMPRESSIBLE, Recipe, Zstd};
+use crate::pair::Pair;
 use crate::part::Part;
 use crate::plan::{PLAN_FILE, PackPlan};
 use crate::source::SourceKind;
@@ -46,6 +47,8 @@ struct DatasetOutline {
     shards: u32,
     classes: Vec<String>,
     stores: Vec<StoreOutline>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pairs: Vec<PairOutline>,
     /// What listing found and cannot be packed.
     bad: Vec<Bad>,
     zstd: Option<ZstdOutline>,
@@ -58,6 +61,14 @@ struct DatasetOutline {
 enum StoreOutline {
     Folder(StorePlace),
     Container(StorePlace),
+}
+
+/// A folder of files beside the images.
+#[derive(Debug, Serialize, Deserialize)]
+struct PairOutline {
+    name: String,
+    folder: StorePlace,
+    files: String,
 }
 
 /// The source may have another path on each machine; what lies outside of it has one path.
@@ -237,6 +248,7 @@ impl PlanFile {
     fn catalogue(&self, dataset: &DatasetOutline, source: &Path) -> Catalogue {
         let base = base_of(source, dataset.options.source);
         let mut catalogue = Catalogue::new(dataset.stores.iter().map(|store| store.at(base)).collect());
+        catalogue.pairs = dataset.pairs.iter().map(|pair| pair.at(base)).collect();
         catalogue.classes.clone_from(&dataset.classes);
         catalogue.bad.clone_from(&dataset.bad);
         catalogue
@@ -315,6 +327,11 @@ impl DatasetOutline {
             shards: u32::try_from(plan.shard_count()).unwrap_or(u32::MAX),
             classes: catalogue.classes.clone(),
             stores: stores.collect::<Result<_, _>>()?,
+            pairs: catalogue
+                .pairs
+                .iter()
+                .map(|pair| PairOutline::of(pair, base))
+                .collect::<Result<_, _>>()?,
             bad: catalogue.bad.clone(),
             zstd: recipe.zstd.as_ref().map(ZstdOutline::of),
             forgone_percent: *forgone_percent,
@@ -333,31 +350,56 @@ fn base_of(source: &Path, kind: SourceKind) -> &Path {
 
 impl StoreOutline {
     fn of(store: &SampleStore, base: &Path) -> Result<Self, Error> {
-        let (SampleStore::Folder(path) | SampleStore::Container(path)) = store;
-        let place = match path.strip_prefix(base) {
-            Ok(below) => StorePlace::Below(below.to_owned()),
-            Err(_) => StorePlace::At(path.clone()),
-        };
-        let (StorePlace::Below(written) | StorePlace::At(written)) = &place;
-        // JSON has no other text.
-        if written.to_str().is_none() {
-            return Err(Error::source(path, "its path is not UTF-8: rename it"));
-        }
         Ok(match store {
-            SampleStore::Folder(_) => Self::Folder(place),
-            SampleStore::Container(_) => Self::Container(place),
+            SampleStore::Folder(path) => Self::Folder(StorePlace::of(path, base)?),
+            SampleStore::Container(path) => Self::Container(StorePlace::of(path, base)?),
         })
     }
 
     fn at(&self, base: &Path) -> SampleStore {
-        let path = |place: &StorePlace| match place {
-            StorePlace::Below(below) if below.as_os_str().is_empty() => base.to_owned(),
-            StorePlace::Below(below) => base.join(below),
-            StorePlace::At(path) => path.clone(),
-        };
         match self {
-            Self::Folder(place) => SampleStore::Folder(path(place)),
-            Self::Container(place) => SampleStore::Container(path(place)),
+            Self::Folder(place) => SampleStore::Folder(place.at(base)),
+            Self::Container(place) => SampleStore::Container(place.at(base)),
+        }
+    }
+}
+
+impl PairOutline {
+    /// A folder outside of the source has the same path on all machines, in whatever folder they
+    /// work.
+    fn of(pair: &Pair, base: &Path) -> Result<Self, Error> {
+        let Pair { name, folder, files } = pair;
+        let mut place = StorePlace::of(folder, base)?;
+        if let StorePlace::At(path) = &mut place {
+            *path = std::path::absolute(&path).map_err(Error::io("look at", folder))?;
+        }
+        Ok(Self { name: name.clone(), folder: place, files: files.clone() })
+    }
+
+    fn at(&self, base: &Path) -> Pair {
+        Pair { name: self.name.clone(), folder: self.folder.at(base), files: self.files.clone() }
+    }
+}
+
+impl StorePlace {
+    fn of(path: &Path, base: &Path) -> Result<Self, Error> {
+        let place = match path.strip_prefix(base) {
+            Ok(below) => Self::Below(below.to_owned()),
+            Err(_) => Self::At(path.to_owned()),
+        };
+        let (Self::Below(written) | Self::At(written)) = &place;
+        // JSON has no other text.
+        if written.to_str().is_none() {
+            return Err(Error::source(path, "its path is not UTF-8: rename it"));
+        }
+        Ok(place)
+    }
+
+    fn at(&self, base: &Path) -> PathBuf {
+        match self {
+            Self::Below(below) if below.as_os_str().is_empty() => base.to_owned(),
+            Self::Below(below) => base.join(below),
+            Self::At(path) => path.clone(),
         }
     }
 }

@@ -31,6 +31,8 @@ enum FieldRow {
     Inline(String, String),
     /// Name, and offset and bytes in the sample's container.
     Stored(String, u64, u32),
+    /// Name of the pair, and bytes and time of the file.
+    File(String, u32, i64),
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
@@ -56,6 +58,7 @@ pub(super) fn encode(catalogue: &Catalogue, id: SampleId, out: &mut Vec<u8>) -> 
                 Err(_) => Err(format!("the field {} of {} is not UTF-8", field.name, sample.path)),
             },
             FieldContent::Stored { offset, bytes } => Ok(FieldRow::Stored(name, offset, bytes)),
+            FieldContent::File { bytes, changed_ns, .. } => Ok(FieldRow::File(name, bytes, changed_ns)),
         }
     };
     let row = Row {
@@ -101,6 +104,11 @@ pub(super) fn decode(bytes: &[u8], catalogue: &mut Catalogue) -> Result<Vec<Samp
                 }
                 &FieldRow::Stored(ref name, offset, bytes) => {
                     catalogue.push_field(name, FieldContent::Stored { offset, bytes })
+                }
+                &FieldRow::File(ref name, bytes, changed_ns) => {
+                    let pair = catalogue.pairs.iter().find(|pair| pair.name == *name).cloned();
+                    let pair = pair.ok_or_else(|| wrong(&format!("there is no pair {name}")))?;
+                    catalogue.push_field(name, FieldContent::File { pair: &pair, bytes, changed_ns })
                 }
             };
             pushed.map_err(|fault| wrong(&fault.to_string()))?;

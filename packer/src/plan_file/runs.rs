@@ -18,7 +18,7 @@ use crate::options::TOOL;
 /// length and the checksum of the outline.
 const HEADER_BYTES: usize = 61;
 /// Raised with every change of the file's form.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a file of runs is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +278,7 @@ mod tests {
         let path = temp.path().join("runs");
         written(&path);
         let text = String::from_utf8(fs::read(&path).unwrap()).unwrap();
-        fs::write(&path, text.replacen("plan 1", "plan 2", 1)).unwrap();
+        fs::write(&path, text.replacen("plan 2", "plan 1", 1)).unwrap();
         let opened: Result<(RunsFile, String), Error> = RunsFile::open(&path, Kind::Plan);
         assert!(matches!(opened, Err(Error::Usage(text)) if text.contains("one version on all machines")));
     }

@@ -7,7 +7,6 @@
 //! it may not read, and empty files, and follows links to a parent without end. Here such a path is
 //! bad.
 
-use std::fmt::Display;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,12 +15,13 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use shade_formats::limits::NAME_BYTES_MAX;
 
 use super::labels::UNLABELLED;
 use super::selection::Selection;
 use super::tool_folders;
-use crate::catalogue::{Bad, Catalogue, EmptyClass, NewSample, Paths, SampleStore, check_bytes};
+use crate::catalogue::{Bad, Catalogue, EmptyClass, LimitFault, NewSample, Paths, SampleStore, check_bytes};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::part::Part;
@@ -98,6 +98,7 @@ pub(super) fn scan_part(
         }
     }
     catalogue.notes.extend(splits_note(&classes));
+    catalogue.notes.extend(pairs_note(root, &classes));
     catalogue.notes.extend(tool_folders::note(&of_tools));
     catalogue.classes = classes;
     Ok(catalogue)
@@ -127,6 +128,17 @@ pub(super) fn scan_unlabelled(
     Ok(catalogue)
 }
 
+/// The paths of all files below `root`, of any kind, as far as it can be listed.
+///
+/// # Errors
+/// The root cannot be listed; or [`Error::Interrupted`].
+pub(super) fn scan_files(root: &Path, progress: &CommandProgress, stop: &Stop) -> Result<Paths, Error> {
+    read_dir(root).map_err(Error::io("list", root))?;
+    let selection = Selection::default();
+    let names = FolderWalk::new(root, &selection, progress, stop)?.names("", |_| true)?;
+    Ok(joined(names.folders))
+}
+
 /// Adds a class's samples; says whether the dataset had room for all.
 fn add(catalogue: &mut Catalogue, class: ListedClass, label: u32, root: &Path) -> bool {
     let mut has_room = true;
@@ -150,7 +162,7 @@ fn no_class(entries: &[DirEntry]) -> String {
         0 => String::new(),
         _ => format!(
             ", but {images} images right in it: a CSV file with the columns path and label says their classes, \
-             --labels none packs them without labels"
+             --labels none packs them without labels, and --pair masks=FOLDER with masks of another folder"
         ),
     };
     format!("couldn't find any class folder in it{remedy}")
@@ -168,6 +180,21 @@ fn splits_note(classes: &[String]) -> Option<String> {
         let all = splits.join(",");
         format!("folders called {all} became classes; if they are splits: --splits {all}")
     })
+}
+
+/// Says what folders are called that are rather images and their masks than classes.
+fn pairs_note(root: &Path, classes: &[String]) -> Option<String> {
+    let called =
+        |names: &[&str]| classes.iter().find(|class| names.iter().any(|n| n.eq_ignore_ascii_case(class)));
+    let images = called(&["images", "image", "imgs", "img", "jpegimages"])?;
+    let masks = called(&["masks", "mask", "labels", "annotations", "segmentationclass"])?;
+    let at = |name| root.join(name).display().to_string();
+    Some(format!(
+        "folders called {images},{masks} became classes; if one has the masks of the other's images: SOURCE {} with \
+         --pair masks={}",
+        at(images),
+        at(masks)
+    ))
 }
 
 struct FolderWalk<'a> {
@@ -195,6 +222,30 @@ pub(super) struct FileFacts {
     pub(super) changed_ns: i64,
 }
 
+/// Why a file cannot be a sample's, in words that go behind its path.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum LookFault {
+    #[error("cannot be looked at: {}", io::Error::from(*.0))]
+    Look(Errno),
+    #[error("is not a regular file")]
+    NoFile,
+    #[error("its path is longer than {NAME_BYTES_MAX} bytes")]
+    LongPath,
+    #[error(transparent)]
+    Bytes(#[from] LimitFault),
+}
+
+/// Files below a folder of the source, by their names alone.
+struct ListedNames {
+    /// Each folder with its files, both in order.
+    folders: Vec<(String, Vec<String>)>,
+    /// Folders of programs with such files in them.
+    of_tools: Vec<String>,
+    /// A file of another kind.
+    other: Option<String>,
+    bad: Vec<Bad>,
+}
+
 impl<'a> FolderWalk<'a> {
     fn new(
         root: &'a Path,
@@ -206,8 +257,8 @@ impl<'a> FolderWalk<'a> {
         Ok(Self { root, folder, selection, progress, stop })
     }
 
-    /// A class's images, in order; all images if it has no name.
-    fn class(&self, class: &str) -> Result<ListedClass, Error> {
+    /// The names of the files of a class that are `wanted`; of all folders if it has no name.
+    fn names(&self, class: &str, wanted: impl Fn(&[u8]) -> bool) -> Result<ListedNames, Error> {
         let mut folders = Vec::new();
         let mut ahead = vec![class.to_owned()];
         let (mut bad, mut of_tools, mut other) = (Vec::new(), Vec::new(), None);
@@ -230,7 +281,7 @@ impl<'a> FolderWalk<'a> {
                             ahead.push(path);
                         }
                     }
-                    Ok(None) if !is_image(entry.file_name().as_encoded_bytes()) => {
+                    Ok(None) if !wanted(entry.file_name().as_encoded_bytes()) => {
                         other = other.or_else(|| entry.file_name().into_string().ok());
                     }
                     Ok(None) => match name_of(&entry) {
@@ -248,12 +299,13 @@ impl<'a> FolderWalk<'a> {
             folders.push((folder, images));
         }
         folders.sort_unstable();
-        let mut paths = Paths::default();
-        for (folder, images) in folders {
-            for image in images {
-                paths.push_joined(&folder, &image);
-            }
-        }
+        Ok(ListedNames { folders, of_tools, other, bad })
+    }
+
+    /// A class's images, in order; all images if it has no name.
+    fn class(&self, class: &str) -> Result<ListedClass, Error> {
+        let ListedNames { folders, of_tools, other, mut bad } = self.names(class, is_image)?;
+        let paths = joined(folders);
         let looked: Vec<Result<FileFacts, Bad>> = (0..paths.len())
             .into_par_iter()
             .with_min_len(FILES_PER_TASK)
@@ -302,6 +354,16 @@ impl<'a> FolderWalk<'a> {
     }
 }
 
+fn joined(folders: Vec<(String, Vec<String>)>) -> Paths {
+    let mut paths = Paths::default();
+    for (folder, names) in folders {
+        for name in names {
+            paths.push_joined(&folder, &name);
+        }
+    }
+    paths
+}
+
 /// The path of `name` in a folder; the root has no name.
 fn below(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
@@ -328,17 +390,19 @@ fn name_of(entry: &DirEntry) -> Result<String, Bad> {
 /// Length and age of the image file at `path` below `folder`, which is at `root`. From an open
 /// folder the kernel has less path to walk.
 pub(super) fn look(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<FileFacts, Bad> {
-    let bad = |fault: &dyn Display| Bad::new(&root.join(path), fault);
-    let found = rustix::fs::statat(folder, path, AtFlags::empty())
-        .map_err(|fault| bad(&format_args!("cannot be looked at: {}", io::Error::from(fault))))?;
+    facts(folder, root, path).map_err(|fault| Bad::new(&root.join(path), fault))
+}
+
+/// As [`look`], for any file.
+pub(super) fn facts(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<FileFacts, LookFault> {
+    let found = rustix::fs::statat(folder, path, AtFlags::empty()).map_err(LookFault::Look)?;
     if !FileType::from_raw_mode(found.st_mode).is_file() {
-        return Err(bad(&"is not a regular file"));
+        return Err(LookFault::NoFile);
     }
     if root.as_os_str().len() + path.len() >= NAME_BYTES_MAX {
-        return Err(bad(&format_args!("its path is longer than {NAME_BYTES_MAX} bytes")));
+        return Err(LookFault::LongPath);
     }
-    let bytes = check_bytes(u64::try_from(found.st_size).unwrap_or_default());
-    let bytes = bytes.map_err(|fault| bad(&fault))?;
+    let bytes = check_bytes(u64::try_from(found.st_size).unwrap_or_default())?;
     Ok(FileFacts { bytes, changed_ns: changed_ns(&found) })
 }
 

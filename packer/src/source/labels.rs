@@ -5,7 +5,8 @@
 //! classes are the distinct labels in order of their bytes; if a number among them would get
 //! another label than it says, they are refused.
 //!
-//! `--labels none` gives all samples label 0, of one class that is called `none`.
+//! `--labels none` gives all samples label 0, of one class that is called `none`. `--labels
+//! folders` and `--labels txt` say where labels are.
 //!
 //! `--labels FILE` is JSON, in one of these forms:
 //! - `["cat", "dog"]`: class names by number. The source's labels are these numbers.
@@ -32,10 +33,6 @@ pub(crate) const UNLABELLED: &str = "none";
 /// calls a column or a key `label` has decided something.
 const CAPTIONS_MIN: usize = 8;
 
-/// More classes than these are captions if the labels are from `.txt` members, which is only a
-/// guess.
-const GUESSED_CAPTIONS_MIN: usize = 3;
-
 /// Most numbers below the largest label that no sample has. With more, the numbers are ids of
 /// something else, taken for labels.
 const EMPTY_CLASSES_MAX: u64 = 1_000_000;
@@ -48,13 +45,22 @@ pub(crate) enum Labels {
     Own,
     /// There are none.
     None,
+    /// The class folders of an ImageFolder.
+    Folders,
+    /// The `.txt` members of WebDataset tars.
+    Txt,
     /// This file names their classes.
     File(PathBuf),
 }
 
 impl From<PathBuf> for Labels {
     fn from(path: PathBuf) -> Self {
-        if path.as_os_str() == UNLABELLED { Self::None } else { Self::File(path) }
+        match path.to_str() {
+            Some(UNLABELLED) => Self::None,
+            Some("folders") => Self::Folders,
+            Some("txt") => Self::Txt,
+            _ => Self::File(path),
+        }
     }
 }
 
@@ -170,7 +176,7 @@ impl Classes {
     /// The classes that `--labels` gives, if it gives any.
     pub(super) fn given(labels: &Labels) -> Result<Option<Self>, Error> {
         let file = match labels {
-            Labels::Own => return Ok(None),
+            Labels::Own | Labels::Folders | Labels::Txt => return Ok(None),
             Labels::None => {
                 let names = vec![UNLABELLED.to_owned()];
                 return Ok(Some(Self { names, rule: Rule::One, file: None }));
@@ -205,12 +211,11 @@ impl Classes {
     }
 
     /// Says so if the labels of `samples` samples are captions: texts that hardly come twice.
-    /// `is_guess` if nothing calls them labels.
-    pub(super) fn captions(&self, samples: usize, is_guess: bool) -> Option<String> {
+    pub(super) fn captions(&self, samples: usize) -> Option<String> {
         let classes = self.names.len();
-        let few = if is_guess { GUESSED_CAPTIONS_MIN } else { CAPTIONS_MIN };
         let is_text = matches!(self.rule, Rule::Name);
-        let example = self.names.first().filter(|_| is_text && classes > few && classes * 2 > samples)?;
+        let is_many = classes > CAPTIONS_MIN && classes * 2 > samples;
+        let example = self.names.first().filter(|_| is_text && is_many)?;
         Some(format!(
             "{classes} classes for {samples} samples, such as '{example}': captions? --labels none packs samples \
              without labels and keeps such texts as fields. If they are classes, name them: --labels FILE"
@@ -462,13 +467,13 @@ mod tests {
     fn texts_that_hardly_come_twice_are_captions() {
         let names: Vec<String> = (0..9).map(|n| format!("a dog, {n}")).collect();
         let classes = Classes::of_texts(names.iter().map(String::as_str)).unwrap();
-        assert!(classes.captions(17, false).unwrap().to_string().contains("captions? --labels none"));
-        assert!(classes.captions(18, false).is_none());
+        assert!(classes.captions(17).unwrap().contains("captions? --labels none"));
+        assert!(classes.captions(18).is_none());
         let few = of(&["a", "b", "c", "d"]).unwrap();
-        assert!(few.captions(5, true).is_some() && few.captions(5, false).is_none());
+        assert!(few.captions(5).is_none());
         let numbers: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let numbers = Classes::of_texts(numbers.iter().map(String::as_str)).unwrap();
-        assert!(numbers.captions(100, true).is_none());
+        assert!(numbers.captions(100).is_none());
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(crate) fn scan(
         pushed.map_err(|fault| Error::source(file, fault))?;
     }
     if *labels == Labels::Own {
-        catalogue.doubt = classes.captions(listed.lines.len(), false);
+        catalogue.doubt = classes.captions(listed.lines.len());
     }
     catalogue.has_numbers = classes.are_numbers();
     (catalogue.classes, catalogue.bad) = (classes.names, bad);

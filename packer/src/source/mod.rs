@@ -1,11 +1,12 @@
 //! Lists the samples of a source into a [`Catalogue`], before a byte of it is packed.
 //!
-//! `image_folder` knows torchvision's rules; `tars` reads WebDataset tars; `list` reads a CSV of
-//! paths and labels.
+//! `image_folder` knows torchvision's rules, and `pairs` adds files of other folders to its images;
+//! `tars` reads WebDataset tars; `list` reads a CSV of paths and labels.
 
 pub mod image_folder;
 mod labels;
 mod list;
+mod pairs;
 mod selection;
 pub(crate) mod splits;
 mod tars;
@@ -24,6 +25,7 @@ pub(crate) use tars::is_tar;
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::pair::Pair;
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
 use crate::workers::Workers;
@@ -35,8 +37,8 @@ pub(crate) enum SourceKind {
     /// One folder per class, images below: torchvision's ImageFolder.
     #[default]
     ImageFolder,
-    /// A folder of WebDataset tars: members of one key are a sample, `.cls`, `.json` or `.txt` its
-    /// label.
+    /// A folder of WebDataset tars: members of one key are a sample, `.cls` or `.json` its label.
+    /// With `.txt` and without these, captions.
     Webdataset,
     /// A CSV file with the columns `path` and `label`; further columns are kept as fields.
     List,
@@ -50,6 +52,8 @@ pub(crate) struct Source {
     pub(crate) kind: Option<SourceKind>,
     pub(crate) labels: Labels,
     pub(crate) selection: Selection,
+    /// Folders with a file for each image, by name.
+    pub(crate) pairs: Vec<Pair>,
 }
 
 impl SourceKind {
@@ -104,25 +108,62 @@ impl Source {
 
     fn scan(&self, part: Part, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
         let labels = &self.labels;
-        match self.kind()? {
-            SourceKind::ImageFolder if matches!(labels, Labels::File(_)) => Err(Error::Usage(
-                "--labels: an ImageFolder's labels are its folders; --labels none packs it without labels".to_owned(),
-            )),
-            SourceKind::ImageFolder if *labels == Labels::None && part != Part::WHOLE => Err(Error::Usage(
-                "--labels none: without classes a source cannot be listed in parts. `shade-pack plan` lists it".to_owned(),
-            )),
-            SourceKind::ImageFolder if *labels == Labels::None => {
-                image_folder::scan_unlabelled(&self.path, &self.selection, progress, stop)
-            }
-            SourceKind::ImageFolder => {
-                image_folder::scan_part(&self.path, &self.selection, part, progress, stop)
-            }
-            _ if part != Part::WHOLE => Err(Error::Usage(format!(
-                "{} is no ImageFolder: only the folders of one can be listed in parts. `shade-pack plan` lists it",
-                self.path.display()
-            ))),
+        let kind = self.kind()?;
+        self.check(kind, part)?;
+        match kind {
+            SourceKind::ImageFolder => self.scan_folder(part, progress, stop),
             SourceKind::Webdataset => tars::scan(&self.path, labels, &self.selection, progress, stop),
             SourceKind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
         }
+    }
+
+    /// Refuses what the options ask for and a source of this kind has not.
+    fn check(&self, kind: SourceKind, part: Part) -> Result<(), Error> {
+        let is_folder = kind == SourceKind::ImageFolder;
+        let fault = match &self.labels {
+            Labels::File(_) if is_folder => {
+                "--labels: an ImageFolder's labels are its folders; --labels none packs it without labels"
+            }
+            Labels::Txt if kind != SourceKind::Webdataset => {
+                "--labels txt: only WebDataset tars have .txt members. A file of that name is ./txt"
+            }
+            Labels::Folders if !is_folder => {
+                "--labels folders: only an ImageFolder has class folders. A file of that name is ./folders"
+            }
+            Labels::None if is_folder && part != Part::WHOLE => {
+                "--labels none: without classes a source cannot be listed in parts. `shade-pack plan` lists it"
+            }
+            _ if !self.pairs.is_empty() && !is_folder => {
+                "--pair: SOURCE must be a folder of images (--from image-folder)"
+            }
+            _ if !self.pairs.is_empty() && part != Part::WHOLE => {
+                "--pair: pairs cannot be listed in parts. `shade-pack plan` lists them"
+            }
+            _ if !is_folder && part != Part::WHOLE => {
+                return Err(Error::Usage(format!(
+                    "{} is no ImageFolder: only the folders of one can be listed in parts. `shade-pack plan` lists it",
+                    self.path.display()
+                )));
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(fault.to_owned()))
+    }
+
+    fn scan_folder(&self, part: Part, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
+        let Self { path, labels, selection, pairs, .. } = self;
+        let has_pairs = !pairs.is_empty();
+        let is_default = has_pairs && *labels == Labels::Own;
+        let images = if is_default || *labels == Labels::None {
+            image_folder::scan_unlabelled(path, selection, progress, stop)?
+        } else {
+            image_folder::scan_part(path, selection, part, progress, stop)?
+        };
+        if !has_pairs {
+            return Ok(images);
+        }
+        let mut paired = pairs::join(images, path, pairs, selection, progress, stop)?;
+        paired.is_unlabelled_by_default = is_default;
+        Ok(paired)
     }
 }

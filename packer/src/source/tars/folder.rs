@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::groups::each_group;
-use super::label::LabelSource;
-use super::sample::{label, label_source, make};
+use super::label::{LabelSource, TarLabelFault};
+use super::sample::{NoSample, label, label_source, make};
 use crate::catalogue::{Bad, Catalogue, LimitFault, NewSample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -18,6 +18,10 @@ use crate::progress::CommandProgress;
 use crate::source::Selection;
 use crate::source::image_folder::changed_ns;
 use crate::source::labels::{Classes, LabelFault, Labels, Texts};
+
+/// What people should know of tars with captions.
+const CAPTIONS: &str = "no sample has a label: .txt members are captions, which are kept as fields. If they are \
+                        classes: --labels txt";
 
 /// Ends of names of compressed tars.
 const COMPRESSED: [&str; 9] =
@@ -37,11 +41,13 @@ pub(crate) fn is_compressed_tar(path: &Path) -> bool {
 /// Lists the tars right in `folder`, by name, and their samples in the order of their members.
 ///
 /// A sample's members follow one another and share a key, their name up to the first dot of its
-/// last part. One of them is the image. The label is in `.cls`, in `.json` (`label`, `cls` or
-/// `class`) or in `.txt`, for all samples in the first of these that the first sample has. Other
-/// members become fields, and `.txt` in any case; `.cls` does not. A sample's path is the tar's
-/// name without `.tar`, the key and the image's extension. A pattern of `selection` that matches
-/// the path a member would have leaves out that member, and the sample if it is its image.
+/// last part. One of them is the image. The label is in `.cls` or in `.json` (`label`, `cls` or
+/// `class`), for all samples in the first of these that the first sample has. `--labels` may say
+/// that it is in `.txt`. Otherwise, if the first sample has nothing but a `.txt`, that is a
+/// caption, and the dataset has no labels. Other members become fields, and `.txt` in any case;
+/// `.cls` does not. A sample's path is the tar's name without `.tar`, the key and the image's
+/// extension. A pattern of `selection` that matches the path a member would have leaves out that
+/// member, and the sample if it is its image.
 ///
 /// # Errors
 /// No tar, or none with a sample in it; labels that cannot be classes; the folder or `labels`
@@ -54,18 +60,21 @@ pub(crate) fn scan(
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
-    let given = Classes::given(labels)?;
     let mut catalogue = Catalogue::default();
     let tars = list(folder, selection, &mut catalogue.bad)?;
     let source = match labels {
         Labels::None => None,
+        Labels::Txt => Some(LabelSource::Txt),
         // Without it, all samples lack a label.
-        Labels::Own | Labels::File(_) => {
-            Some(find_labels(&tars, selection, stop)?.unwrap_or(LabelSource::Cls))
+        Labels::Own | Labels::Folders | Labels::File(_) => {
+            Some(find_labels(&tars, *labels == Labels::Own, selection, stop)?.unwrap_or(LabelSource::Cls))
         }
     };
+    let has_captions = *labels == Labels::Own && source == Some(LabelSource::Txt);
+    let source = source.filter(|_| !has_captions);
+    let given = Classes::given(if has_captions { &Labels::None } else { labels })?;
     let list = |tar: &Tar| {
-        let listed = tar.samples(source, selection, stop)?;
+        let listed = tar.samples(source, has_captions, selection, stop)?;
         progress.add(listed.len().into(), 0);
         Ok(listed)
     };
@@ -81,10 +90,13 @@ pub(crate) fn scan(
             Classes::of_texts(texts).map_err(|fault| Error::source(folder, fault))?
         }
     };
-    catalogue.doubt = match source {
-        Some(source) if *labels == Labels::Own => classes.captions(samples, source == LabelSource::Txt),
-        _ => None,
-    };
+    if *labels == Labels::Own {
+        catalogue.doubt = classes.captions(samples);
+    }
+    if has_captions {
+        catalogue.is_unlabelled_by_default = true;
+        catalogue.notes.push(CAPTIONS.to_owned());
+    }
     let known: HashSet<u32> =
         listed.iter().flat_map(|tar| &tar.classes).filter_map(|text| classes.label(text).ok()).collect();
     let path_bytes = listed.iter().flat_map(Catalogue::samples).map(|sample| sample.path.len()).sum();
@@ -150,13 +162,19 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
     Ok(tars)
 }
 
-/// Where the labels are: in the first of the label members that the first sample has.
-fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<Option<LabelSource>, Error> {
+/// Where the labels are: in the first of the label members that the first sample has. With
+/// `may_be_captions`, `.txt` may be of any form.
+fn find_labels(
+    tars: &[Tar],
+    may_be_captions: bool,
+    selection: &Selection,
+    stop: &Stop,
+) -> Result<Option<LabelSource>, Error> {
     let mut found = None;
     for tar in tars {
         // Faults will be found again.
         each_group(&tar.path, &LabelSource::ALL, stop, &mut |group| {
-            found = label_source(&group, &tar.stem, selection);
+            found = label_source(&group, &tar.stem, may_be_captions, selection);
             if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         if found.is_some() {
@@ -172,6 +190,7 @@ impl Tar {
     fn samples(
         &self,
         source: Option<LabelSource>,
+        has_captions: bool,
         selection: &Selection,
         stop: &Stop,
     ) -> Result<Catalogue, Error> {
@@ -182,6 +201,9 @@ impl Tar {
         let faults = each_group(&self.path, source.as_slice(), stop, &mut |group| {
             let added = make(&group, &self.stem, source, selection).and_then(|made| {
                 let Some(made) = made else { return Ok(()) };
+                if has_captions && group.has(LabelSource::Cls) {
+                    return Err(NoSample::Label(TarLabelFault::AmongCaptions));
+                }
                 let label = texts.number(made.label);
                 let (path, bytes, offset) = (made.path.as_str(), made.bytes, made.offset);
                 catalogue.push(NewSample { path, label, bytes, changed_ns, store: 0, offset })?;
@@ -389,14 +411,46 @@ mod tests {
         assert!(faults(&catalogue)[1].contains("sample '3' at byte"), "{:?}", catalogue.bad);
         assert!(faults(&catalogue)[1].contains("it has no json"), "{:?}", catalogue.bad);
 
-        let captions = one(tar([("1.jpg", "x"), ("1.txt", "a cat\n"), ("2.jpg", "x"), ("2.txt", "a\nb")]));
-        assert_eq!(paths(&captions), [("a/1.jpg", 0)]);
-        let fields: Vec<&str> = captions.fields(SampleId(0)).map(|field| field.name).collect();
+        let texts = tar([("1.jpg", "x"), ("1.txt", "a cat\n"), ("2.jpg", "x"), ("2.txt", "a\nb")]);
+        let folder = folder(&[("a.tar", texts)]);
+        let labels = Labels::Txt;
+        let asked = scan(folder.path(), &labels, &Selection::default(), &quiet(), &Stop::default()).unwrap();
+        assert_eq!((paths(&asked), &asked.classes[..]), (vec![("a/1.jpg", 0)], &["a cat".to_owned()][..]));
+        let fields: Vec<&str> = asked.fields(SampleId(0)).map(|field| field.name).collect();
         assert_eq!(fields, ["txt"], "a text stays a field, also if it is the label");
-        only_fault(&captions, &["'2'", "not one line"]);
+        only_fault(&asked, &["'2'", "not one line"]);
 
         let none = one(tar([("1.jpg", "x"), ("2.jpg", "x")]));
         assert_eq!((none.len(), none.bad.len()), (0, 2));
+    }
+
+    #[test]
+    fn texts_are_captions_unless_they_are_asked_for() {
+        // The first one is no text of one line: a caption all the same.
+        let catalogue = one(tar([
+            ("1.jpg", "x"),
+            ("1.json", r#"{"url": "u"}"#),
+            ("1.txt", "a\nb"),
+            ("2.jpg", "x"),
+            ("2.txt", ""),
+            ("3.jpg", "x"),
+        ]));
+        assert_eq!(paths(&catalogue), [("a/1.jpg", 0), ("a/2.jpg", 0), ("a/3.jpg", 0)]);
+        assert_eq!(catalogue.classes, ["none"]);
+        assert!(catalogue.is_unlabelled_by_default && catalogue.doubt.is_none());
+        assert!(catalogue.notes[0].contains("captions") && catalogue.notes[0].contains("--labels txt"));
+        let fields = |id| catalogue.fields(SampleId(id)).map(|field| field.name).collect::<Vec<_>>();
+        assert_eq!((fields(0), fields(1), fields(2)), (vec!["json", "txt"], vec!["txt"], vec![]));
+
+        let labelled =
+            one(tar([("1.jpg", "x"), ("1.txt", "a"), ("1.cls", "3"), ("2.jpg", "x"), ("2.cls", "0")]));
+        assert_eq!(paths(&labelled), [("a/1.jpg", 3), ("a/2.jpg", 0)]);
+        assert!(!labelled.is_unlabelled_by_default && labelled.notes.is_empty());
+
+        let mixed =
+            one(tar([("1.jpg", "x"), ("1.txt", "a"), ("2.jpg", "x"), ("2.txt", "b"), ("2.cls", "3")]));
+        assert_eq!(paths(&mixed), [("a/1.jpg", 0)]);
+        only_fault(&mixed, &["'2'", "it has a cls", "--labels none"]);
     }
 
     #[test]

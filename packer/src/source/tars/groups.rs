@@ -41,6 +41,13 @@ pub(super) struct Group {
     pub(super) fault: Option<GroupFault>,
 }
 
+impl Group {
+    /// Whether it has the member that a label may be in.
+    pub(super) fn has(&self, source: LabelSource) -> bool {
+        self.members.iter().any(|member| member.extension == source.extension())
+    }
+}
+
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum GroupFault {
     #[error("its member '{name}' (at byte {at}) is {what}")]

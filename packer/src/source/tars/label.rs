@@ -28,6 +28,11 @@ pub(super) enum TarLabelFault {
     Bytes(&'static str, u64),
     #[error("its cls is not text")]
     NotText,
+    #[error(
+        "it has a cls, but the first sample has a txt and no label. --labels none packs all without labels; \
+         otherwise leave out the samples that have none (--exclude)"
+    )]
+    AmongCaptions,
     #[error("its json is not an object")]
     NoObject,
     #[error("its json: {0}")]

@@ -105,11 +105,18 @@ pub(super) fn make<'a>(
     Ok(Some(TarSample { path, label, offset: image.offset, bytes, fields }))
 }
 
-/// Where the label of a group is, if the group is a sample.
-pub(super) fn label_source(group: &Group, stem: &str, selection: &Selection) -> Option<LabelSource> {
+/// Where the label of a group is, if the group is a sample. A caption, unlike a label, may be a
+/// `.txt` of any form.
+pub(super) fn label_source(
+    group: &Group,
+    stem: &str,
+    may_be_caption: bool,
+    selection: &Selection,
+) -> Option<LabelSource> {
     let is_sample = group.fault.is_none() && matches!(image(group, stem, selection), Ok(Some(_)));
     let speaks = |source: &LabelSource| {
-        group.labels.iter().any(|(from, told)| from == source && !matches!(told, Ok(None)))
+        let is_caption = may_be_caption && *source == LabelSource::Txt;
+        group.labels.iter().any(|(from, told)| from == source && (is_caption || !matches!(told, Ok(None))))
     };
     if is_sample { LabelSource::ALL.into_iter().find(speaks) } else { None }
 }
