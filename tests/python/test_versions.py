@@ -29,7 +29,7 @@ def test_crates_and_package_have_the_version_of_the_workspace() -> None:
 
 
 def test_pages_and_recipes_name_the_version() -> None:
-    assert f"Status: version {VERSION}." in text("README.md")
+    assert f"Version {VERSION}:" in text("README.md")
     assert f"\n  version: {VERSION}\n" in text("docs/conda-recipe.yaml")
     assert f"\nversion: {VERSION}\n" in text("CITATION.cff")
     assert re.search(rf"^## \[({re.escape(VERSION)}|Unreleased)\]", text("CHANGELOG.md"), re.M)
