@@ -104,14 +104,14 @@ def has_standard_library(target: str) -> bool:
 
 def make_wheels(target: str) -> None:
     """The wheel of every GIL Python and the one of the free-threaded one, and what can be run of them."""
-    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / target / "dist"
+    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / target / "release"
     names = [word for name in (*PROGRAMS, "shade-capi") for word in ("--package", name)]
-    run("cargo-zigbuild", "zigbuild", "--locked", "--profile", "dist", "--target", f"{target}.{GLIBC}", *names)
+    run("cargo-zigbuild", "zigbuild", "--locked", "--release", "--target", f"{target}.{GLIBC}", *names)
     scripts = PACKAGE / "shade_load._native.data/scripts"
     scripts.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
         shutil.copy(built / name, scripts / name)
-    options = ["--locked", "--profile", "dist", "--zig", "--target", target]
+    options = ["--locked", "--release", "--zig", "--target", target]
     for interpreter in ([], ["--interpreter", f"python{FREE_THREADED}"]):
         make_wheel(PACKAGES, built, [*options, *interpreter])
     machine = target.partition("-")[0]
