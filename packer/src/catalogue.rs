@@ -62,6 +62,7 @@ pub(crate) struct EmptyClass {
 
 /// A file that cannot become a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[error("{}: {}", OneLine(path), OneLine(fault))]
 pub struct Bad {
     /// Its path, for people.

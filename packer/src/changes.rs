@@ -23,20 +23,28 @@ const NAMED_MAX: usize = 5;
 /// Stands in place of a hint to `diff`, which compares no bytes of transformed images.
 const TRANSFORMED: &str = "images were transformed: only packing again tells";
 
+/// Files, some of them by name.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Named {
+    /// How many there are.
     pub(crate) count: u64,
     /// The first paths, some with a remark.
     pub(crate) first: Vec<String>,
 }
 
+/// How a source differs from what was packed.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Changes {
     /// Files that were written to since, at equal length. `diff` says whether their bytes differ,
     /// unless they were transformed.
     pub(crate) touched: Named,
+    /// Files of another length.
     pub(crate) resized: Named,
+    /// Files that the dataset does not have.
     pub(crate) new: Named,
+    /// Samples without a file.
     pub(crate) gone: Named,
     /// Samples in both; the dataset does not say when their files were last changed.
     pub(crate) unknown: u64,

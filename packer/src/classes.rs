@@ -24,17 +24,23 @@ pub(crate) struct United<N> {
 
 /// A label that becomes another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Moved {
+    /// The class's name.
     pub(crate) class: String,
+    /// Its label there.
     pub(crate) from: u32,
+    /// Its label in the dataset.
     pub(crate) to: u32,
 }
 
 /// Labels of one dataset, or of one source, that become others.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Relabelled {
     /// The dataset or the source, for people.
     pub(crate) of: String,
+    /// Each label that changes.
     pub(crate) labels: Vec<Moved>,
 }
 

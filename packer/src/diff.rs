@@ -48,21 +48,30 @@ pub(crate) struct DiffArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// What `diff` found.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Compared {
+    /// What was compared.
     #[serde(serialize_with = "path_as_text")]
     source: PathBuf,
+    /// The dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
+    /// Whether nothing differs.
     same: bool,
     /// Whether contents were compared; otherwise names and classes were.
     contents: bool,
     /// Why contents were not compared although that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
+    /// Samples in both.
     in_both: u32,
+    /// Paths that the dataset does not have.
     only_in_source: Vec<String>,
+    /// Paths that the source does not have.
     only_in_dataset: Vec<String>,
+    /// Samples in both that differ.
     different: Vec<Difference>,
     /// What the source has that cannot be packed; no difference by itself.
     bad: Vec<Bad>,
@@ -70,9 +79,13 @@ pub(crate) struct Compared {
     seconds: f64,
 }
 
+/// A sample that differs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Difference {
+    /// Its path.
     path: String,
+    /// What differs.
     why: String,
 }
 

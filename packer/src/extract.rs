@@ -56,11 +56,16 @@ pub(crate) struct ExtractArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// What `extract` wrote.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Extracted {
+    /// Where the files are.
     #[serde(serialize_with = "path_as_text")]
     folder: PathBuf,
+    /// Samples written, a file each.
     samples: u32,
+    /// Their bytes.
     bytes: u64,
     /// Number of extra fields written, a file each.
     fields: u64,

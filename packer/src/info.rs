@@ -16,23 +16,32 @@ use crate::times::Times;
 /// Classes listed to people; programs get all.
 const CLASSES_SHOWN: usize = 20;
 
+/// What a dataset has.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Info {
+    /// Its directory.
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
     content_id: String,
+    /// Its samples.
     samples: u32,
+    /// Its shards.
     shards: u32,
+    /// Bytes of all shards.
     shard_bytes: u64,
     /// Bytes of all records as stored, without tar's headers and padding.
     stored_bytes: u64,
     /// Bytes of all records before compression.
     raw_bytes: u64,
+    /// Records that are compressed.
     compressed: u64,
     /// zstd dictionaries that compressed records need.
     dictionaries: usize,
+    /// Bytes of these dictionaries.
     dictionary_bytes: usize,
+    /// Samples with extra fields.
     with_fields: u64,
     /// Bytes of extra fields, with tar's headers and padding.
     fields_bytes: u64,
@@ -42,28 +51,41 @@ pub(crate) struct Info {
     /// Samples whose source files' lengths and times are known, so that create and append notice
     /// when they change.
     times_known: u64,
+    /// How large records are.
     record_bytes: RecordBytes,
     /// Number of samples of each kind of image.
     media: BTreeMap<&'static str, u64>,
     /// Classes in order of their labels.
     classes: Vec<ClassCount>,
+    /// The options that it was packed with.
     options: serde_json::Value,
 }
 
 /// How large records are, in bytes. Percentiles are nearest ranks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RecordBytes {
+    /// Their mean.
     mean: f64,
+    /// The smallest.
     min: u32,
+    /// The median.
     p50: u32,
+    /// The 90th percentile.
     p90: u32,
+    /// The 99th percentile.
     p99: u32,
+    /// The largest.
     max: u32,
 }
 
+/// A class.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ClassCount {
+    /// Its name.
     name: String,
+    /// Its samples.
     samples: u32,
 }
 

@@ -45,6 +45,11 @@ mod plan_file;
 pub mod progress;
 mod publish;
 mod report;
+#[cfg(test)]
+#[path = "../../tests/src/schemas.rs"]
+mod schemas;
+#[cfg(test)]
+mod schemas_of_reports;
 pub mod source;
 mod spans;
 mod subset;

@@ -43,10 +43,15 @@ pub(crate) struct Listing {
     labels: Option<Vec<u32>>,
 }
 
+/// A sample. `class` and others come with `--long` only.
 #[derive(Serialize)]
-struct SampleLine<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SampleLine<'a> {
+    /// Its id.
     id: u32,
+    /// Its label.
     label: u32,
+    /// Its path in the source.
     path: &'a str,
     #[serde(flatten)]
     more: Option<More<'a>>,
@@ -54,17 +59,29 @@ struct SampleLine<'a> {
 
 /// What `--long` adds.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct More<'a> {
+    /// Name of its class.
     class: &'a str,
+    /// The shard's path in the dataset.
     shard: &'a str,
+    /// Where its record begins in the shard, in bytes.
     offset: u64,
+    /// Bytes of its record as stored.
     stored_bytes: u32,
+    /// Bytes of its record before compression.
     raw_bytes: u32,
+    /// How it is compressed: `none`, `zstd`, `zstd-dictionary`.
     codec: &'static str,
+    /// Kind of image.
     media: &'static str,
+    /// Pixels; 0 where unknown.
     width: u16,
+    /// Pixels; 0 where unknown.
     height: u16,
+    /// Number that its members in the tar are named by.
     key: u32,
+    /// Bytes of its extra fields.
     fields_bytes: u64,
 }
 

@@ -59,18 +59,26 @@ pub(crate) struct MergeArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// What `merge` made.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Merged {
+    /// The new dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
     content_id: String,
+    /// Datasets that it was made of.
     merged: usize,
+    /// Its samples.
     samples: u32,
+    /// Its classes.
     classes: u32,
+    /// Its shards.
     shards: u32,
     /// Whether its shards are links to those of the others.
     linked: bool,
+    /// Bytes of its shards.
     bytes: u64,
     /// Labels that are others than in the datasets they are from.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -11,6 +11,7 @@ pub(crate) const PARTS_MAX: u32 = shade_formats::limits::SHARDS_MAX;
 /// Part `number` of `count`, counted from 0. It has every `count`-th shard, or class, from `number`
 /// on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Part {
     number: u32,

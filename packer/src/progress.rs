@@ -54,12 +54,19 @@ enum Display {
 
 /// One line for a program.
 #[derive(Serialize)]
-struct ProgressLine {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ProgressLine {
+    /// What is done, a verb such as "packing".
     progress: &'static str,
+    /// Records that are done.
     records: u64,
+    /// Records in all; 0 while that is not known.
     records_total: u64,
+    /// Bytes that are done.
     bytes: u64,
+    /// Bytes in all; 0 while that is not known.
     bytes_total: u64,
+    /// Time since its beginning.
     seconds: f64,
 }
 

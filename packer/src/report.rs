@@ -58,7 +58,9 @@ pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Res
 
 /// How long a command took, and how fast it was.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Speed {
+    /// Wall-clock time.
     seconds: f64,
     /// Megabytes (10^6 bytes) a second.
     mb_per_s: f64,

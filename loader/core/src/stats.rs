@@ -15,6 +15,7 @@ use crate::training::{Job, Rank};
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
     /// The current epoch.
     pub epoch: EpochStats,
@@ -51,6 +52,7 @@ pub struct Stats {
 
 /// One of the daemon's jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct JobStatus {
     /// Its name.
@@ -62,8 +64,10 @@ pub struct JobStatus {
     /// Ranks that it has at this daemon.
     pub ranks_here: u32,
     /// How it draws samples, and in which order it wants them.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Sampler::ALL)))]
     pub sampler: Sampler,
     /// The order.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Order::ALL)))]
     pub order: Order,
     /// How often an epoch has a sample at most, on average.
     pub rep: f64,
@@ -79,12 +83,13 @@ pub struct JobStatus {
     /// Everything since its first rank attached.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Its ranks at this daemon, of all jobs at most [`RANKS_TOLD_MAX`].
+    /// Its ranks at this daemon, of all jobs at most 256 ([`RANKS_TOLD_MAX`]).
     pub by_rank: Vec<RankStatus>,
 }
 
 /// One epoch's figures.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EpochStats {
     /// The epoch's number; `None` before the first.
     pub epoch: Option<u32>,
@@ -111,6 +116,7 @@ pub struct EpochStats {
 
 /// The job's figures.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TotalStats {
     /// The counts and their ratios.
     #[serde(flatten)]
@@ -121,6 +127,7 @@ pub struct TotalStats {
 
 /// [`Counts`] with their ratios.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CountStats {
     /// The counts.

@@ -18,6 +18,11 @@ mod panics;
 mod proc;
 pub mod report;
 pub mod running;
+#[cfg(test)]
+#[path = "../../../tests/src/schemas.rs"]
+mod schemas;
+#[cfg(test)]
+mod schemas_of_reports;
 mod signals;
 mod status;
 pub mod terminal;

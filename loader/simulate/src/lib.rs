@@ -40,6 +40,9 @@ mod recorded_lines;
 mod recording;
 mod row;
 mod run;
+#[cfg(test)]
+#[path = "../../../tests/src/schemas.rs"]
+mod schemas;
 mod script;
 mod sizes;
 mod store;

@@ -21,7 +21,9 @@ const _: () = assert!(PARTS.is_power_of_two());
 
 /// The cache that is enough for one policy or preset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Recommendation {
+    /// The policy's name, or the preset's.
     pub(super) policy: String,
     /// In bytes; in samples where sizes are not known. 0 where no cache would remove a stall.
     pub(super) capacity: u64,

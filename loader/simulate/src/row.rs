@@ -15,11 +15,13 @@ use crate::workload::{Accesses, Workload};
 /// The result of one policy at one capacity, of all nodes and jobs together: means over the seeds,
 /// of the epochs that count. Counts are rounded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Row {
     /// The policy's name, or the preset's.
     pub(super) policy: String,
-    /// `None` for a trace, as `order`.
+    /// The sampler of its plans; `None` for a trace, as `order`.
     pub(super) sampler: Option<&'static str>,
+    /// The order of its plans.
     pub(super) order: Option<&'static str>,
     /// The capacity of all caches together, as given.
     pub(super) cache: String,
@@ -29,8 +31,11 @@ pub(super) struct Row {
     pub(super) capacity_share: f64,
     /// Whether the jobs share one cache. Else each has its own part. `None` with one job.
     pub(super) is_shared: Option<bool>,
+    /// Samples that were asked for.
     pub(super) accesses: u64,
+    /// Accesses served from the cache.
     pub(super) hits: u64,
+    /// Accesses that needed a read.
     pub(super) misses: u64,
     /// Accesses served by a prefetched record: its first use; 0 without a store.
     pub(super) prefetched: u64,
@@ -38,7 +43,7 @@ pub(super) struct Row {
     pub(super) exchanged: u64,
     /// Hits over accesses.
     pub(super) hit_ratio: f64,
-    /// Half of its 95 % interval; with more than one seed. So are the others.
+    /// Half of its 95 % interval; with more than one seed, as the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hit_ratio_ci95: Option<f64>,
     /// Accesses served by the nodes' tiers, over all accesses; 0 without tiers.
@@ -47,7 +52,9 @@ pub(super) struct Row {
     pub(super) store_ratio: f64,
     /// Records stored in tiers.
     pub(super) tier_writes: u64,
+    /// Records evicted.
     pub(super) evictions: u64,
+    /// Records read and not admitted.
     pub(super) bypasses: u64,
     /// Reads of the store. Without --coalesce each brings one record.
     pub(super) reads: u64,
@@ -57,6 +64,7 @@ pub(super) struct Row {
     pub(super) bytes_between: u64,
     /// Records read in an epoch, by all jobs, over the samples of the dataset.
     pub(super) datasets_per_epoch: f64,
+    /// Half of the 95 % interval of `datasets_per_epoch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) datasets_per_epoch_ci95: Option<f64>,
     /// Rows decoded over rows delivered: the others are copied from another job of the group.
@@ -80,6 +88,7 @@ pub(super) struct Row {
     pub(super) stall_s: Option<f64>,
     /// Stall over compute time.
     pub(super) stall_share: Option<f64>,
+    /// Half of the 95 % interval of `stall_share`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stall_share_ci95: Option<f64>,
     /// Stall over compute time of each job; `None` with one job.
@@ -96,11 +105,13 @@ pub(super) struct Row {
     /// Time of one node alone, with its part of dataset, cache and store, over the time of all.
     /// `None` without --nodes.
     pub(super) efficiency: Option<f64>,
+    /// Half of the 95 % interval of `efficiency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) efficiency_ci95: Option<f64>,
     /// The efficiency over that of the same trainers if they never waited for data. So stragglers
     /// have no part in it.
     pub(super) loader_efficiency: Option<f64>,
+    /// Half of the 95 % interval of `loader_efficiency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) loader_efficiency_ci95: Option<f64>,
     /// Reads in flight at the end, the mean of the nodes.
@@ -116,13 +127,19 @@ pub(super) struct Row {
 
 /// One epoch of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EpochRow {
+    /// Its number.
     pub(super) epoch: u32,
+    /// Hits over accesses.
     pub(super) hit_ratio: f64,
+    /// Accesses served by the nodes' tiers, over all accesses.
     pub(super) tier_ratio: f64,
     /// Records read over the samples of the dataset.
     pub(super) datasets: f64,
+    /// Seconds from its first step to the end of its last.
     pub(super) time_s: f64,
+    /// Seconds of the stall before its first step.
     pub(super) boundary_s: f64,
     /// Strata that changed nodes before it.
     pub(super) strata_moved: u32,

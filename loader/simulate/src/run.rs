@@ -16,9 +16,11 @@ use crate::workload::{Accesses, Workload};
 
 /// The result.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     /// The accesses, in words.
     pub(super) accesses: String,
+    /// Samples of the dataset.
     pub(super) samples: u32,
     /// Cache size of all samples, in bytes; `None` where sizes are not known.
     pub(super) bytes: Option<u64>,
@@ -26,9 +28,11 @@ pub(super) struct Report {
     pub(super) jobs: Option<usize>,
     /// Number of nodes; `None` without --nodes, as the two below.
     pub(super) nodes: Option<u32>,
+    /// Ranks on each of them.
     pub(super) ranks_per_node: Option<u32>,
     /// Parts of the dataset; also `None` with a plan for all nodes.
     pub(super) strata: Option<u32>,
+    /// Epochs of a training.
     pub(super) epochs: u32,
     /// Number of first epochs that do not count.
     pub(super) skipped_epochs: u32,
@@ -42,20 +46,27 @@ pub(super) struct Report {
     pub(super) tier_store: Option<String>,
     /// `None` where nothing takes time.
     pub(super) compute_s_per_sample: Option<f64>,
+    /// A row for each policy at each capacity.
     pub(super) rows: Vec<Row>,
     /// Hits of the recorded daemon itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recorded: Option<Recorded>,
+    /// The cache that is enough, for each policy; with --recommend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recommend: Option<Vec<Recommendation>>,
 }
 
 /// Hits of a recorded daemon, over the epochs that count.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Recorded {
+    /// Its policy.
     pub(super) policy: String,
+    /// Capacity of its cache.
     pub(super) cache_bytes: u64,
+    /// Samples that were asked for.
     pub(super) accesses: u64,
+    /// Accesses served from the cache.
     pub(super) hits: u64,
 }
 
@@ -183,5 +194,16 @@ fn accesses(args: &Simulate, workload: &Workload) -> String {
             });
             format!("{} recorded{how}", recording.header.dataset)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Report;
+    use crate::schemas::is_described;
+
+    #[test]
+    fn the_report_is_described() {
+        is_described::<Report>("shade-load-simulate", "shade-load simulate --json");
     }
 }

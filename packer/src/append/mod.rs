@@ -13,4 +13,6 @@ mod news;
 mod report;
 mod run;
 
+#[cfg(test)]
+pub(crate) use report::Appended;
 pub(crate) use run::{AppendArgs, append};

@@ -12,17 +12,23 @@ use crate::classes::Relabelled;
 use crate::pack::NotDecodable;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
+/// What `append` did.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Appended {
+    /// The dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     pub(super) dataset: PathBuf,
+    /// What was appended.
     #[serde(serialize_with = "path_as_text")]
     pub(super) source: PathBuf,
+    /// Whether nothing was written.
     pub(super) unchanged: bool,
     /// What identifies its content now, in hexadecimal.
     pub(super) content_id: String,
     /// Samples it has now.
     pub(super) samples: u32,
+    /// Samples that are new in it.
     pub(super) appended: u32,
     /// Samples of the source that it had already.
     pub(super) skipped: u32,
@@ -30,10 +36,13 @@ pub(crate) struct Appended {
     pub(super) changes: Changes,
     /// Classes that it did not have.
     pub(super) new_classes: Vec<String>,
+    /// Shards that were written.
     pub(super) shards: usize,
+    /// Their bytes.
     pub(super) bytes: u64,
     /// Bytes of the images that were appended, as in the source.
     pub(super) source_bytes: u64,
+    /// What was left out.
     pub(super) bad: Vec<Bad>,
     /// What people should know of the source, each in one line.
     #[serde(skip_serializing_if = "Vec::is_empty")]

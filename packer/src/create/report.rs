@@ -11,11 +11,14 @@ use crate::changes::Changes;
 use crate::pack::NotDecodable;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
+/// What `create` did.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Created {
     /// The dataset's directory; with splits, the directory of their datasets.
     #[serde(serialize_with = "path_as_text")]
     pub(crate) dataset: PathBuf,
+    /// What was packed.
     #[serde(serialize_with = "path_as_text")]
     pub(crate) source: PathBuf,
     /// Whether nothing was written: `--dry-run`, or the dataset was there already.
@@ -26,6 +29,7 @@ pub(crate) struct Created {
     pub(crate) source_bytes: u64,
     /// Bytes of these files that this run has read: fewer when it finished an earlier run's work.
     pub(crate) read_bytes: u64,
+    /// What was left out.
     pub(crate) bad: Vec<Bad>,
     /// What people should know of the source, each in one line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,7 +38,9 @@ pub(crate) struct Created {
     pub(crate) speed: Speed,
 }
 
+/// A dataset that was made.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CreatedPart {
     /// The split's name; none for a dataset of the whole source.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,11 +48,15 @@ pub(crate) struct CreatedPart {
     /// What identifies its content, in hexadecimal; none before it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) content_id: Option<String>,
+    /// Samples in it.
     pub(crate) samples: u32,
+    /// Classes in it.
     pub(crate) classes: usize,
+    /// Shards of it.
     pub(crate) shards: usize,
     /// Bytes of all shards and the index; before it is made, of the images in the source.
     pub(crate) bytes: u64,
+    /// Records that are compressed.
     pub(crate) compressed: u64,
     /// Shards that were missing in a finished dataset, and that this run has made again.
     #[serde(skip_serializing_if = "Vec::is_empty")]

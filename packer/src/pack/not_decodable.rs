@@ -12,11 +12,15 @@ const NAMED_MAX: usize = 3;
 
 /// Records that are no images, or images of a kind without a decoder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct NotDecodable(BTreeMap<String, Counted>);
 
+/// Records of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Counted {
+    /// How many there are.
     count: u64,
     /// The first ones, by their paths in the dataset.
     first: Vec<String>,

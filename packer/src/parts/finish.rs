@@ -47,7 +47,9 @@ pub(crate) struct FinishArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// What `finish` made, or what it lacks.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Finished {
     /// Shards of all parts.
     shards_total: usize,

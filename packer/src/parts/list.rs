@@ -42,16 +42,22 @@ pub(crate) struct ListArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// What `list` did.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Listing {
+    /// The file of the list.
     #[serde(serialize_with = "path_as_text")]
     list: PathBuf,
+    /// The part.
     part: Part,
     /// Classes of this part, of all splits.
     classes: usize,
+    /// Samples of these classes.
     samples: u64,
     /// What was found and cannot be packed.
     bad: Vec<Bad>,
+    /// Wall-clock time.
     seconds: f64,
 }
 

@@ -14,3 +14,5 @@ pub(crate) use finish::{FinishArgs, finish};
 pub(crate) use list::{ListArgs, list};
 pub(crate) use pack::create_part;
 pub(crate) use plan::{PlanArgs, plan};
+#[cfg(test)]
+pub(crate) use {finish::Finished, list::Listing, pack::PackedPart, plan::PlanMade};

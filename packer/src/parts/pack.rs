@@ -22,18 +22,23 @@ use crate::publish::planned_work;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::workers::Workers;
 
+/// What `create --part` did.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PackedPart {
+    /// The directory that the dataset will have.
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
     /// Where its shards are until all are there.
     #[serde(serialize_with = "path_as_text")]
     folder: PathBuf,
+    /// The part.
     part: Part,
     /// Shards of this part, all of them complete.
     shards: usize,
     /// Shards of all parts.
     shards_total: usize,
+    /// Samples in its shards.
     samples: u64,
     /// Bytes of the images that this run has read: fewer when it went on with an earlier run.
     read_bytes: u64,

@@ -29,7 +29,9 @@ pub(crate) struct PlanArgs {
     listed: bool,
 }
 
+/// What `plan` decided.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PlanMade {
     /// The plan's file; none if the dataset is there already.
     #[serde(serialize_with = "plan_as_text", skip_serializing_if = "Option::is_none")]

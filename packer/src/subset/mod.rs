@@ -8,4 +8,6 @@ mod choose;
 mod copy;
 mod run;
 
+#[cfg(test)]
+pub(crate) use run::Report;
 pub(crate) use run::{SubsetArgs, subset};

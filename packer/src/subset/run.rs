@@ -71,18 +71,24 @@ struct How {
     copy: bool,
 }
 
+/// What `subset` made.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
+    /// The new dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
     content_id: String,
+    /// Its samples.
     samples: u32,
     /// Number of samples of the dataset that it was made of.
     of_samples: u32,
+    /// Its classes.
     classes: u32,
     /// Number of classes without a sample. They keep their labels.
     empty_classes: u32,
+    /// Its shards.
     shards: u32,
     /// Whether its shards are those of the other dataset.
     linked: bool,

@@ -10,3 +10,5 @@ mod read;
 mod report;
 
 pub(crate) use read::{VerifyArgs, verify};
+#[cfg(test)]
+pub(crate) use report::Verified;

@@ -12,14 +12,20 @@ use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::TIMES_FILE;
 
+/// What `verify` found.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Verified {
+    /// The dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     pub(super) dataset: PathBuf,
+    /// Its samples.
     pub(super) samples: u32,
+    /// Its shards.
     pub(super) shards: u32,
     /// Bytes of all shards as the index has them.
     pub(super) bytes: u64,
+    /// Whether images were decoded, too.
     pub(super) decoded: bool,
     #[serde(flatten)]
     pub(super) speed: Speed,
@@ -49,22 +55,29 @@ pub(crate) struct Verified {
 
 /// A shard that is not what the index says, or cannot be read.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DamagedShard {
+    /// Its file.
     #[serde(serialize_with = "path_as_text")]
     pub(super) shard: PathBuf,
+    /// What is wrong.
     pub(super) fault: String,
 }
 
 /// A sample that is not what was packed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DamagedSample {
+    /// Its id.
     pub(super) sample: u32,
+    /// The file of its shard.
     #[serde(serialize_with = "path_as_text")]
     pub(super) shard: PathBuf,
     /// Where its record begins in the shard, in bytes.
     offset: u64,
     /// Its path in the ImageFolder it was packed from.
     path: String,
+    /// What is wrong.
     fault: String,
 }
 

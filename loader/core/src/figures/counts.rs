@@ -6,6 +6,7 @@ use shade_formats::trace::Served;
 
 /// Counts over an epoch or over a job's life. A difference is what was counted between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Add, Sub)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counts {
     /// Accesses of the plan: hits, misses, prefetched and exchanged ones.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a rank's next batch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Records that are being read, or wait to be: from the store, or from the tier.
@@ -34,6 +35,7 @@ impl Cause {
 
 /// Times of a rank since it attached, ns. Its trainer waited in the first four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Waits {
     /// It waited for [`Cause::Storage`].
@@ -89,6 +91,7 @@ impl Waits {
 
 /// One rank's figures.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RankStatus {
     /// The rank.

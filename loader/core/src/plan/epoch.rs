@@ -73,6 +73,7 @@ impl Plan {
 
 /// Figures of a plan, or of a daemon's part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlanSummary {
     /// Different samples in the plan.
     pub distinct: u32,

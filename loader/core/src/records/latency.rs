@@ -13,6 +13,7 @@ const FADE_READS: u64 = 16_384;
 
 /// The latency of recent reads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReadLatency {
     /// Median, microseconds.
     pub p50_us: f64,

@@ -26,6 +26,7 @@ use crate::tier_orders::{TIER_OVERHEAD_BYTES, TierOrder};
 
 /// The tier: memory of other machines.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TierStats {
     /// Samples that it has.
     pub samples: u64,

@@ -43,8 +43,8 @@ Exit codes: 0 done (also with --all if no daemon runs), 1 no daemon, or one that
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub struct Status {
-    /// Print a JSON list with an object for each daemon; formats/layout/CONTROL.md describes its
-    /// keys.
+    /// Print a JSON list with an object for each daemon; docs/schemas/shade-load-status.json
+    /// describes it.
     #[arg(long)]
     pub json: bool,
 

@@ -25,6 +25,8 @@ use shade_reads::blocks::FreeList;
 
 pub use inherited::Inherited;
 pub(crate) use memory::AutoCache;
+#[cfg(test)]
+pub(crate) use request::Figures;
 pub use settings::ServeConfig;
 pub use start::{DaemonError, serve};
 

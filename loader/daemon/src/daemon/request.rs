@@ -69,7 +69,8 @@ impl Daemon {
 }
 
 #[derive(Serialize)]
-struct Figures<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Figures<'a> {
     #[serde(flatten)]
     stats: &'a Stats,
     /// Which engine reads, how, and why; names a simulated store as such.

@@ -16,6 +16,7 @@ const RSIZE_MIN_BYTES: u64 = 256 << 10;
 
 /// One thing to change or to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Advice {
     /// What it is about, one word: `rsize`, `memlock`.
     pub(super) topic: &'static str,

@@ -10,6 +10,7 @@ const INLINE_AGAIN_SINCE: (u32, u32) = (7, 2);
 
 /// How a kernel carries out io_uring's reads of NFS files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NfsReads {
     /// Linux up to 6.4: the submitting thread sends the request.

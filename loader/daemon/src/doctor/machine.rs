@@ -11,10 +11,15 @@ use crate::proc::{SystemMemory, text};
 
 /// What this machine offers to shade.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Machine {
+    /// The kernel.
     pub(super) kernel: Kernel,
+    /// Whether it can be used.
     pub(super) io_uring: IoUring,
+    /// How much memory may be locked.
     pub(super) memlock: Memlock,
+    /// Memory of the machine and of the control group.
     pub(super) memory: SystemMemory,
     /// CPUs that this process may use, by its affinity and its control group's quota.
     pub(super) cpus: usize,
@@ -22,7 +27,9 @@ pub(super) struct Machine {
 
 /// The running kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Kernel {
+    /// As `uname -r` says it.
     pub(super) release: String,
     /// How it reads from NFS; `None` for an unknown release.
     pub(super) nfs_reads: Option<NfsReads>,
@@ -30,7 +37,9 @@ pub(super) struct Kernel {
 
 /// Whether io_uring can be used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct IoUring {
+    /// Whether a ring can be made.
     pub(super) usable: bool,
     /// The flags that a ring was made with.
     pub(super) setup: Option<String>,
@@ -42,6 +51,7 @@ pub(super) struct IoUring {
 
 /// How much memory may be locked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Memlock {
     /// RLIMIT_MEMLOCK; `None` is no limit.
     pub(super) soft_bytes: Option<u64>,

@@ -21,4 +21,6 @@ mod sweep;
 mod tier;
 
 pub use cli::{Doctor, DoctorError};
+#[cfg(test)]
+pub(crate) use report::Diagnosis;
 pub use run::doctor;

@@ -7,6 +7,7 @@ use crate::proc::mountinfo::unescaped;
 /// The READ and READ_PLUS operations of one NFS mount since it was mounted, by all processes. A
 /// client of version 4.2 may send the latter only (Linux 6.12).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ReadsSoFar {
     /// READ and READ_PLUS operations.
     pub(super) ops: u64,

@@ -7,6 +7,7 @@ use crate::proc::mountinfo::Mount;
 
 /// An NFS mount.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Nfs {
     /// Protocol version: `3`, `4.0`, `4.2`; empty if the mount does not say.
     pub(super) version: String,

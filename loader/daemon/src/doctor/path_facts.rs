@@ -25,9 +25,11 @@ const FILES_MAX: usize = 1000;
 
 /// Facts about a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PathFacts {
     /// The path, without links.
     pub(super) path: PathBuf,
+    /// The mount that it is on.
     pub(super) mount: Option<Mount>,
     /// For an NFS mount.
     pub(super) nfs: Option<Nfs>,
@@ -35,6 +37,7 @@ pub(super) struct PathFacts {
     pub(super) read_ahead_kib: Option<u64>,
     /// How shards would be read with `--io auto`; `None` where there is no file to ask about.
     pub(super) io: Option<Io>,
+    /// The packed dataset; `None` if there is none.
     pub(super) dataset: Option<DatasetFacts>,
     /// Why there is no dataset to probe.
     pub(super) no_dataset: Option<String>,
@@ -42,10 +45,13 @@ pub(super) struct PathFacts {
 
 /// Past the page cache or through it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Io {
+    /// Past the page cache.
     pub(super) direct: bool,
     /// What direct reads are aligned to.
     pub(super) align_bytes: Option<u32>,
+    /// The reason.
     pub(super) why: String,
 }
 
@@ -58,15 +64,21 @@ impl From<Choice> for Io {
 
 /// A packed dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DatasetFacts {
+    /// Its samples.
     pub(super) samples: u32,
+    /// Its shards.
     pub(super) shards: u32,
     /// Bytes of all shards.
     pub(super) shard_bytes: u64,
     /// Bytes of all records as stored.
     pub(super) record_bytes: u64,
+    /// Mean size of a record.
     pub(super) record_mean_bytes: u64,
+    /// The 99th percentile.
     pub(super) record_p99_bytes: u32,
+    /// The largest.
     pub(super) record_max_bytes: u32,
     /// Size of a block of the arena.
     pub(super) block_bytes: u32,

@@ -44,9 +44,11 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// What the probe found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Probe {
     /// Engine and I/O mode with their reasons, as the daemon's log has them.
     pub(super) engine: String,
+    /// One for each depth at which a record came back.
     pub(super) steps: Vec<Step>,
     /// The smallest depth within 5 % of the best rate; `None` unless all depths were measured.
     pub(super) knee_depth: Option<u32>,
@@ -54,6 +56,7 @@ pub(super) struct Probe {
     pub(super) store: Option<String>,
     /// Reads that failed.
     pub(super) errors: u64,
+    /// Why the first of them failed.
     pub(super) first_error: Option<String>,
     /// Why the shards may not be read; this has ended the probe.
     pub(super) forbidden: Option<String>,
@@ -64,6 +67,7 @@ pub(super) struct Probe {
     pub(super) unanswered: u32,
     /// Shards that are missing or have another size than the index says.
     pub(super) bad_shards: usize,
+    /// The first of them.
     pub(super) first_bad_shard: Option<String>,
     /// Whether Ctrl-C ended it.
     pub(super) interrupted: bool,

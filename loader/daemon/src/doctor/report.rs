@@ -17,12 +17,20 @@ const COLUMNS: usize = 100;
 
 /// All findings, and the advice.
 #[derive(Debug, Serialize)]
-pub(super) struct Diagnosis {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Diagnosis {
+    /// Version of shade.
     version: &'static str,
+    /// This machine, or the container on it.
     machine: Machine,
+    /// What lies at the path; `None` without one.
     path: Option<PathFacts>,
+    /// How fast records come; `None` without a dataset that has samples, or with
+    /// `--probe-seconds 0`.
     probe: Option<Probe>,
+    /// The servers of a tier; `None` without `--tier`.
     tier: Option<TierFacts>,
+    /// What follows from the facts. What needs a change comes first.
     advice: Vec<Advice>,
 }
 

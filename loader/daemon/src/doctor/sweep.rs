@@ -12,6 +12,7 @@ const KNEE_SHARE: f64 = 0.95;
 
 /// The result of one depth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Step {
     /// Reads in flight at most.
     pub(super) depth: u32,
@@ -82,6 +83,7 @@ impl Tally {
 
 /// Requests between an NFS client and its server in the step that had most of them on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Wire {
     /// The step's depth.
     pub(super) depth: u32,

@@ -15,6 +15,7 @@ const RECORD_BYTES: u32 = 110_000;
 
 /// What is known of a tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct TierFacts {
     /// The servers as given.
     pub(super) servers: String,
@@ -28,20 +29,29 @@ pub(super) struct TierFacts {
 
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct TierServer {
+    /// HOST:PORT.
     pub(super) address: String,
     /// Why nothing is known of it.
     pub(super) error: Option<String>,
+    /// Program and version, such as `valkey 9.1.2`.
     pub(super) version: Option<String>,
+    /// Whether it is of a cluster.
     pub(super) is_cluster: bool,
     /// 0 is no limit.
     pub(super) maxmemory_bytes: u64,
+    /// Memory that it uses.
     pub(super) used_bytes: u64,
-    /// Settings; `None` where the server does not tell.
+    /// The setting `maxmemory-policy`; `None` where the server does not tell it, as the others.
     pub(super) maxmemory_policy: Option<String>,
+    /// The setting `save`.
     pub(super) save: Option<String>,
+    /// The setting `appendonly`.
     pub(super) appendonly: Option<String>,
+    /// The setting `cluster-require-full-coverage`.
     pub(super) cluster_require_full_coverage: Option<String>,
+    /// The setting `io-threads`.
     pub(super) io_threads: Option<u32>,
     /// Median time to fetch one record; `None` if the server stores none.
     pub(super) get_us: Option<u64>,

@@ -10,19 +10,31 @@ use crate::status::DaemonStatus;
 
 /// A daemon.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DaemonFigures {
+    /// Process id.
     pub(crate) pid: u32,
+    /// Canonical path of the dataset.
     pub(crate) dataset: String,
+    /// Time since its start.
     pub(crate) uptime_s: f64,
+    /// Capacity of the cache.
     pub(crate) cache_bytes: u64,
+    /// Bytes in use of it.
     pub(crate) cache_used_bytes: u64,
     /// Share of the workers' time in which they worked.
     pub(crate) workers_busy: f64,
+    /// Threads that fill batches.
     pub(crate) workers: u32,
+    /// Reads that may be in flight now.
     pub(crate) depth: u32,
+    /// Reads without an answer yet.
     pub(crate) reads_submitted: u64,
+    /// Those that have had no answer for long.
     pub(crate) reads_late: u32,
+    /// Median latency of recent reads; `None` before the first.
     pub(crate) p50_ms: Option<f64>,
+    /// Its 99th percentile.
     pub(crate) p99_ms: Option<f64>,
     /// Longest time for which its main thread served nobody, since its beginning.
     pub(crate) silence_longest_ms: f64,
@@ -31,31 +43,45 @@ pub(crate) struct DaemonFigures {
     /// For commands.
     #[serde(skip)]
     pub(crate) place: Place,
+    /// Its jobs.
     pub(crate) jobs: Vec<JobFigures>,
 }
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct JobFigures {
+    /// Its name.
     pub(crate) name: String,
+    /// The current epoch; `None` before the first.
     pub(crate) epoch: Option<u32>,
+    /// Share of the epoch that was opened.
     pub(crate) opened_share: f64,
+    /// Samples delivered, a second.
     pub(crate) samples_per_s: f64,
+    /// Millions of bytes read from store and tier, a second.
     pub(crate) read_mb_per_s: f64,
-    /// `None` without an access.
+    /// Hits over accesses; `None` without an access.
     pub(crate) hit_ratio: Option<f64>,
-    /// Mean of its ranks.
+    /// Share of the time that it waited, by cause. Mean of its ranks.
     pub(crate) waits: Shares,
+    /// Share of the time that the ring was full of finished batches. Mean of its ranks.
     pub(crate) ring_full: f64,
+    /// What to do about its waits.
     pub(crate) remedy: Remedy,
+    /// Its ranks at this daemon.
     pub(crate) by_rank: Vec<RankFigures>,
 }
 
 /// A rank.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RankFigures {
+    /// Its number.
     pub(crate) rank: u32,
+    /// Finished batches that it has not released.
     pub(crate) in_ring: u32,
+    /// Batches that are being filled, or wait for their epoch.
     pub(crate) open: u32,
     /// Share of the time that it waited.
     pub(crate) waited: f64,

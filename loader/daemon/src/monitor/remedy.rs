@@ -6,10 +6,15 @@ use crate::ask::target_of;
 
 /// Shares of the time that a trainer waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Shares {
+    /// For records that are being read, or wait to be.
     pub(crate) storage: f64,
+    /// For workers, which copy or decode.
     pub(crate) workers: f64,
+    /// For the plan, or for batches to be opened.
     pub(crate) plan: f64,
+    /// For other ranks.
     pub(crate) ranks: f64,
 }
 
@@ -63,8 +68,9 @@ pub(crate) struct Facts {
 
 /// The largest cause of a wait, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Remedy {
-    /// As in [`Shares::named`]; `None` while trainers hardly wait.
+    /// `storage`, `workers`, `plan` or `ranks`; `None` while trainers hardly wait.
     pub(crate) cause: Option<&'static str>,
     /// For people.
     pub(crate) text: &'static str,

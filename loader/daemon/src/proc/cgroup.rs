@@ -12,6 +12,7 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 
 /// A control group's limit of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MemoryLimit {
     /// The group's folder.
     pub(crate) folder: PathBuf,

@@ -10,7 +10,9 @@ use super::text;
 
 /// Memory of the machine and of the control group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SystemMemory {
+    /// Memory of the machine; 0 if it is not known.
     pub(crate) total_bytes: u64,
     /// Bytes that programs can have without swapping, as the kernel estimates.
     pub(crate) available_bytes: u64,

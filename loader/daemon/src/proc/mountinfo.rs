@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Mount {
     /// Where it is mounted.
     pub(crate) mount_point: String,
