@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -162,6 +163,35 @@ def arguments(name: str, module: ModuleType, size: Any = 32) -> tuple[Any, ...]:
     numbers = {"GaussianBlur": 3, "RandomSolarize": 128, "RandomPosterize": 4, "RandomAdjustSharpness": 2, "Grayscale": 3}
     numbers |= {"Pad": 4, "RandomRotation": 5, "RandomAffine": 5}
     return (numbers[name],) if name in numbers else ()
+
+
+def lightlys(name: str, **attributes: Any) -> type:
+    """A class of that name whose objects have these attributes, as lightly 1.5 and 1.6 have them."""
+    return type(name, (), {"__init__": lambda self: vars(self).update(attributes)})
+
+
+def test_lightlys_classes_are_ours_by_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    # lightly is not installed for the tests. The bench of public scripts has it.
+    turned = tv.RandomApply([tv.RandomRotation(10)], 0.4)
+    given = {
+        lightlys("GaussianBlur", prob=0.5, sigmas=(0.1, 2)): ("gaussian_blur", ours.PillowGaussianBlur((0.1, 2), 0.5)),
+        lightlys("RandomSolarization", prob=0.2, threshold=128): ("solarize", ours.RandomSolarize(128, 0.2)),
+        lightlys("RandomRotate", prob=0.0, angle=90): (
+            "rotation", ours.RandomApply([ours.RandomRotation((90, 90))], 0.0),
+        ),
+        lightlys("RandomRotateDegrees", transform=turned): ("rotation", turned),
+        lightlys("ToTensor", transform=turned): ("torchvision_v2_compatibility", turned),
+    }  # fmt: skip
+    for kind, (module, expected) in given.items():
+        step = kind()
+        assert "shade_load.ImageFolder" in refused([WHOLE, step]), "a class of that name of another module"
+        full = f"lightly.transforms.{module}"
+        monkeypatch.setitem(sys.modules, full, module_of := ModuleType(full))
+        setattr(module_of, kind.__name__, kind)
+        assert documents.views([WHOLE, step]) == documents.views([WHOLE, expected])
+        assert documents.views([WHOLE, ours.RandomApply([step])]) == documents.views([WHOLE, ours.RandomApply([expected])])
+        step.scale = 1
+        assert f"got lightly's {kind.__name__} with" in refused([WHOLE, step])
 
 
 @pytest.mark.parametrize("module", [tv, v2])

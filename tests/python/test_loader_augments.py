@@ -262,6 +262,17 @@ def test_timms_magnitudes_vary_and_what_the_daemon_has_not_is_refused(dataset: p
             documents.view([WHOLE, auto_augment.rand_augment_transform(config, {"img_mean": (124, 116, 104)})])
 
 
+def test_operations_of_timms_before_its_version_0_5_are_known_without_their_names() -> None:
+    for config in ("rand-m9-mstd0.5-inc1", "rand-m7"):
+        policy, before = (auto_augment.rand_augment_transform(config, {"img_mean": (124, 116, 104)}) for _ in range(2))
+        for operation in before.ops:
+            del operation.name, operation.magnitude_max
+        assert documents.view([WHOLE, before]) == documents.view([WHOLE, policy])
+        before.ops[3].aug_fn = before.ops[4].aug_fn
+        with pytest.raises(TypeError, match="other operations than timm's own"):
+            documents.view([WHOLE, before])
+
+
 def test_two_operations_of_rand_augment_are_torchvisions(dataset: packed.Packed) -> None:
     policy = tv.RandAugment(2, 20)
     pairs = {}

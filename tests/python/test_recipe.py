@@ -53,6 +53,7 @@ FIXED: dict[str, Any] = {
         [tv.Compose([tv.Resize(28, 3), tv.CenterCrop(SIDE)]), tv.Compose([tv.ToTensor(), tv.Normalize([0.5], [0.5])])]
     ),
     "floats from 0 to 1": tv.Compose([tv.Resize((SIDE, 17), 3), tv.RandomHorizontalFlip(1.0), tv.ToTensor()]),
+    "a crop of the whole": tv.Compose([tv.Resize((SIDE, SIDE), 3), tv.CenterCrop(SIDE), tv.ToTensor()]),
     "converted": tv.Compose([tv.CenterCrop(SIDE), tv.PILToTensor(), tv.ConvertImageDtype(torch.float32)]),
     "grey": tv.Compose([tv.CenterCrop(SIDE), tv.Grayscale(), tv.ToTensor(), tv.Normalize((0.1307,), (0.3081,))]),
     "version 2": v2.Compose(
@@ -91,6 +92,9 @@ def test_timms_recipes_are_taken(dataset: packed.Packed) -> None:
     evaluation = factory.transforms_imagenet_eval(SIDE, crop_pct=0.875, interpolation="bicubic")
     for sample, image in delivered(dataset, decode=evaluation).items():
         torch.testing.assert_close(image, evaluation(pil(dataset, sample)), rtol=0.0, atol=1e-5)
+    to_numpy = pytest.importorskip("timm.data.transforms").ToNumpy()
+    for sample, image in delivered(dataset, decode=[tv.CenterCrop(SIDE), to_numpy]).items():
+        assert image.numpy().tobytes() == to_numpy(tv.CenterCrop(SIDE)(pil(dataset, sample))).tobytes()
     train = factory.transforms_imagenet_train(
         SIDE, (1.0, 1.0), (1.25, 1.25), hflip=1.0, color_jitter=None, interpolation="lanczos", re_prob=1.0, re_mode="const"
     )
@@ -134,6 +138,14 @@ def test_what_is_erased_is_the_level_that_becomes_the_value() -> None:
         assert isinstance(transform, Normalize)
 
 
+def test_a_crop_of_another_size_than_the_whole_stays() -> None:
+    for steps in ([ours.Resize((28, 28)), ours.CenterCrop(SIDE)], [tv.Resize((28, 24)), tv.CenterCrop((24, 28))]):
+        with pytest.raises(ValueError, match=r"got \[Resize, CenterCrop\]"):
+            documents.views(steps)
+    view = [ours.Resize((28, 24)), ours.CenterCrop((28, 24)), ours.RandomInvert()]
+    assert documents.views([view, view]) == documents.views([view[::2]]) * 2
+
+
 def test_what_has_nothing_to_take_off_stays() -> None:
     steps = [tv.CenterCrop(SIDE), tv.RandomInvert()]
     for decode in (None, "none", steps, tv.Compose(steps), [steps, steps], ours.CenterCrop(SIDE)):
@@ -146,6 +158,7 @@ def test_what_has_nothing_to_take_off_stays() -> None:
     [
         ([tv.Normalize(MEAN, STD)], TypeError, "Normalize without ToTensor before it"),
         ([tv.ToTensor(), tv.ColorJitter(0.5)], TypeError, "got ColorJitter behind ToTensor, .* put it before ToTensor"),
+        ([tv.ToTensor(), tv.CenterCrop(SIDE)], TypeError, "got CenterCrop behind ToTensor: for several views .* a list of lists"),
         ([tv.ToTensor(), v2.GaussianNoise()], TypeError, "got GaussianNoise behind ToTensor"),
         ([tv.ToTensor(), tv.Lambda(lambda image: image)], TypeError, "got Lambda behind ToTensor"),
         ([v2.ToDtype(torch.float32)], ValueError, "expected float32 with scale=True"),

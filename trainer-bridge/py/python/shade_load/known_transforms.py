@@ -18,6 +18,16 @@ _TIMM = {
     "RandomResizedCropAndInterpolation": "RandomResizedCrop",
     "MaybeToTensor": "ToTensor",
     "MaybePILToTensor": "PILToTensor",
+    "ToNumpy": "PILToTensor",
+}
+# lightly's classes by their modules, with their attributes.
+_LIGHTLY = {
+    "GaussianBlur": ("lightly.transforms.gaussian_blur", ("prob", "sigmas")),
+    "RandomSolarization": ("lightly.transforms.solarize", ("prob", "threshold")),
+    "RandomRotate": ("lightly.transforms.rotation", ("prob", "angle")),
+    # Both only call the torchvision transform that they hold.
+    "RandomRotateDegrees": ("lightly.transforms.rotation", ("transform",)),
+    "ToTensor": ("lightly.transforms.torchvision_v2_compatibility", ("transform",)),
 }
 
 # torchvision's attributes that are no arguments of ours, and their values with which the daemon
@@ -80,24 +90,22 @@ def timm_rand_augment(transform: Any) -> dict[str, Any] | None:
     module = sys.modules.get("timm.data.auto_augment")
     if not _is_of(type(transform), "timm.data.auto_augment", "RandAugment"):
         return None
-    are_timms = module is not None and all(
-        _is_of(type(operation), "timm.data.auto_augment", "AugmentOp")
-        and operation.aug_fn is module.NAME_TO_OP[operation.name]
-        and operation.level_fn is module.LEVEL_TO_ARG[operation.name]
+    told_names = [
+        _timm_name(module, operation) if _is_of(type(operation), "timm.data.auto_augment", "AugmentOp") else None
         for operation in transform.ops
-    )
-    if not are_timms:
+    ]
+    if None in told_names:
         raise TypeError("decode: got timm's RandAugment with other operations than timm's own, which may do anything")
-    names = tuple(operation.name.removesuffix("Increasing") for operation in transform.ops)
-    increasing = sum(operation.name.endswith("Increasing") for operation in transform.ops)
+    names = tuple(str(name).removesuffix("Increasing") for name in told_names)
+    increasing = sum(str(name).endswith("Increasing") for name in told_names)
     told = {
-        (operation.prob, operation.magnitude, operation.magnitude_std, operation.magnitude_max,
+        (operation.prob, operation.magnitude, operation.magnitude_std, getattr(operation, "magnitude_max", None),
          operation.hparams.get("translate_pct", 0.45), str(operation.kwargs))
         for operation in transform.ops
     }  # fmt: skip
     is_whole = names == _TIMM_OPERATIONS and increasing in (0, 6) and transform.choice_weights is None and len(told) == 1
     first = transform.ops[0] if is_whole else None
-    if first is None or first.magnitude_max is not None or first.magnitude_std == float("inf"):
+    if first is None or getattr(first, "magnitude_max", None) is not None or first.magnitude_std == float("inf"):
         raise ValueError(
             f"decode: got {transform!r}, but the daemon has timm's 15 operations with one magnitude each: without 't', "
             "'w', 'mmax' and a 'mstd' of 100 and more"
@@ -115,6 +123,35 @@ def timm_rand_augment(transform: Any) -> dict[str, Any] | None:
     }
 
 
+def _timm_name(module: Any, operation: Any) -> str | None:
+    """The name of an operation that has the functions of timm's own; None for any other.
+
+    Before timm 0.5, which scripts such as ConvNeXt's need, an operation does not keep its name.
+    """
+    names = [operation.name] if hasattr(operation, "name") else list(module.NAME_TO_OP)
+    for name in names:
+        functions = module.NAME_TO_OP.get(name), module.LEVEL_TO_ARG.get(name)
+        if functions[0] is operation.aug_fn and functions[1] is operation.level_fn:
+            return str(name)
+    return None
+
+
+def lightlys(transform: object) -> tuple[str, dict[str, Any]] | None:
+    """The name and the attributes of an object of lightly's that the daemon can do; None for any other object.
+
+    Raises:
+        TypeError: It is of a version of lightly whose class has other attributes.
+    """
+    name = type(transform).__name__
+    module, names = _LIGHTLY.get(name, ("", ()))
+    if not _is_of(type(transform), module, name):
+        return None
+    given = vars(transform)
+    if set(given) != set(names):
+        raise TypeError(f"decode: got lightly's {name} with {sorted(given)}, expected one of lightly 1.5 with {sorted(names)}")
+    return name, dict(given)
+
+
 def does_each_of_a_batch(transform: object) -> bool:
     """Whether it is a transform of floats that takes a whole batch, and draws for each image: timm's RandomErasing."""
     return _is_of(type(transform), "timm.data.random_erasing", "RandomErasing")
@@ -129,6 +166,9 @@ def in_turn(given: object) -> Sequence[object] | None:
     """The transforms that are applied one after the other; None if it is one transform, or not known."""
     if is_list(given) or _is_torch(given, "Sequential"):
         return held(given, "decode")
+    of_lightly = lightlys(given)
+    if of_lightly is not None and "transform" in of_lightly[1]:
+        return (of_lightly[1]["transform"],)
     match class_name(given):
         case "Compose":
             return held(attributes(given, ("transforms",))["transforms"], "decode: Compose")

@@ -17,6 +17,8 @@ from .transforms import Decode, RandomErasing, has_views
 
 # Transforms of torchvision that are of no effect on an image of bytes in three colours.
 _OF_BYTES = ("PILToTensor", "RGB", "ToImage", "ToPureTensor")
+# What makes rows of one size: a view begins with it.
+_OF_ROWS = ("Resize", "CenterCrop", "RandomCrop", "RandomResizedCrop")
 _LEVELS = 255
 
 
@@ -140,6 +142,11 @@ class _View:
             given = attributes(step, ("p", "scale", "ratio", "value"))
             given["value"] = self.floats.level(_plain(given["value"]))
             return RandomErasing(**{name: _tuple(value) for name, value in given.items()})
+        if class_name(step) in _OF_ROWS:
+            raise TypeError(
+                f"decode: got {type(step).__name__} behind ToTensor: for several views of each image give a list of lists, "
+                "such as decode=[[view] for view in views]"
+            )
         raise TypeError(
             f"decode: got {type(step).__name__} behind ToTensor, where it changes floats: put it before ToTensor, "
             "where the daemon does it to bytes, or call it on a batch's images with Loader(transform=...)"

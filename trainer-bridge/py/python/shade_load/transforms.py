@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from .known_transforms import attributes, class_name, held, in_turn, is_list, refusal, timm_rand_augment
+from .known_transforms import attributes, class_name, held, in_turn, is_list, lightlys, refusal, timm_rand_augment
 from .options import VIEWS_MAX
 from . import pixel_transforms
 from .pixel_transforms import *
@@ -122,7 +122,7 @@ def document(decode: object) -> Any:
     if isinstance(decode, str) and decode == NONE:
         return NONE
     if not has_views(decode):
-        return as_json(_steps(decode))
+        return as_json(_in_effect(_steps(decode)))
     assert isinstance(decode, list | tuple)
     for view in decode:
         if in_turn(view) is None:
@@ -134,7 +134,7 @@ def document(decode: object) -> Any:
     views = []
     for number, view in enumerate(decode):
         try:
-            views.append(as_json(_steps(view)))
+            views.append(as_json(_in_effect(_steps(view))))
         except (TypeError, ValueError) as error:
             raise type(error)(f"view {number}: {error}") from None
     return views
@@ -155,6 +155,9 @@ def _steps(given: object, place: str = "decode") -> list[Transform]:
     parts = in_turn(given)
     if parts is not None:
         return [step for part in parts for step in _steps(part, place)]
+    of_lightly = lightlys(given)
+    if of_lightly is not None:
+        given = _in_place_of(*of_lightly)
     step, kind = given, type(given)
     of_timm = timm_rand_augment(given)
     if of_timm is not None:
@@ -166,6 +169,37 @@ def _steps(given: object, place: str = "decode") -> list[Transform]:
         options = attributes(given, [field.name for field in fields(kind)])
         step = kind(**{name: _PLAIN.get(name, _as_it_is)(value) for name, value in options.items()})
     return [_with_known_parts(step) if isinstance(step, Holder) else step]
+
+
+def _in_effect(steps: list[Transform]) -> list[Transform]:
+    """The steps without a CenterCrop that crops nothing, behind a Resize to exactly its height and width.
+
+    Transformers' script has both, for image processors of any kind.
+    """
+    kept: list[Transform] = []
+    for step in steps:
+        before = kept[-1] if kept else None
+        if isinstance(before, Resize) and isinstance(before.size, Sequence) and isinstance(step, CenterCrop):
+            if _sides(before.size) == _sides(step.size):
+                continue
+        kept.append(step)
+    return kept
+
+
+def _sides(size: Any) -> tuple[Any, ...]:
+    return tuple(size) if isinstance(size, Sequence) else (size, size)
+
+
+def _in_place_of(name: str, given: dict[str, Any]) -> object:
+    """What does the same as lightly's class of that name, with its attributes."""
+    match name:
+        case "GaussianBlur":
+            return PillowGaussianBlur(tuple(given["sigmas"]), given["prob"])
+        case "RandomSolarization":
+            return RandomSolarize(given["threshold"], given["prob"])
+        case _:
+            # RandomRotate, by one angle only.
+            return RandomApply([RandomRotation((given["angle"], given["angle"]))], given["prob"])
 
 
 def _with_known_parts(step: Holder) -> Holder:
