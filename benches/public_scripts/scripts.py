@@ -152,7 +152,7 @@ ALL = {
         links=("data",),
         epochs=(0, 0),
         is_ended=True,
-        differs="CIFAR-10 as PNG files. `CenterCrop(32)` says which size images have. "
+        differs="CIFAR-10 as PNG files. "
         "The script itself repeats the epoch that it saved.",
     ),
     "pytorch-cifar100": Script(
@@ -168,7 +168,7 @@ ALL = {
         links=("data",),
         epochs=(1, 2),
         is_ended=True,
-        differs="CIFAR-100 as PNG files. `CenterCrop(32)` says which size images have. "
+        differs="CIFAR-100 as PNG files. "
         "It tests in order, where the script shuffles.",
     ),
     "pytorch-examples-imagenet": Script(
