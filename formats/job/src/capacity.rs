@@ -45,6 +45,12 @@ impl Capacity {
         }
     }
 
+    /// The same, but never more than all of the dataset.
+    #[must_use]
+    pub fn within(self, dataset_bytes: u64) -> u64 {
+        self.of(dataset_bytes).min(dataset_bytes)
+    }
+
     /// Refuses a number without a unit that can only have been meant as a share.
     fn of_number(number: f64, given: &dyn fmt::Display) -> Result<(), CapacityError> {
         if 0.0 < number && number <= PERCENT_MAX {
@@ -144,7 +150,7 @@ mod tests {
             assert_eq!((text.parse(), expected.to_string()), (Ok(expected), shown.to_owned()), "{text}");
         }
         assert_eq!(Capacity::Share(0.5).of(1001), 500);
-        assert_eq!(Capacity::Bytes(9).of(3), 9);
+        assert_eq!((Capacity::Bytes(9).of(3), Capacity::Bytes(9).within(3)), (9, 3));
     }
 
     #[test]

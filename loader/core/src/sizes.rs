@@ -69,7 +69,7 @@ pub fn indexed_size(entry: &Entry) -> Result<Size, SizeFault> {
 #[must_use]
 pub fn capacity_bytes(capacity: Capacity, index: &Index, block_bytes: u32) -> u64 {
     let dataset: u64 = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
-    capacity.of(dataset).min(dataset)
+    capacity.within(dataset)
 }
 
 /// The samples of the dataset with their entries.

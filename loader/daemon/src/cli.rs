@@ -64,9 +64,9 @@ pub struct Serve {
     /// The dataset: a folder written by `shade-pack create`, or the dataset.shade in it.
     pub dataset: PathBuf,
 
-    /// The system whose cache policy to use. Its sampler and order belong to the job:
-    /// `Loader(preset=...)` asks for all three. Keep the default: `clairvoyant` has
-    /// the same policy, and the others are for comparison.
+    /// The system whose cache policy to use, and whose share of the dataset (20% where it follows a
+    /// paper). Its sampler and order belong to the job: `Loader(preset=...)` asks for all of it.
+    /// Keep the default: `clairvoyant` has the same policy, and the others are for comparison.
     #[arg(long, value_parser = preset(), default_value_t)]
     pub preset: Preset,
 

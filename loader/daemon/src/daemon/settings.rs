@@ -79,7 +79,7 @@ impl Running {
 
     /// What a capacity is for this dataset: never more than all of it takes.
     pub(super) fn bytes_of(&self, cache: Capacity) -> u64 {
-        cache.of(self.dataset_bytes).min(self.dataset_bytes)
+        cache.within(self.dataset_bytes)
     }
 
     /// The cache has another capacity, which is `cache_bytes`.

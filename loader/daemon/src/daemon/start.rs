@@ -246,7 +246,7 @@ fn records(config: &ServeConfig, index: &Index, address: &str) -> Result<Records
     let dataset_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes);
     let staging_bytes = staging_bytes(index, block_bytes, Depth::from(config.settings.depth).submitted_max());
     let (cache_bytes, of_free_bytes) = match config.settings.cache {
-        Some(cache) => (cache.of(dataset_bytes).min(dataset_bytes), None),
+        Some(cache) => (cache.within(dataset_bytes), None),
         None => {
             let auto = AutoCache::now(address, dataset_bytes, staging_bytes);
             (auto.bytes, auto.of_free_bytes)

@@ -108,8 +108,8 @@ class Loader(AsDataLoader):
         rank, world_size: This process and how many there are, on all nodes. Default:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
             Slurm's step (srun), else 0 of 1.
-        preset: A system. It gives the sampler and order if `plan` has none, and the policy if
-            `daemon` has none. "permutations" takes each sample once per epoch, "clairvoyant" draws
+        preset: A system. It gives the sampler and order if `plan` has none, the policy if `daemon`
+            has none, and the cache's size if `cache` is not given. "permutations" takes each sample once per epoch, "clairvoyant" draws
             by importance; both cache by the plan. The others are for comparison: "shade", "icache",
             "coordl", "quiver" and "deepio" follow their papers; "default" (permutations, LRU),
             "base" and "ilfu" are baselines. `shade-load serve --help` describes each.
