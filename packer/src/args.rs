@@ -4,7 +4,9 @@ use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use shade_dataset::Address;
 
 use crate::config::{Accept, Compression, Effort, Layout, OnBad, parse_shard_size};
 use crate::error::Error;
@@ -15,11 +17,26 @@ use crate::source::{Labels, Selection, Source, SourceKind};
 
 const QUALITY: u8 = 90;
 
+/// A path on a file system, for what cannot be read from, or written to, an object store.
+pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| {
+        let path = PathBuf::from(text);
+        match Address::of_path(&path) {
+            Ok(Address::Path(path)) => Ok(path),
+            Ok(Address::Url(url)) => Err(format!(
+                "{url} is no file system's path, and only reading a dataset that is packed works with object \
+                 stores; pack into a folder and copy that, dataset.shade last"
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
     /// An ImageFolder, a folder of WebDataset tars, or a CSV file of paths and labels. It is only
     /// read.
-    #[arg(value_name = "SOURCE")]
+    #[arg(value_name = "SOURCE", value_parser = local())]
     pub(crate) path: PathBuf,
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a
     /// WebDataset, and every other folder is an ImageFolder.

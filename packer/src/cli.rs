@@ -91,7 +91,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct InfoArgs {
-    /// The dataset's directory.
+    /// The dataset's directory, or its address: s3://bucket/prefix.
     dataset: PathBuf,
     /// Print one JSON object instead of text, with all classes.
     #[arg(long)]

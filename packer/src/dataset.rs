@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shade_dataset::{Dictionaries, Files, ReadFault, ReadMemory};
+use shade_dataset::{Address, Dictionaries, Files, ReadFault, ReadMemory};
 use shade_formats::index::{Entry, Index, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::padded_len;
@@ -53,12 +53,16 @@ impl Matched {
 }
 
 impl Dataset {
-    /// Reads the index of the dataset in `dir`.
+    /// Reads the index of the dataset in `dir`, which may be the address of an object store.
     ///
     /// # Errors
     /// There is none, it cannot be read, or it is damaged.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let shade_dataset::Dataset { folder, index } = shade_dataset::Dataset::open_in(dir.to_owned())?;
+        let folder = match Address::of_path(dir) {
+            Ok(Address::Path(_)) => dir.to_owned(),
+            Ok(Address::Url(_)) | Err(_) => shade_dataset::Dataset::folder(dir)?,
+        };
+        let shade_dataset::Dataset { folder, index } = shade_dataset::Dataset::open_in(folder)?;
         Ok(Self { dir: folder, index })
     }
 
@@ -110,10 +114,10 @@ impl Dataset {
         shards
     }
 
-    /// The file of a shard.
+    /// The file of a shard, or its address.
     #[must_use]
     pub fn shard_path(&self, shard: ShardId) -> PathBuf {
-        self.dir.join(self.index.shard(shard).map_or("", |shard| shard.name))
+        shade_dataset::shard_path(&self.dir, &self.index, shard).unwrap_or_else(|| self.dir.clone())
     }
 
     /// The bytes of its shard that the index vouches for: the record's header, the record, its

@@ -34,7 +34,7 @@ pub(crate) struct DiffArgs {
     /// Source.
     #[command(flatten)]
     source: SourceArgs,
-    /// The dataset's directory.
+    /// The dataset's directory, or its address: s3://bucket/prefix.
     dataset: PathBuf,
     /// Compare paths and classes only, not lengths and contents: lists SOURCE, but reads none of
     /// its images.

@@ -22,7 +22,7 @@ use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, INDEX_FILE};
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields};
 
-use crate::args::{JobsArgs, OutputArgs};
+use crate::args::{JobsArgs, OutputArgs, local};
 use crate::catalogue::is_safe_path;
 use crate::dataset::Dataset;
 use crate::error::Error;
@@ -43,10 +43,11 @@ const TRANSFORMED: &str = "images were transformed when they were packed: the fi
 
 #[derive(Debug, Args)]
 pub(crate) struct ExtractArgs {
-    /// The dataset's directory.
+    /// The dataset's directory, or its address: s3://bucket/prefix.
     dataset: PathBuf,
     /// The ImageFolder's directory. It must not exist. A sample's fields are written beside its
     /// image; of a dataset of pairs, images to OUT/images and the files of a pair to OUT/NAME.
+    #[arg(value_parser = local())]
     out: PathBuf,
     /// Threads.
     #[command(flatten)]

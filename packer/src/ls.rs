@@ -15,7 +15,7 @@ use crate::report::{Outcome, write_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// The dataset's directory.
+    /// The dataset's directory, or its address: s3://bucket/prefix.
     dataset: PathBuf,
     /// List samples of the class with this name only.
     #[arg(long, value_name = "NAME")]

@@ -16,7 +16,7 @@ use shade_dataset::regular;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{FormatError, ShardId};
 
-use crate::args::{JobsArgs, OutputArgs};
+use crate::args::{JobsArgs, OutputArgs, local};
 use crate::assemble::{Assembled, Assembly};
 use crate::classes::{Relabelled, United, moved, told, unite};
 use crate::dataset::Dataset;
@@ -35,9 +35,10 @@ use crate::workers::Workers;
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The new dataset's directory. It must not exist.
+    #[arg(value_parser = local())]
     out: PathBuf,
     /// What is merged. Ids follow one another in this order; classes are those of all, by name.
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = local())]
     datasets: Vec<PathBuf>,
     /// Give labels new numbers where the class tables ask for it, and name them in the report.
     ///

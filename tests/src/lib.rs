@@ -4,6 +4,7 @@
 //! fixture that fails panics, as a test does.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "fixtures fail by panicking, as tests do")]
 
+mod bucket;
 mod cache_servers;
 mod columns;
 mod daemon;
@@ -22,6 +23,7 @@ mod sources;
 mod trainer;
 mod trainer_process;
 
+pub use bucket::Bucket;
 pub use cache_servers::{CacheServers, CuttingProxy, PATIENCE, cache_server_programs};
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;

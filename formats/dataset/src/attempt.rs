@@ -9,10 +9,13 @@ use shade_formats::ShardId;
 
 use crate::fault::ReadFault;
 use crate::files::{Files, OpenShard, Unopened};
+use crate::refusal::Refusal;
 use crate::rules::{ReadState, Trouble, Verdict};
 
 /// Wait for a descriptor while all open shards are being read: about as long as a read takes.
 const FULL_WAIT: Duration = Duration::from_millis(1);
+/// Longest wait that a store may ask for at a time.
+const ASKED_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Trouble that lasts this long is logged.
 const TROUBLE_TOLD_AFTER: Duration = Duration::from_millis(500);
 
@@ -129,7 +132,7 @@ impl Attempt {
     }
 
     /// The next step after a read that ended with `result`, in bytes.
-    pub fn after(&mut self, result: Result<u64, Errno>, now: Instant, files: &Files) -> Next {
+    pub fn after(&mut self, result: Result<u64, Refusal>, now: Instant, files: &Files) -> Next {
         self.tried += 1;
         let direct = self.file.as_ref().is_some_and(|file| file.is_direct());
         match self.state.judge(result, self.align_bytes(), direct) {
@@ -140,17 +143,30 @@ impl Attempt {
                 // It goes on as if its shard were not open.
                 Next::Wait(Duration::ZERO)
             }
-            Verdict::Trouble(errno) => {
-                if errno == Errno::STALE {
+            Verdict::Trouble(refusal) => {
+                if refusal == Refusal::System(Errno::STALE) {
                     self.stale = self.file.take();
                 }
-                self.wait_for_store(files.refused(self.shard, errno), now, files)
+                let asked = refusal.wait();
+                match files.refused(self.shard, refusal) {
+                    Unopened::Fault(fault) => Next::End(Err(fault)),
+                    Unopened::Trouble(fault) => match self.wait_for_store(fault, now, files) {
+                        Next::Wait(wait) => {
+                            Next::Wait(wait.max(asked.unwrap_or_default().min(ASKED_WAIT_MAX)))
+                        }
+                        next => next,
+                    },
+                    Unopened::Full => Next::Wait(FULL_WAIT),
+                }
             }
             Verdict::Buffer => {
                 let file = files.buffer(self.shard);
                 self.read_from(file, now, files)
             }
-            Verdict::Good => Next::End(Ok(())),
+            Verdict::Good => {
+                files.answered();
+                Next::End(Ok(()))
+            }
             Verdict::Fail(fault) => Next::End(Err(fault)),
         }
     }

@@ -10,7 +10,9 @@ use shade_formats::ShardId;
 use crate::attempt::{Attempt, Next};
 use crate::direct::{PAGE_BYTES, ReadMemory};
 use crate::fault::ReadFault;
-use crate::files::{Files, OpenShard};
+use crate::files::{Files, OpenShard, Source, Unopened};
+use crate::object::Room;
+use crate::refusal::Refusal;
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;
@@ -57,11 +59,20 @@ impl Files {
     /// It cannot be opened.
     pub fn shard_len(&self, shard: ShardId, is_stopped: IsStopped<'_>) -> Result<u64, ReadFault> {
         let mut attempt = Attempt::new(shard, 0, 1);
+        if self.are_objects() {
+            // Each answer has the object's length, and one that is not the index's is a fault.
+            let outcome = self.fill(&mut attempt, &mut [0], is_stopped);
+            attempt.end(outcome.is_ok(), self);
+            return outcome.map(|()| self.index().shard(shard).map_or(0, |shard| shard.bytes));
+        }
         let next = attempt.next(Instant::now(), self);
         let opened = self.wait(&mut attempt, next, is_stopped);
         attempt.end(opened.is_ok(), self);
         let len = opened?.map_or(Ok(0), |(file, _)| file.bytes());
-        len.map_err(|errno| self.refused(shard, errno))
+        len.map_err(|errno| match self.refused(shard, errno.into()) {
+            Unopened::Trouble(fault) | Unopened::Fault(fault) => fault,
+            Unopened::Full => ReadFault::Stopped,
+        })
     }
 
     fn fill(
@@ -74,8 +85,17 @@ impl Files {
         while let Some((file, offset)) = self.wait(attempt, next, is_stopped)? {
             let from = usize::try_from(attempt.resume()).unwrap_or(usize::MAX);
             let to = room.len().min(from.saturating_add(READ_BYTES_MAX));
-            let read = pread(&file.fd, room.get_mut(from..to).unwrap_or_default(), offset);
-            next = attempt.after(read.map(|count| count as u64), Instant::now(), self);
+            let room = room.get_mut(from..to).unwrap_or_default();
+            let read = match &file.source {
+                Source::File(fd) => pread(fd, room, offset).map(|count| count as u64).map_err(Refusal::from),
+                Source::Object(object) => {
+                    // An answer of an object store that is not whole costs a request.
+                    let end =
+                        offset.saturating_add((attempt.wanted() - attempt.done()).min(room.len() as u64));
+                    object.read_now(offset..end, &mut Room::new(vec![room]))
+                }
+            };
+            next = attempt.after(read, Instant::now(), self);
         }
         Ok(())
     }

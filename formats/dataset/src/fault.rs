@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use shade_formats::ContentId;
+use shade_store::{Answer, StoreFault};
 
 /// Bytes that differ from the packed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +66,14 @@ pub enum ReadFault {
         path: PathBuf,
         /// What the system said.
         errno: Errno,
+        /// How long it was tried.
+        tried: Duration,
+    },
+    /// An object store answers something else than bytes.
+    #[error("{fault}{}", TriedStore(*tried))]
+    Store {
+        /// Its answer.
+        fault: StoreFault,
         /// How long it was tried.
         tried: Duration,
     },
@@ -147,6 +156,7 @@ impl ReadFault {
                 | Self::Refused { .. }
                 | Self::Replaced { .. }
                 | Self::Changed { .. }
+                | Self::Store { .. }
                 | Self::OtherFile { is_certain: true, .. }
         )
     }
@@ -156,6 +166,7 @@ impl ReadFault {
     pub fn is_forbidden(&self) -> bool {
         match self {
             Self::Open { errno, .. } | Self::Refused { errno, .. } => is_forbidden(*errno),
+            Self::Store { fault, .. } => fault.answer == Answer::Forbidden,
             _ => false,
         }
     }
@@ -169,6 +180,7 @@ impl ReadFault {
             Self::Open { errno, .. } | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
                 *errno == Errno::NOENT || LOST.contains(errno)
             }
+            Self::Store { fault, .. } => fault.answer == Answer::NotFound,
             Self::Missing { .. } | Self::NotAFile { .. } | Self::Truncated { .. } => true,
             _ => false,
         }
@@ -180,6 +192,7 @@ impl ReadFault {
         match self {
             Self::Open { path, errno, .. } => Self::Open { path, errno, tried },
             Self::Refused { path, errno, .. } => Self::Refused { path, errno, tried },
+            Self::Store { fault, .. } => Self::Store { fault, tried },
             other => other,
         }
     }
@@ -206,6 +219,15 @@ impl fmt::Display for Tried {
         }
         let seconds = self.0.as_secs_f64();
         write!(f, ", tried for {seconds:.0} s: is its file system mounted and exported as before?")
+    }
+}
+
+/// The same for an object store.
+struct TriedStore(Duration);
+
+impl fmt::Display for TriedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() { Ok(()) } else { write!(f, ", tried for {:.0} s", self.0.as_secs_f64()) }
     }
 }
 

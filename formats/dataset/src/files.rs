@@ -4,31 +4,41 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Advice, CWD, OFlags, fadvise};
 use rustix::io::Errno;
 use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::limits::READS_DEPTH_MAX;
 use shade_formats::{ContentId, ShardId};
+use shade_store::{Answer, Objects, StoreFault, Url};
 
 use crate::descriptors::{Descriptors, open_max};
 use crate::direct::PAGE_BYTES;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
+use crate::object::Object;
 use crate::open::{Content, DatasetError};
+use crate::origin::Origin;
 use crate::outage::Outage;
+use crate::refusal::Refusal;
 use crate::regular;
 use crate::rules::{PATIENCE, may_pass, refuses_direct};
 
 /// Most shards that blocking readers keep open: the process needs descriptors for other things.
 const BLOCKING_OPEN_MAX: usize = 256;
+/// Most connections to an object store that stay open between requests: one for each read that can
+/// be in flight.
+const CONNECTIONS_MAX: usize = READS_DEPTH_MAX as usize;
 
 /// The files of a dataset's shards. Threads may share it.
 #[derive(Debug)]
 pub struct Files {
     folder: PathBuf,
     pub(crate) index: Arc<Index>,
+    /// Where the shards are, if they are no files in the folder.
+    bucket: Option<Bucket>,
     /// The index's own file as it was at start.
     index_file: Option<FileIdentity>,
     /// What offsets and lengths of direct reads are multiples of; `None` is buffered.
@@ -69,11 +79,28 @@ struct ShardFile {
     suspect: bool,
 }
 
+/// Objects in place of files.
+#[derive(Debug)]
+struct Bucket {
+    url: Url,
+    /// The client, made when it is first needed.
+    objects: OnceLock<Result<Arc<Objects>, StoreFault>>,
+}
+
+/// What the bytes of an open shard come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A file, open for reading.
+    File(OwnedFd),
+    /// An object in a bucket.
+    Object(Object),
+}
+
 /// An open shard. It stays open as long as a read of it is in flight.
 #[derive(Debug)]
 pub struct OpenShard {
-    /// The file, open for reading.
-    pub fd: OwnedFd,
+    /// Where its bytes are.
+    pub source: Source,
     /// What offsets and lengths of direct reads must be multiples of; `None` is buffered.
     direct_align_bytes: Option<u32>,
 }
@@ -102,9 +129,21 @@ impl OpenShard {
         self.direct_align_bytes.is_some()
     }
 
+    /// The file, for an engine that reads files.
+    ///
+    /// # Panics
+    /// It is an object: such shards are given to the engine of objects alone.
+    #[must_use]
+    pub fn fd(&self) -> &OwnedFd {
+        match &self.source {
+            Source::File(fd) => fd,
+            Source::Object(_) => unreachable!("an object was given to an engine that reads files"),
+        }
+    }
+
     /// The file's length in bytes.
     pub(crate) fn bytes(&self) -> Result<u64, Errno> {
-        FileIdentity::of_file(&self.fd).map(|found| found.bytes)
+        FileIdentity::of_file(self.fd()).map(|found| found.bytes)
     }
 }
 
@@ -143,6 +182,7 @@ impl Files {
     fn with(folder: &Path, index: Arc<Index>, direct_align_bytes: Option<u32>, open_max: usize) -> Self {
         Self {
             folder: folder.to_owned(),
+            bucket: Bucket::of_folder(folder),
             index_file: FileIdentity::of_path(&folder.join(INDEX_FILE)).ok(),
             direct_align_bytes,
             slots: std::iter::repeat_with(Slot::default).take(index.shard_count() as usize).collect(),
@@ -211,12 +251,48 @@ impl Files {
         self.open_into(shard, slot, &mut file)
     }
 
-    /// The fault of a read that the store refuses with `errno`.
-    pub(crate) fn refused(&self, shard: ShardId, errno: Errno) -> ReadFault {
-        match self.path(shard) {
-            Ok(path) => ReadFault::Refused { path, errno, tried: Duration::ZERO },
-            Err(fault) => fault,
+    /// What a refused read of a shard is: trouble that may pass, but for what an object store says
+    /// that has never answered well.
+    pub(crate) fn refused(&self, shard: ShardId, refusal: Refusal) -> Unopened {
+        let tried = Duration::ZERO;
+        match (self.path(shard), refusal) {
+            (Err(fault), _) => Unopened::Fault(fault),
+            (Ok(path), Refusal::System(errno)) => {
+                Unopened::Trouble(ReadFault::Refused { path, errno, tried })
+            }
+            (Ok(_), Refusal::Store(fault)) => {
+                let is_told =
+                    matches!(fault.answer, Answer::Forbidden | Answer::NotFound | Answer::Unreachable)
+                        && !self.answered.load(Ordering::Relaxed);
+                let fault = ReadFault::Store { fault, tried };
+                if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
+            }
         }
+    }
+
+    /// The store has given a record.
+    pub(crate) fn answered(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// The dataset's index.
+    #[must_use]
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Whether shards are objects in a bucket.
+    #[must_use]
+    pub fn are_objects(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// The client of the bucket that the shards are in; `None` if they are files.
+    ///
+    /// # Errors
+    /// The settings in the environment make no client.
+    pub fn objects(&self) -> Result<Option<Arc<Objects>>, StoreFault> {
+        self.bucket.as_ref().map(Bucket::objects).transpose()
     }
 
     /// The fault of a record that had a wrong checksum twice. It says if the shard's file is
@@ -226,7 +302,8 @@ impl Files {
         let Ok(path) = self.path(shard) else { return mismatch.into() };
         let first = self.slot(shard).ok().and_then(|(_, file)| file.first);
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
-        let (at_path, open) = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(&open.fd).ok());
+        let Source::File(fd) = &open.source else { return mismatch.into() };
+        let (at_path, open) = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(fd).ok());
         match what_changed(self.index_file, bytes, first, at_path, open) {
             Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
@@ -243,7 +320,11 @@ impl Files {
     /// # Errors
     /// The index has no such shard.
     pub fn path(&self, shard: ShardId) -> Result<PathBuf, ReadFault> {
-        Ok(self.folder.join(self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name))
+        let name = self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name;
+        Ok(match &self.bucket {
+            Some(bucket) => bucket.url.join(name).as_str().into(),
+            None => self.folder.join(name),
+        })
     }
 
     /// Opens the shard, with another shard's descriptor if none is free.
@@ -253,6 +334,11 @@ impl Files {
         slot: &Slot,
         file: &mut ShardFile,
     ) -> Result<Arc<OpenShard>, Unopened> {
+        if let Some(bucket) = &self.bucket {
+            let open = bucket.open(&self.index, shard)?;
+            file.open = Some(Arc::clone(&open));
+            return Ok(open);
+        }
         if !file.has_descriptor && !self.descriptors.take(shard.index(), |other| self.close(other)) {
             return Err(Unopened::Full);
         }
@@ -312,7 +398,7 @@ impl Files {
             // Only advice: readahead would fetch unwanted neighbours.
             let _ = fadvise(&fd, 0, None, Advice::Random);
         }
-        let open = Arc::new(OpenShard { fd, direct_align_bytes });
+        let open = Arc::new(OpenShard { source: Source::File(fd), direct_align_bytes });
         file.open = Some(Arc::clone(&open));
         Ok(open)
     }
@@ -360,6 +446,26 @@ impl Files {
         };
         let (path, expected) = (path.to_owned(), self.index.content_id());
         Err(Unopened::Fault(ReadFault::Changed { path, got, expected }))
+    }
+}
+
+impl Bucket {
+    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was opened.
+    fn of_folder(folder: &Path) -> Option<Self> {
+        let url = Origin::of_folder(folder).ok().flatten()?.url;
+        Some(Self { url, objects: OnceLock::new() })
+    }
+
+    fn objects(&self) -> Result<Arc<Objects>, StoreFault> {
+        self.objects.get_or_init(|| Objects::open(&self.url, CONNECTIONS_MAX).map(Arc::new)).clone()
+    }
+
+    /// A shard. Nothing is asked of the store for it: the first read finds out what is there.
+    fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
+        let shard = index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
+        let fault = |fault| Unopened::Fault(ReadFault::Store { fault, tried: Duration::ZERO });
+        let object = Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes);
+        Ok(Arc::new(OpenShard { source: Source::Object(object), direct_align_bytes: None }))
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
-use shade_formats::{ContentId, FormatError};
+use shade_formats::{ContentId, FormatError, ShardId};
+use shade_store::{Address, AddressError, StoreFault};
 
 use crate::direct::{FileSystem, Locality};
+use crate::origin::Origin;
 use crate::regular;
 
 /// A dataset on disk.
@@ -53,6 +55,25 @@ pub enum DatasetError {
         /// The folder.
         folder: PathBuf,
     },
+    /// There is no packed dataset at an address.
+    #[error(
+        "{url} is no dataset: it has no {INDEX_FILE}; see that the address is right, and what lies there"
+    )]
+    NotPackedAt {
+        /// The address.
+        url: String,
+    },
+    /// What was given is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// An object store does not give the index.
+    #[error("cannot open {url}: {fault}")]
+    Store {
+        /// The index's address.
+        url: String,
+        /// What the store answers.
+        fault: StoreFault,
+    },
     /// The index is damaged or of another version.
     #[error("{}: {source}", path.display())]
     Format {
@@ -85,8 +106,8 @@ impl DatasetError {
 }
 
 impl Dataset {
-    /// Opens the dataset in folder `path`, or the one whose `dataset.shade` is `path`. Its folder
-    /// is canonical.
+    /// Opens the dataset in folder `path`, or the one whose `dataset.shade` is `path`, or the one
+    /// at an address such as `s3://bucket/prefix`. Its folder is canonical.
     ///
     /// # Errors
     /// [`DatasetError`]: not there, not a dataset, or damaged.
@@ -95,11 +116,15 @@ impl Dataset {
     }
 
     /// The canonical folder of the dataset at `path`. It identifies the dataset before its index is
-    /// read.
+    /// read. Where `path` is the address of an object store it is a folder of this user's with a
+    /// copy of the index ([`Origin`]).
     ///
     /// # Errors
-    /// There is nothing at `path`.
+    /// There is nothing at `path`, or the store does not give the index.
     pub fn folder(path: &Path) -> Result<PathBuf, DatasetError> {
+        if let Address::Url(url) = Address::of_path(path)? {
+            return Origin::fetch(&url);
+        }
         let path = path.canonicalize().map_err(io(path))?;
         Ok(if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path })
     }
@@ -178,6 +203,17 @@ impl Content {
         }
         Dataset::open_same(folder.to_owned(), expected).map(drop)
     }
+}
+
+/// The file of a shard of the dataset in `folder`, or its address; `None` if the index has no such
+/// shard.
+#[must_use]
+pub fn shard_path(folder: &Path, index: &Index, shard: ShardId) -> Option<PathBuf> {
+    let name = index.shard(shard)?.name;
+    Some(match Origin::of_folder(folder) {
+        Ok(Some(origin)) => origin.url.join(name).as_str().into(),
+        Ok(None) | Err(_) => folder.join(name),
+    })
 }
 
 fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {

@@ -13,13 +13,28 @@
 //! | EINVAL, EOPNOTSUPP from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
 //!
+//! And what an object store answers instead of bytes:
+//!
+//! | answer | verdict |
+//! |---|---|
+//! | 401, 403, 404 | trouble of the store: again, until the patience is over |
+//! | no connection, no name, no trusted certificate | the same |
+//! | 429, 503 | the same, after the wait that the store asks for; fewer requests are in flight |
+//! | any other 5xx, no answer in time, a connection that is cut, other bytes than those asked for | the same; fewer are in flight if many are |
+//! | 412 (another ETag), or another length than the index says | the object was replaced |
+//! | 416 | the object is truncated |
+//! | any other status | failed |
+//!
 //! The checksum is not judged here: the next user of the bytes compares it.
 
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use shade_store::{Answer, StoreFault};
+
 use crate::fault::ReadFault;
+use crate::refusal::Refusal;
 
 /// How long a shard that cannot be opened or may not be read is tried again: trouble of the store,
 /// not of a record. A withdrawn export, a mount that an automounter renews or a server that fails
@@ -54,7 +69,7 @@ pub(crate) enum Verdict {
     /// All bytes are there.
     Good,
     /// The store or the machine has trouble that is not the record's: read what is missing, later.
-    Trouble(Errno),
+    Trouble(Refusal),
     /// The record cannot be had.
     Fail(ReadFault),
 }
@@ -102,21 +117,30 @@ impl ReadState {
 
     /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says
     /// whether it bypassed the page cache.
-    pub(crate) fn judge(&mut self, result: Result<u64, Errno>, align_bytes: u32, direct: bool) -> Verdict {
+    pub(crate) fn judge(&mut self, result: Result<u64, Refusal>, align_bytes: u32, direct: bool) -> Verdict {
         match result {
-            Ok(count) => {
-                let reached = self.resume(align_bytes).saturating_add(count).min(self.len);
-                if reached == self.len {
-                    self.done = reached;
-                    Verdict::Good
-                } else if reached > self.done {
-                    self.done = reached;
-                    Verdict::Again
-                } else {
-                    Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len })
-                }
-            }
-            Err(errno @ (Errno::INTR | Errno::AGAIN)) => {
+            Ok(count) => self.judge_count(count, align_bytes),
+            Err(Refusal::System(errno)) => self.judge_errno(errno, direct),
+            Err(Refusal::Store(fault)) => self.judge_answer(fault),
+        }
+    }
+
+    fn judge_count(&mut self, count: u64, align_bytes: u32) -> Verdict {
+        let reached = self.resume(align_bytes).saturating_add(count).min(self.len);
+        if reached == self.len {
+            self.done = reached;
+            Verdict::Good
+        } else if reached > self.done {
+            self.done = reached;
+            Verdict::Again
+        } else {
+            Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len })
+        }
+    }
+
+    fn judge_errno(&mut self, errno: Errno, direct: bool) -> Verdict {
+        match errno {
+            Errno::INTR | Errno::AGAIN => {
                 self.disturbed += 1;
                 if self.disturbed > DISTURBED_MAX {
                     return Verdict::Fail(ReadFault::Failed { errno, tries: self.disturbed });
@@ -124,22 +148,40 @@ impl ReadState {
                 let longest = DISTURBED_WAIT_MS_MAX.min(1 << self.disturbed);
                 Verdict::After(Duration::from_millis(1 + self.random() % longest))
             }
-            Err(errno @ (Errno::IO | Errno::TIMEDOUT | Errno::REMOTEIO)) => {
-                self.failed += 1;
-                self.fails = true;
-                match TRY_WAIT_MS.get(self.failed as usize - 1) {
-                    Some(&wait) => Verdict::After(Duration::from_millis(wait + self.random() % (wait / 4))),
-                    None => Verdict::Fail(ReadFault::Failed { errno, tries: self.failed }),
-                }
-            }
-            Err(Errno::STALE) if !self.reopened => {
+            Errno::IO | Errno::TIMEDOUT | Errno::REMOTEIO => match self.next_try() {
+                Some(wait) => Verdict::After(wait),
+                None => Verdict::Fail(ReadFault::Failed { errno, tries: self.failed }),
+            },
+            Errno::STALE if !self.reopened => {
                 self.reopened = true;
                 Verdict::Reopen
             }
-            Err(errno) if is_trouble(errno) => Verdict::Trouble(errno),
-            Err(errno) if direct && refuses_direct(errno) => Verdict::Buffer,
-            Err(errno) => Verdict::Fail(ReadFault::Failed { errno, tries: 1 + self.disturbed + self.failed }),
+            errno if is_trouble(errno) => Verdict::Trouble(errno.into()),
+            errno if direct && refuses_direct(errno) => Verdict::Buffer,
+            errno => Verdict::Fail(ReadFault::Failed { errno, tries: 1 + self.disturbed + self.failed }),
         }
+    }
+
+    fn judge_answer(&mut self, fault: StoreFault) -> Verdict {
+        match fault.answer {
+            Answer::Forbidden | Answer::NotFound | Answer::Unreachable => Verdict::Trouble(fault.into()),
+            Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut | Answer::Wrong => {
+                self.fails = true;
+                Verdict::Trouble(fault.into())
+            }
+            Answer::OutOfRange => Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len }),
+            Answer::Changed | Answer::Refused => {
+                Verdict::Fail(ReadFault::Store { fault, tried: Duration::ZERO })
+            }
+        }
+    }
+
+    /// The wait before the next of a failed read's tries; `None` after the last.
+    fn next_try(&mut self) -> Option<Duration> {
+        self.failed += 1;
+        self.fails = true;
+        let wait = *TRY_WAIT_MS.get(self.failed as usize - 1)?;
+        Some(Duration::from_millis(wait + self.random() % (wait / 4)))
     }
 
     /// SplitMix64: enough to keep reads that failed together from coming back together.
@@ -229,13 +271,17 @@ mod tests {
             (Err(Errno::INVAL), false, failed(Errno::INVAL, 1)),
             (Err(Errno::FAULT), true, failed(Errno::FAULT, 1)),
             (Err(Errno::BADF), true, failed(Errno::BADF, 1)),
-            (Err(Errno::ACCESS), false, Verdict::Trouble(Errno::ACCESS)),
-            (Err(Errno::NOENT), false, Verdict::Trouble(Errno::NOENT)),
-            (Err(Errno::NOMEM), true, Verdict::Trouble(Errno::NOMEM)),
-            (Err(Errno::NFILE), true, Verdict::Trouble(Errno::NFILE)),
+            (Err(Errno::ACCESS), false, Verdict::Trouble(Errno::ACCESS.into())),
+            (Err(Errno::NOENT), false, Verdict::Trouble(Errno::NOENT.into())),
+            (Err(Errno::NOMEM), true, Verdict::Trouble(Errno::NOMEM.into())),
+            (Err(Errno::NFILE), true, Verdict::Trouble(Errno::NFILE.into())),
         ];
         for (result, direct, expected) in table {
-            assert_eq!(fresh().judge(result, 1, direct), expected, "{result:?}, direct: {direct}");
+            assert_eq!(
+                fresh().judge(result.map_err(Refusal::from), 1, direct),
+                expected,
+                "{result:?}, direct: {direct}"
+            );
         }
     }
 
@@ -269,10 +315,12 @@ mod tests {
         for errno in [Errno::INTR, Errno::AGAIN] {
             let mut read = fresh();
             for time in 1..=8 {
-                let Verdict::After(wait) = read.judge(Err(errno), 1, false) else { panic!("time {time}") };
+                let Verdict::After(wait) = read.judge(Err(errno.into()), 1, false) else {
+                    panic!("time {time}")
+                };
                 assert!((1..=50).contains(&wait.as_millis()), "{wait:?}");
             }
-            assert_eq!(read.judge(Err(errno), 1, false), failed(errno, 9));
+            assert_eq!(read.judge(Err(errno.into()), 1, false), failed(errno, 9));
         }
     }
 
@@ -282,25 +330,25 @@ mod tests {
             let mut read = fresh();
             let mut waited = Duration::ZERO;
             for _ in 0..2 {
-                let Verdict::After(wait) = read.judge(Err(errno), 1, true) else { panic!("{errno}") };
+                let Verdict::After(wait) = read.judge(Err(errno.into()), 1, true) else { panic!("{errno}") };
                 waited += wait;
             }
             assert!((1600..=2000).contains(&waited.as_millis()), "{waited:?}");
             assert!(read.take_failure() && !read.take_failure());
-            assert_eq!(read.judge(Err(errno), 1, true), failed(errno, 3));
+            assert_eq!(read.judge(Err(errno.into()), 1, true), failed(errno, 3));
         }
     }
 
     #[test]
     fn a_stale_handle_is_replaced_at_once_and_then_after_a_wait() {
         let mut read = fresh();
-        assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Reopen);
-        assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Trouble(Errno::STALE));
+        assert_eq!(read.judge(Err(Errno::STALE.into()), 1, true), Verdict::Reopen);
+        assert_eq!(read.judge(Err(Errno::STALE.into()), 1, true), Verdict::Trouble(Errno::STALE.into()));
     }
 
     #[test]
     fn waits_depend_on_the_seed_alone() {
-        let wait = |seed| ReadState::new(10, seed).judge(Err(Errno::IO), 1, false);
+        let wait = |seed| ReadState::new(10, seed).judge(Err(Errno::IO.into()), 1, false);
         assert_eq!(wait(1), wait(1));
         assert_ne!(wait(1), wait(2));
     }

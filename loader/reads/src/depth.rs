@@ -24,6 +24,13 @@ use crate::depth_shared::SharedDepth;
 pub const DEPTH_MIN: u32 = 4;
 /// Most depth. Servers grant fewer slots, and more than this many waiting records only take memory.
 pub const DEPTH_MAX: u32 = 256;
+/// Most depth at an object store: no session has slots there, and a request takes 10 to 100 ms.
+pub const OBJECTS_DEPTH_MAX: u32 = 1024;
+/// First depth at an object store: a batch of 256 takes a few latencies. Its bandwidth is seldom
+/// what limits the first reads.
+const OBJECTS_DEPTH_START: u32 = 64;
+/// Depth at which rounds of one latency end there and windows begin.
+const OBJECTS_DEPTH_START_MAX: u32 = 512;
 /// First depth: it fills 200 Mbit/s with 10 ms latency and records of 100 KB.
 const DEPTH_START: u32 = 8;
 /// Depth at which rounds of one latency end and windows begin: the slots that Linux' NFS server
@@ -57,6 +64,8 @@ const _: () =
 pub struct DepthController {
     min: u32,
     max: u32,
+    /// Depth at which rounds end.
+    start_max: u32,
     depth: u32,
     phase: Phase,
     /// Samples still to skip: they began beside reads of another depth.
@@ -127,6 +136,13 @@ impl DepthController {
         Self::within(DEPTH_MIN, DEPTH_MAX, DEPTH_START)
     }
 
+    /// A controller for an object store.
+    #[must_use]
+    pub fn of_objects() -> Self {
+        let start_max = OBJECTS_DEPTH_START_MAX;
+        Self { start_max, ..Self::within(DEPTH_MIN, OBJECTS_DEPTH_MAX, OBJECTS_DEPTH_START) }
+    }
+
     /// A controller with a fixed depth.
     #[must_use]
     pub fn fixed(depth: u32) -> Self {
@@ -137,6 +153,7 @@ impl DepthController {
         Self {
             min,
             max,
+            start_max: DEPTH_START_MAX,
             depth,
             phase: Phase::Starting(None),
             settling: depth,
@@ -242,7 +259,7 @@ impl DepthController {
         let took_ns = now_ns.saturating_sub(began_ns).max(1);
         let now = Measured { depth: self.depth, rate: f64::from(reads) / took_ns as f64 };
         let kept = before.filter(|before| now.rate < before.rate * DOUBLING_GAIN && !now.is_quick());
-        if kept.is_none() && now.depth < DEPTH_START_MAX {
+        if kept.is_none() && now.depth < self.start_max {
             self.phase = Phase::Starting(Some(now));
             return self.go_to(now.depth * 2);
         }

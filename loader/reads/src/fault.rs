@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use shade_core::{Fault, FaultKind};
-use shade_dataset::NotDirect;
+use shade_dataset::{NotDirect, StoreFault};
 
 use crate::ReadFault;
 use crate::blocks::BlocksError;
@@ -37,6 +37,17 @@ pub enum ReadsError {
         "only --engine sim (or auto) can read from a simulated store: leave out --store or the other engine"
     )]
     RealStore,
+    /// An engine, a way of reading or a simulated store was demanded of an object store.
+    #[error(
+        "an object store is read by requests alone: leave out --engine, --io and --store for this dataset"
+    )]
+    ObjectStore,
+    /// The settings in the environment make no client of the object store.
+    #[error("{fault}")]
+    Store {
+        /// What is wrong with them.
+        fault: StoreFault,
+    },
     /// io_uring was demanded and cannot be used.
     #[error("io_uring cannot be used: {source}")]
     Uring {

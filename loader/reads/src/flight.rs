@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use shade_dataset::{Attempt, Files, Next, OpenShard};
+use shade_dataset::{Attempt, Files, Next, OpenShard, Refusal};
 use shade_formats::ShardId;
 use shade_formats::limits::SPAN_BYTES_MAX;
 
@@ -150,8 +150,13 @@ impl Flight {
     }
 
     /// The next step after a read that ended with `result`.
-    pub(super) fn after(mut self, result: Result<u32, Errno>, now: Instant, shared: &Shared) -> Step {
-        let next = self.attempt.after(result.map(u64::from), now, &shared.files);
+    pub(super) fn after<E: Into<Refusal>>(
+        mut self,
+        result: Result<u64, E>,
+        now: Instant,
+        shared: &Shared,
+    ) -> Step {
+        let next = self.attempt.after(result.map_err(Into::into), now, &shared.files);
         self.follow(next, now, shared)
     }
 
@@ -209,6 +214,11 @@ impl Flight {
     /// simulator.
     pub(super) fn attempt(&self) -> (ShardId, u64, u32) {
         (self.attempt.shard(), self.attempt.offset(), self.attempt.tried())
+    }
+
+    /// Bytes wanted that are not there yet.
+    pub(super) fn missing(&self) -> u64 {
+        self.attempt.wanted() - self.attempt.resume()
     }
 
     /// Bytes wanted.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::depth::{DEPTH_MAX, DepthController};
+use crate::depth::{DEPTH_MAX, DepthController, OBJECTS_DEPTH_MAX};
 
 /// How many reads are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,17 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(depth: Depth) -> Self {
+        Self::with(depth, DepthController::new(), DEPTH_MAX)
+    }
+
+    /// The gate of an object store, where an answer takes long and many are worth waiting for.
+    pub(super) fn of_objects(depth: Depth) -> Self {
+        Self::with(depth, DepthController::of_objects(), OBJECTS_DEPTH_MAX)
+    }
+
+    fn with(depth: Depth, auto: DepthController, auto_most: u32) -> Self {
         let (controller, most) = match depth {
-            Depth::Auto => (DepthController::new(), DEPTH_MAX),
+            Depth::Auto => (auto, auto_most),
             Depth::Fixed(depth) => (DepthController::fixed(depth), depth),
         };
         let depth = AtomicU32::new(controller.depth());

@@ -10,7 +10,7 @@
 //!
 //! The way of a read:
 //!
-//! - `reader` hands it to an engine: `uring`, `threads` or `sim`, behind the one seam, `Engine` of
+//! - `reader` hands it to an engine: `uring`, `threads`, `objects` or `sim`, behind the one seam, `Engine` of
 //!   `flight`.
 //! - The engine begins it when the `gate` has room; `depth` finds the gate's width.
 //! - `flight` follows each result, by the rules of `shade_dataset`, which also has the shards'
@@ -33,6 +33,7 @@ mod fault;
 mod flight;
 mod gate;
 mod land;
+mod objects;
 mod op;
 mod opener;
 mod reader;

@@ -18,9 +18,10 @@ use crate::fault::{ReadsError, ShardWarning};
 use crate::flight::{Engine, Flight, Shared};
 use crate::gate::{Depth, Gate};
 use crate::land::BouncePool;
+use crate::objects::ObjectReads;
 use crate::op::{Completion, ReadOp};
 use crate::sim::SimThread;
-use crate::survey::{any_shard, survey};
+use crate::survey::{any_shard, survey, survey_objects};
 use crate::threads::Threads;
 use crate::uring::Uring;
 
@@ -76,6 +77,10 @@ impl Reads {
         {
             return Err(ReadsError::Depth { got });
         }
+        let files = Files::surveyed(folder, Arc::clone(&index), None, &[], config.patience);
+        if files.are_objects() {
+            return Self::start_objects(files, arena, &config, &completions, Box::new(on_failure));
+        }
         let surveyed = survey(folder, &index);
         let is_missing =
             |warning: &ShardWarning| matches!(warning, ShardWarning::Missing { errno: Errno::NOENT, .. });
@@ -98,6 +103,34 @@ impl Reads {
         let (engine, name) = start_engine(&config, &shared, &completions)?;
         let warnings = surveyed.into_iter().map(|(_, warning)| warning).collect();
         Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
+    }
+
+    /// Starts reading shards that are objects in a bucket.
+    fn start_objects(
+        files: Files,
+        arena: Arc<Arena>,
+        config: &ReadsConfig,
+        completions: &Sender<Completion>,
+        on_failure: Box<dyn Fn(String) + Send + Sync>,
+    ) -> Result<Self, ReadsError> {
+        if config.store.is_some() || config.engine != EngineChoice::Auto || config.io != IoMode::Auto {
+            return Err(ReadsError::ObjectStore);
+        }
+        let objects = files.objects().map_err(|fault| ReadsError::Store { fault })?;
+        let objects = objects.ok_or(ReadsError::ObjectStore)?;
+        let warnings = survey_objects(&objects, files.index());
+        let shared = Arc::new(Shared {
+            files,
+            arena,
+            bounce: BouncePool::create().ok(),
+            gate: Gate::of_objects(config.depth),
+            flights: AtomicU64::new(0),
+            on_failure,
+        });
+        let engine = ObjectReads::start(objects, &shared, completions);
+        let engine: Box<dyn Engine> = Box::new(engine);
+        let description = engine.description();
+        Ok(Self { engine, shared, description, warnings })
     }
 
     /// Hands a read over. Never blocks; what exceeds the depth waits for its turn.

@@ -185,7 +185,7 @@ impl Sim {
                 }
             }
         };
-        flight.after(result, self.now, &self.shared)
+        flight.after(result.map(u64::from), self.now, &self.shared)
     }
 
     fn stop(self) {
@@ -209,7 +209,7 @@ fn read(
     let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
     let align = file.align_bytes() as usize;
     let kept = if part < 1.0 { ((wanted as f64 * part) as usize / align * align).max(align) } else { wanted };
-    let got = preadv(&file.fd, &mut buffers, offset).map(|got| got.min(kept));
+    let got = preadv(file.fd(), &mut buffers, offset).map(|got| got.min(kept));
     Ok(got.and_then(|got| u32::try_from(got).map_err(|_| Errno::OVERFLOW)))
 }
 

@@ -1,10 +1,13 @@
 //! Checks the shards' files before the first read.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
+use rustix::io::Errno;
+use shade_dataset::Objects;
 use shade_formats::ShardId;
-use shade_formats::index::Index;
+use shade_formats::index::{Index, Shard};
 
 use crate::ShardWarning;
 
@@ -36,6 +39,29 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     (got != expected).then_some(ShardWarning::Size { path, got, expected })
 }
 
+/// Compares the objects of a bucket with the index, by one list of them. Where these keys may not
+/// list, or the store cannot now, the first read of each shard tells the same.
+pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<ShardWarning> {
+    let there = match objects.list() {
+        Ok(there) => there,
+        Err(fault) => {
+            tracing::debug!("{}: shards are not compared with the index: {fault}", objects.url());
+            return Vec::new();
+        }
+    };
+    let sizes: HashMap<&str, u64> = there.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
+    let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
+    let warning = |shard: Shard<'_>| {
+        let (path, expected) = (objects.url().join(shard.name).as_str().into(), shard.bytes);
+        match sizes.get(shard.name) {
+            None => Some(ShardWarning::Missing { path, errno: Errno::NOENT }),
+            Some(&got) if got != expected => Some(ShardWarning::Size { path, got, expected }),
+            Some(_) => None,
+        }
+    };
+    shards.filter_map(warning).collect()
+}
+
 /// A shard that exists.
 #[must_use]
 pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
@@ -47,8 +73,7 @@ pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
-    use shade_formats::index::{IndexBuilder, Shard};
+    use shade_formats::index::IndexBuilder;
 
     const SHARD: ShardId = ShardId(0);
 

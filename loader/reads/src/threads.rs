@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use rustix::io::{Errno, preadv};
+use rustix::io::preadv;
 
 use crate::flight::{Engine, Flight, Shared, Step};
 use crate::op::{Completion, deliver};
@@ -181,13 +181,9 @@ impl Pool {
                 Step::Read(mut flight, file, offset) => {
                     let buffers: Result<Vec<_>, _> =
                         flight.buffers(shared).map(|slices| slices.map(IoSliceMut::new).collect());
-                    let result = buffers.map(|mut buffers| preadv(&file.fd, &mut buffers, offset));
+                    let result = buffers.map(|mut buffers| preadv(file.fd(), &mut buffers, offset));
                     match result {
-                        Ok(result) => {
-                            let result =
-                                result.and_then(|got| u32::try_from(got).map_err(|_| Errno::OVERFLOW));
-                            flight.after(result, Instant::now(), shared)
-                        }
+                        Ok(result) => flight.after(result.map(|got| got as u64), Instant::now(), shared),
                         Err(error) => flight.misfit(error, Instant::now(), shared),
                     }
                 }

@@ -273,7 +273,7 @@ impl Worker {
         };
         // At most 1,024 (UIO_MAXIOV); Linux itself limits one read to 2 GiB.
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Readv::new(Fd(file.fd.as_raw_fd()), iovecs.as_ptr(), count)
+        let entry = opcode::Readv::new(Fd(file.fd().as_raw_fd()), iovecs.as_ptr(), count)
             .offset(offset)
             .build()
             .user_data(slot as u64);
@@ -354,7 +354,7 @@ impl Worker {
             let result = u32::try_from(completion.result())
                 .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
             let len = flight.len();
-            match flight.after(result, now, &self.shared) {
+            match flight.after(result.map(u64::from), now, &self.shared) {
                 Step::Read(flight, ..) | Step::Wait(flight, _) if self.bell.stopping() => {
                     self.done.extend(flight.stop(Instant::now(), &self.shared));
                 }

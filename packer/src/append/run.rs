@@ -10,7 +10,7 @@ use shade_formats::index::Index;
 use super::names::{discard, first_key, first_shard, refuse_taken, unfinished};
 use super::news::News;
 use super::report::Appended;
-use crate::args::PackArgs;
+use crate::args::{PackArgs, local};
 use crate::assemble::{Assembled, Assembly, Packed};
 use crate::catalogue::Catalogue;
 use crate::claim::Claim;
@@ -37,6 +37,7 @@ pub(crate) struct AppendArgs {
     #[command(flatten)]
     pub(crate) pack: PackArgs,
     /// The dataset's directory. What it has keeps its ids, its labels and its shards.
+    #[arg(value_parser = local())]
     dataset: PathBuf,
     /// Throw away what earlier runs left unfinished, and begin anew. By default the same command
     /// goes on.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::args::PackArgs;
+use crate::args::{PackArgs, local};
 use crate::config::Layout;
 use crate::error::Error;
 use crate::part::Part;
@@ -19,6 +19,7 @@ pub(crate) struct NewArgs {
     #[command(flatten)]
     pub(crate) pack: PackArgs,
     /// The dataset's directory. It must not exist and must not lie inside SOURCE.
+    #[arg(value_parser = local())]
     pub(crate) out: PathBuf,
     /// Make a dataset of each of these folders of SOURCE: OUT/train, OUT/val.
     ///

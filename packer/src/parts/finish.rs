@@ -11,7 +11,7 @@ use serde::Serialize;
 use shade_formats::ShardId;
 use shade_formats::index::INDEX_FILE;
 
-use crate::args::{InFlightArgs, OutputArgs, SyncArgs};
+use crate::args::{InFlightArgs, OutputArgs, SyncArgs, local};
 use crate::catalogue::Bad;
 use crate::claim::Claim;
 use crate::config::{Effort, OnBad};
@@ -35,6 +35,7 @@ const NAMED_MAX: usize = 10;
 #[derive(Debug, Args)]
 pub(crate) struct FinishArgs {
     /// The dataset's directory, as it was said to `plan`.
+    #[arg(value_parser = local())]
     out: PathBuf,
     /// Threads that read.
     #[command(flatten)]

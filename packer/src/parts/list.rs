@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use crate::args::{InFlightArgs, OutputArgs, SourceArgs, SyncArgs};
+use crate::args::{InFlightArgs, OutputArgs, SourceArgs, SyncArgs, local};
 use crate::catalogue::Bad;
 use crate::create::{check_splits, refuse_inside, sources_of};
 use crate::error::Error;
@@ -24,6 +24,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// The dataset's directory, as for `plan`. Lists lie beside it, in OUT.lists.
+    #[arg(value_parser = local())]
     out: PathBuf,
     /// List the classes I, I + N, I + 2 N and so on: 0/4 to 3/4 are all.
     #[arg(long, value_name = "I/N")]

@@ -14,7 +14,7 @@ use shade_formats::{SampleId, ShardId};
 
 use super::choose::{Choice, Draw};
 use super::copy::{Written, copy_shard};
-use crate::args::{JobsArgs, OutputArgs};
+use crate::args::{JobsArgs, OutputArgs, local};
 use crate::assemble::Assembly;
 use crate::dataset::Dataset;
 use crate::error::Error;
@@ -34,8 +34,10 @@ const COPIED: &str = "copied";
 #[derive(Debug, Args)]
 pub(crate) struct SubsetArgs {
     /// The dataset's directory. It is only read.
+    #[arg(value_parser = local())]
     dataset: PathBuf,
     /// The new dataset's directory. It must not exist.
+    #[arg(value_parser = local())]
     out: PathBuf,
     /// Samples.
     #[command(flatten)]

@@ -28,7 +28,7 @@ use crate::workers::Workers;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The dataset's directory.
+    /// The dataset's directory, or its address: s3://bucket/prefix.
     dataset: PathBuf,
     /// Decode every record as well. One that is no image counts as damaged. One of a kind without
     /// decoder is named, and so is one that is read as Pillow reads it although its file is not

@@ -1,0 +1,299 @@
+//! Reads objects below a prefix.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::client::{HttpError, HttpErrorKind};
+use object_store::path::Path;
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, PutOptions};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::address::Url;
+use crate::answer::{Answer, Found, StoreFault};
+use crate::settings::client;
+use crate::watched::{Seen, watching};
+
+/// Threads that sockets and TLS are served by. One carries some thousand requests a second.
+const THREADS: usize = 2;
+/// Words of a store that an error repeats at most, in bytes.
+const WORDS_MAX: usize = 300;
+
+/// The objects below an address. Threads and tasks may share it.
+pub struct Objects {
+    url: Url,
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// Dropped last: tasks run on it.
+    runtime: Runtime,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Objects").field(&self.url.as_str()).finish()
+    }
+}
+
+impl Objects {
+    /// A client for the objects below `url`, which keeps at most `connections` open between
+    /// requests. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// The settings in the environment make no client, or no thread can be started.
+    pub fn open(url: &Url, connections: usize) -> Result<Self, StoreFault> {
+        let client = client(url, connections)?;
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(THREADS).max_blocking_threads(4);
+        let runtime =
+            builder.thread_name("shade-objects").enable_all().build().map_err(|error| StoreFault {
+                answer: Answer::Refused,
+                status: None,
+                wait: None,
+                words: format!("cannot start a thread: {error}"),
+            })?;
+        let (store, prefix) = (Arc::from(client.store), client.prefix);
+        Ok(Self { url: url.clone(), store, prefix, runtime })
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Runs `task` on the client's threads.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(task));
+    }
+
+    /// Reads the bytes `range` of an object and hands them to `take` in their order. With `etag`
+    /// only of that version of it. All of the range has come when it returns.
+    ///
+    /// # Errors
+    /// What the store answers instead. Some bytes may have come before.
+    pub async fn read(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        etag: Option<&str>,
+        mut take: impl FnMut(&[u8]) + Send,
+    ) -> Result<Found, StoreFault> {
+        let wanted = range.end.saturating_sub(range.start);
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range)),
+            if_match: etag.map(str::to_owned),
+            ..GetOptions::default()
+        };
+        let work = async {
+            let mut got = 0;
+            let answer = self.store.get_opts(&self.path(name), options).await?;
+            let found = found(name, &answer);
+            let mut pieces = answer.into_stream();
+            while let Some(piece) = pieces.try_next().await? {
+                got += piece.len() as u64;
+                if got > wanted {
+                    break;
+                }
+                take(&piece);
+            }
+            Ok((found, got))
+        };
+        let (found, got) = judged(watching(work).await)?;
+        if got == wanted {
+            return Ok(found);
+        }
+        let (answer, what) = if got < wanted { (Answer::Cut, "only") } else { (Answer::Wrong, "more than") };
+        let words = format!("{what} {got} of {wanted} bytes came");
+        Err(StoreFault { answer, status: None, wait: None, words })
+    }
+
+    /// As [`read`](Self::read), and waits for it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_now(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        etag: Option<&str>,
+        take: impl FnMut(&[u8]) + Send,
+    ) -> Result<Found, StoreFault> {
+        self.runtime.block_on(self.read(name, range, etag, take))
+    }
+
+    /// Reads a whole object of at most `bytes_max` bytes, and waits for it; nothing if the object
+    /// is still of the version `etag`.
+    ///
+    /// # Errors
+    /// What the store answers instead, or it is longer.
+    pub fn get_if_new(
+        &self,
+        name: &str,
+        etag: Option<&str>,
+        bytes_max: u64,
+    ) -> Result<Option<(Vec<u8>, Found)>, StoreFault> {
+        let options = GetOptions { if_none_match: etag.map(str::to_owned), ..GetOptions::default() };
+        let work = async {
+            let answer = match self.store.get_opts(&self.path(name), options).await {
+                Err(Error::NotModified { .. }) => return Ok(None),
+                answer => answer?,
+            };
+            let found = found(name, &answer);
+            let mut bytes = Vec::new();
+            let mut pieces = answer.into_stream();
+            while let Some(piece) = pieces.try_next().await? {
+                if (bytes.len() + piece.len()) as u64 > bytes_max {
+                    break;
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            Ok(Some((bytes, found)))
+        };
+        let Some((bytes, found)) = judged(self.runtime.block_on(watching(work)))? else { return Ok(None) };
+        if bytes.len() as u64 == found.bytes {
+            return Ok(Some((bytes, found)));
+        }
+        let words =
+            format!("{} has {} bytes, expected at most {bytes_max}", self.url.join(name), found.bytes);
+        Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
+    }
+
+    /// Writes a small object, whole or not at all, and waits until it is there.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreFault> {
+        let work = async {
+            self.store.put_opts(&self.path(name), bytes.into(), PutOptions::default()).await.map(drop)
+        };
+        judged(self.runtime.block_on(watching(work)))
+    }
+
+    /// All objects below the address, in the order of their names.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn list(&self) -> Result<Vec<Found>, StoreFault> {
+        let work = async {
+            let mut all = Vec::new();
+            let mut objects = self.store.list(Some(&self.prefix));
+            while let Some(object) = objects.next().await {
+                let object = object?;
+                let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
+                let first = parts.next().map(|part| part.as_ref().to_owned()).unwrap_or_default();
+                let name = parts.fold(first, |name, part| format!("{name}/{}", part.as_ref()));
+                all.push(Found { name, bytes: object.size, etag: object.e_tag });
+            }
+            Ok(all)
+        };
+        let mut all = judged(self.runtime.block_on(watching(work)))?;
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    fn path(&self, name: &str) -> Path {
+        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+}
+
+fn found(name: &str, answer: &GetResult) -> Found {
+    Found { name: name.to_owned(), bytes: answer.meta.size, etag: answer.meta.e_tag.clone() }
+}
+
+/// The result of some work, with the last answer that was seen meanwhile.
+fn judged<T>((result, seen): (Result<T, Error>, Option<Seen>)) -> Result<T, StoreFault> {
+    let error = match result {
+        Ok(done) => return Ok(done),
+        Err(error) => error,
+    };
+    let words = match root_of(&error) {
+        Some(root) if !error.to_string().contains(&root) => {
+            format!("{}: {root}", words_of(&error.to_string()))
+        }
+        _ => words_of(&error.to_string()),
+    };
+    let (answer, status, wait) = match seen {
+        Some(Seen::Status { status, wait }) if status >= 300 => {
+            (Answer::of_status(status), Some(status), wait)
+        }
+        Some(Seen::Failed(kind)) => (failed(kind), None, None),
+        // A good answer, whose body ended early or was not what was asked for.
+        Some(Seen::Status { .. }) => match http_error(&error) {
+            Some(HttpErrorKind::Timeout) => (Answer::TimedOut, None, None),
+            Some(_) => (Answer::Cut, None, None),
+            None => (Answer::Wrong, None, None),
+        },
+        None => (Answer::Refused, None, None),
+    };
+    Err(StoreFault { answer, status, wait, words })
+}
+
+/// What the store or the connection said, without the request: code and message of an error of S3,
+/// or what follows the request.
+fn words_of(text: &str) -> String {
+    let tag = |name: &str| {
+        let from = text.split_once(&format!("<{name}>"))?.1;
+        Some(from.split_once(&format!("</{name}>"))?.0.trim())
+    };
+    let mut words = match (tag("Code"), tag("Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        (Some(code), None) => code.to_owned(),
+        (None, _) => text.rsplit(" - ").next().unwrap_or(text).to_owned(),
+    };
+    words.retain(|c| !c.is_control());
+    if words.len() > WORDS_MAX {
+        let end = (0..=WORDS_MAX).rev().find(|&at| words.is_char_boundary(at)).unwrap_or_default();
+        words.truncate(end);
+        words.push_str(" ...");
+    }
+    words
+}
+
+fn failed(kind: HttpErrorKind) -> Answer {
+    match kind {
+        HttpErrorKind::Connect => Answer::Unreachable,
+        HttpErrorKind::Timeout => Answer::TimedOut,
+        _ => Answer::Cut,
+    }
+}
+
+/// The innermost cause of an error.
+fn root_of(error: &Error) -> Option<String> {
+    let mut root = std::error::Error::source(error)?;
+    while let Some(deeper) = root.source() {
+        root = deeper;
+    }
+    Some(root.to_string())
+}
+
+fn http_error(error: &Error) -> Option<HttpErrorKind> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(http) = error.downcast_ref::<HttpError>() {
+            return Some(http.kind());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_s_words_are_short_and_plain() {
+        let s3 = "Generic S3 error: Error performing GET http://h/b/k in 2ms - Server returned non-2xx status code: \
+                  403 Forbidden: <?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>No\u{1b}[31m \
+                  entry</Message></Error>";
+        assert_eq!(words_of(s3), "AccessDenied: No[31m entry");
+        assert_eq!(
+            words_of("Error performing GET http://h/ in 1ms - HTTP error: refused"),
+            "HTTP error: refused"
+        );
+        assert_eq!(words_of("<Code>SlowDown</Code>"), "SlowDown");
+        let long = words_of(&"\u{e4}".repeat(1000));
+        assert!(long.len() <= WORDS_MAX + 4 && long.ends_with(" ..."), "{long}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Makes a client of an address and the environment.
+
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{Certificate, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+
+use crate::address::Url;
+use crate::answer::{Answer, StoreFault};
+use crate::profile::{Place, Profile};
+use crate::watched::Watch;
+
+/// A connection that is not made by then is tried again.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest silence within an answer. Stores answer the slowest of a million requests within some
+/// seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest setting or certificate file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A client, and the prefix below which it reads.
+pub(crate) struct Client {
+    pub(crate) store: Box<dyn ObjectStore>,
+    pub(crate) prefix: Path,
+}
+
+/// A client for `url`, with at most `connections` that stay open between requests.
+pub(crate) fn client(url: &Url, connections: usize) -> Result<Client, StoreFault> {
+    // Fails if there is one already, which does as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let options = options(&var, connections)?;
+    let prefix = Path::parse(url.prefix()).map_err(|error| unusable(&error))?;
+    let store: Box<dyn ObjectStore> = match url.scheme() {
+        "s3" => Box::new(s3(url, options, &var)?.build().map_err(|error| unusable(&error))?),
+        "gs" => {
+            let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options);
+            for (key, value) in settings("GOOGLE_") {
+                if let Ok(key) = key.parse::<GoogleConfigKey>() {
+                    builder = builder.with_config(key, value);
+                }
+            }
+            let builder = builder.with_bucket_name(url.bucket()).with_retry(once());
+            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+        }
+        "az" => {
+            let mut builder = MicrosoftAzureBuilder::new().with_client_options(options);
+            for (key, value) in settings("AZURE_") {
+                if let Ok(key) = key.parse::<AzureConfigKey>() {
+                    builder = builder.with_config(key, value);
+                }
+            }
+            let builder = builder.with_container_name(url.bucket()).with_retry(once());
+            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+        }
+        scheme => {
+            let host = format!("{scheme}://{}", url.bucket());
+            let options = options.with_allow_http(true);
+            let builder = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(once());
+            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+        }
+    };
+    Ok(Client { store, prefix })
+}
+
+/// Nothing is tried again here: the rules of `shade_dataset` decide.
+fn once() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+fn options(var: &dyn Fn(&str) -> Option<String>, connections: usize) -> Result<ClientOptions, StoreFault> {
+    let mut options = ClientOptions::new()
+        // One request at a time on a connection: with HTTP/2 a lost packet holds up all of them.
+        .with_http1_only()
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        .with_read_timeout(READ_TIMEOUT)
+        .with_timeout_disabled()
+        .with_pool_max_idle_per_host(connections);
+    if let Some(path) = var("AWS_CA_BUNDLE") {
+        let text =
+            read(std::path::Path::new(&path)).map_err(|error| said(format!("AWS_CA_BUNDLE: {error}")))?;
+        for certificate in Certificate::from_pem_bundle(text.as_bytes()).map_err(|error| unusable(&error))? {
+            options = options.with_root_certificate(certificate);
+        }
+    }
+    Ok(options)
+}
+
+fn s3(
+    url: &Url,
+    mut options: ClientOptions,
+    var: &dyn Fn(&str) -> Option<String>,
+) -> Result<AmazonS3Builder, StoreFault> {
+    let mut builder = AmazonS3Builder::new();
+    let profile = profile(var)?;
+    let endpoint = var("AWS_ENDPOINT_URL_S3").or_else(|| var("AWS_ENDPOINT_URL"));
+    let endpoint = endpoint.or_else(|| var("AWS_ENDPOINT")).or(profile.endpoint);
+    if let (Some(id), Some(secret)) = (profile.key_id, profile.secret) {
+        builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        builder = profile.token.into_iter().fold(builder, AmazonS3Builder::with_token);
+    }
+    builder = profile.region.into_iter().fold(builder, AmazonS3Builder::with_region);
+    for (key, value) in settings("AWS_") {
+        match key.parse() {
+            Ok(AmazonS3ConfigKey::Client(ClientConfigKey::ProxyUrl)) | Err(_) => {}
+            Ok(AmazonS3ConfigKey::Client(key)) => options = options.with_config(key, value),
+            Ok(key) => builder = builder.with_config(key, value),
+        }
+    }
+    if let Some(endpoint) = endpoint {
+        options = options.with_allow_http(endpoint.starts_with("http://"));
+        builder = builder.with_endpoint(endpoint);
+    }
+    let builder = builder.with_client_options(options).with_bucket_name(url.bucket());
+    Ok(builder.with_retry(once()).with_http_connector(Watch::default()))
+}
+
+/// The settings of the environment that begin with `prefix`, by their names in small letters.
+fn settings(prefix: &str) -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(move |(name, value)| {
+        let (name, value) = (name.to_str()?, value.to_str()?);
+        (name.starts_with(prefix) && !value.is_empty()).then(|| (name.to_ascii_lowercase(), value.to_owned()))
+    })
+}
+
+/// The profile in the files of AWS's tools, where nothing in the environment says who we are.
+fn profile(var: &dyn Fn(&str) -> Option<String>) -> Result<Profile, StoreFault> {
+    const IDENTITIES: [&str; 5] = [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_SKIP_SIGNATURE",
+    ];
+    let is_known = IDENTITIES.iter().any(|name| var(name).is_some());
+    let Some(place) = Place::of_environment(var) else { return Ok(Profile::default()) };
+    let text = |path| read(path).unwrap_or_default();
+    let profile = Profile::of_texts(&place.name, &text(&place.credentials), &text(&place.config));
+    if is_known {
+        return Ok(Profile { key_id: None, secret: None, token: None, ..profile });
+    }
+    let has_keys = profile.key_id.is_some() && profile.secret.is_some();
+    if has_keys || var("AWS_PROFILE").is_none() {
+        return Ok(profile);
+    }
+    let why = match &profile.fetched_by {
+        Some(how) => format!(
+            "AWS_PROFILE={name}: its keys come by {how}; put them into the environment: eval \"$(aws configure \
+             export-credentials --profile {name} --format env)\"",
+            name = place.name
+        ),
+        None => format!(
+            "AWS_PROFILE={}: no such profile with keys in {} or {}",
+            place.name,
+            place.credentials.display(),
+            place.config.display()
+        ),
+    };
+    Err(said(why))
+}
+
+/// The text of a small file.
+fn read(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A setting that makes no client.
+fn unusable(error: &dyn std::error::Error) -> StoreFault {
+    said(error.to_string())
+}
+
+fn said(words: String) -> StoreFault {
+    StoreFault { answer: Answer::Refused, status: None, wait: None, words }
+}

@@ -1,0 +1,190 @@
+//! A dataset in a bucket is the dataset in the folder: ids, labels, bytes and pixels, whatever the
+//! store answers meanwhile.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use shade_client::{JobSpec, Order, PlanSpec, Sampler};
+use shade_tests::{
+    Bucket, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, sorted_ids,
+    spec, take_epoch, train,
+};
+
+fn served(bucket: &Bucket, args: &[&dyn AsRef<OsStr>]) -> Daemon {
+    Daemon::start_by(bucket.command("shade-load"), Path::new(Bucket::URL), args)
+}
+
+fn run(bucket: &Bucket, args: &[&str]) -> Output {
+    bucket.command("shade-pack").args(args).output().unwrap()
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// More than the least cache holds, so that each epoch reads.
+fn large() -> Packed {
+    Packed::pngs(60, 64)
+}
+
+fn assert_whole(packed: &Packed, batches: &[Taken]) {
+    assert!(sorted_ids(batches).into_iter().eq((0..).take(packed.len())), "each sample once");
+    for batch in batches {
+        for ((&id, &label), record) in batch.ids.iter().zip(&batch.labels).zip(&batch.records) {
+            let source = &packed.sources[id as usize];
+            assert!(label == source.label && *record == source.bytes, "sample {id}: {}", source.path);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_job_is_given_what_the_folder_gives() {
+    let packed = Packed::mixed(33);
+    let bucket = Bucket::of(&packed);
+    let local = Daemon::start(&packed.dataset, &[&"--cache", &"100%"]);
+    let remote = served(&bucket, &[&"--cache", &"100%"]);
+    let known = bucket.known_as();
+    for name in JOBS {
+        let job = job_named(name);
+        let given = |dataset: &Path| {
+            let session = attach_to(dataset, name, 0, job.clone()).unwrap();
+            [0, 1].map(|epoch| checksums(epoch, &train(&session, &job, (epoch, 0), Duration::ZERO).unwrap()))
+        };
+        assert_eq!(given(&known), given(&packed.dataset), "{name}");
+    }
+    drop((local, remote));
+}
+
+#[test]
+fn every_order_reads_every_sample_once() {
+    let packed = Packed::mixed(33);
+    let mut bucket = Bucket::of(&packed);
+    for (order, cache) in [(Order::Spaced, "20%"), (Order::Shuffled, "0"), (Order::Shuffled, "100%")] {
+        let daemon = served(&bucket, &[&"--cache", &cache]);
+        let plan = PlanSpec { order, sampler: Sampler::Uniform, seed: 3, ..PlanSpec::default() };
+        let session = attach(&bucket.known_as(), 0, JobSpec { plan, ..spec(8, 1) });
+        let before = bucket.be("");
+        for epoch in 0..2 {
+            assert_whole(&packed, &take_epoch(&session, epoch).unwrap());
+        }
+        let requests = bucket.be("") - before;
+        assert!(requests <= 2 * packed.len() as u64, "{order:?}, cache {cache}: {requests} requests");
+        if cache == "100%" {
+            assert!(requests <= packed.len() as u64, "the second epoch asks for nothing: {requests}");
+        }
+        drop((session, daemon));
+    }
+}
+
+#[test]
+fn a_store_that_fails_in_every_way_costs_time_and_no_sample() {
+    let packed = large();
+    let mut bucket = Bucket::of(&packed);
+    let daemon = served(&bucket, &[&"--cache", &"0"]);
+    let session = attach(&bucket.known_as(), 0, spec(8, 1));
+    // So that the store has answered: from then on trouble is waited for.
+    take_epoch(&session, 0).unwrap();
+    let bad = [
+        "503=0.1 seed=1",
+        "500=0.1 429=0.1 403=0.1 404=0.1 seed=2",
+        "cut=0.2 latency_ms=3 seed=3",
+        "wrong=0.1 flipped=0.01 seed=4",
+        "503=0.05 500=0.05 cut=0.1 flipped=0.01 wrong=0.05 latency_ms=2 seed=5",
+    ];
+    for (epoch, how) in (1..).zip(bad) {
+        bucket.be(how);
+        let batches = take_epoch(&session, epoch).unwrap();
+        assert_whole(&packed, &batches);
+    }
+    bucket.be("");
+    assert_whole(&packed, &take_epoch(&session, 6).unwrap());
+    drop((session, daemon));
+}
+
+#[test]
+fn an_object_that_is_replaced_is_named_and_never_mixed() {
+    let packed = large();
+    let bucket = Bucket::of(&packed);
+    let daemon = served(&bucket, &[&"--cache", &"0"]);
+    let session = attach(&bucket.known_as(), 0, spec(8, 1));
+    take_epoch(&session, 0).unwrap();
+    // The same length, other bytes: only the version tells.
+    let shard = bucket.object("shard-000001.tar");
+    let mut bytes = fs::read(&shard).unwrap();
+    let end = bytes.len() - 1;
+    bytes[end] ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    // The next epoch may have been read ahead, but not the one behind it.
+    let told =
+        (1..=2).find_map(|epoch| take_epoch(&session, epoch).err()).map(|error| error.to_string()).unwrap();
+    for part in ["the object was replaced while in use", "in shard shard-000001.tar"] {
+        assert!(told.contains(part), "{told}");
+    }
+    drop((session, daemon));
+}
+
+#[test]
+fn what_is_wrong_at_the_start_is_told_at_once() {
+    let packed = Packed::mixed(8);
+    let bucket = Bucket::of(&packed);
+    let table: [(&str, &str, &[(&str, &str)], &str); 5] = [
+        ("keys", Bucket::URL, &[("AWS_SECRET_ACCESS_KEY", "another")], "the store refuses these keys"),
+        ("prefix", "s3://photos/none", &[], "s3://photos/none is no dataset: it has no dataset.shade"),
+        ("host", Bucket::URL, &[("AWS_ENDPOINT_URL", "http://127.0.0.1:9")], "the store cannot be reached"),
+        ("name", Bucket::URL, &[("AWS_ENDPOINT_URL", "http://no.such.host.invalid")], "cannot be reached"),
+        ("scheme", "ftp://photos/train", &[], "cannot read from 'ftp'"),
+    ];
+    for (what, url, env, part) in table {
+        for (program, command) in [("shade-load", "serve"), ("shade-pack", "info")] {
+            let output =
+                bucket.command(program).args([command, url]).envs(env.iter().copied()).output().unwrap();
+            let told = text(&output.stderr);
+            assert!(!output.status.success() && told.contains(part), "{what}, {program}: {told}");
+        }
+    }
+    let written = run(&bucket, &["create", packed.images.to_str().unwrap(), "s3://photos/new"]);
+    let told = text(&written.stderr);
+    assert!(!written.status.success() && told.contains("copy that, dataset.shade last"), "{told}");
+}
+
+#[test]
+fn the_commands_that_read_work_and_a_new_index_is_noticed() {
+    let packed = Packed::mixed(8);
+    let mut bucket = Bucket::of(&packed);
+    let local = packed.dataset.to_str().unwrap();
+    for command in ["info", "ls"] {
+        let given = |address: &str| text(&run(&bucket, &[command, address]).stdout).replace(address, "");
+        let without_times = |text: String| {
+            text.lines().filter(|line| !line.starts_with("times")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(without_times(given(Bucket::URL)), without_times(given(local)), "{command}");
+    }
+    bucket.be("503=0.2 cut=0.1 seed=3");
+    let verified = run(&bucket, &["verify", Bucket::URL]);
+    assert!(verified.status.success(), "{}{}", text(&verified.stdout), text(&verified.stderr));
+    bucket.be("");
+    let other = Packed::mixed(5);
+    fs::copy(other.dataset.join("dataset.shade"), bucket.object("dataset.shade")).unwrap();
+    let info = text(&run(&bucket, &["info", Bucket::URL]).stdout);
+    assert!(info.contains(&format!("samples     {}", other.len())), "{info}");
+}
+
+#[test]
+fn a_daemon_stops_at_once_while_the_store_is_silent() {
+    let packed = Packed::mixed(33);
+    let mut bucket = Bucket::of(&packed);
+    let mut daemon = served(&bucket, &[&"--cache", &"0"]);
+    let session = attach(&bucket.known_as(), 0, spec(8, 1));
+    bucket.be("latency_ms=100000000");
+    let before = bucket.be("latency_ms=100000000");
+    session.start_epoch(0, 0).unwrap();
+    eventually("reads are in flight", || bucket.be("latency_ms=100000000") > before);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.wait();
+    let log = daemon.log();
+    assert!(!log.contains("left to the kernel"), "{log}");
+}

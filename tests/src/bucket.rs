@@ -1,0 +1,100 @@
+//! Datasets in a bucket of a real S3 server, which is as bad as a test wants it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::{Packed, program};
+
+/// A server with one bucket, stopped when dropped.
+pub struct Bucket {
+    server: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    endpoint: String,
+    folder: TempDir,
+}
+
+impl Bucket {
+    /// A server whose bucket has the dataset at [`URL`](Self::URL).
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn of(packed: &Packed) -> Self {
+        let folder = tempfile::Builder::new().prefix("bucket-").tempdir().unwrap();
+        let (root, inside) = (folder.path().join("root"), folder.path().join("root/photos/train"));
+        fs::create_dir_all(&inside).unwrap();
+        for file in fs::read_dir(&packed.dataset).unwrap().flatten() {
+            fs::copy(file.path(), inside.join(file.file_name())).unwrap();
+        }
+        let mut command = Command::new(program("shade-test-bucket"));
+        let pipes = command.arg(&root).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = pipes.spawn().unwrap();
+        let orders = server.stdin.take();
+        let mut answers = BufReader::new(server.stdout.take().unwrap());
+        let mut endpoint = String::new();
+        answers.read_line(&mut endpoint).unwrap();
+        Self { server, orders, answers, endpoint: endpoint.trim().to_owned(), folder }
+    }
+
+    /// The dataset's address.
+    pub const URL: &str = "s3://photos/train";
+
+    /// The folder on the server that holds the dataset's objects.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.folder.path().join("root/photos/train")
+    }
+
+    /// Makes the server as bad as `how` says, in the words of `shade-test-bucket`. Returns the
+    /// requests so far.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn be(&mut self, how: &str) -> u64 {
+        writeln!(self.orders.as_mut().unwrap(), "{how}").unwrap();
+        let mut requests = String::new();
+        self.answers.read_line(&mut requests).unwrap();
+        requests.trim().parse().unwrap()
+    }
+
+    /// A command of `name` that finds the server.
+    #[must_use]
+    pub fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(program(name));
+        command
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ACCESS_KEY_ID", "shade")
+            .env("AWS_SECRET_ACCESS_KEY", "a secret of shade's tests")
+            .env("XDG_CACHE_HOME", self.folder.path().join("cache"));
+        command
+    }
+
+    /// The folder by which this machine knows the dataset, once a command has opened it.
+    ///
+    /// # Panics
+    /// When none has.
+    #[must_use]
+    pub fn known_as(&self) -> PathBuf {
+        let known = self.folder.path().join("cache/shade/objects");
+        let folders = fs::read_dir(&known).unwrap().flatten().map(|entry| entry.path());
+        folders.filter(|folder| folder.join("dataset.shade").is_file()).max().unwrap().canonicalize().unwrap()
+    }
+
+    /// Where a file of the dataset is on the server.
+    #[must_use]
+    pub fn object(&self, name: &str) -> PathBuf {
+        Path::new(&self.objects()).join(name)
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.server.wait();
+    }
+}
