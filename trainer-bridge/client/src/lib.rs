@@ -32,7 +32,7 @@ pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
 pub use held::InRing;
 pub use launch::Launch;
-pub use open::{content, held, image_size};
+pub use open::{content, folder, held, image_size};
 pub use part::{BatchPart, DataType, Located, PartError};
 pub use records::RecordReader;
 pub use session::{Next, Session};

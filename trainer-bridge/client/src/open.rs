@@ -1,7 +1,7 @@
 //! Opens a session: greets the daemon, or starts one, and attaches to its ring. Asks, without a
 //! session, for a dataset's content and for the strata that its daemon has cached.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use shade_dataset::{Content, Dataset};
@@ -50,6 +50,15 @@ impl Session {
         let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
         open_session(hello.with_tables(tables)?, options)
     }
+}
+
+/// The folder of the dataset at `path`, or at an address such as `s3://bucket/prefix`: then it is
+/// one of this user's, with the index as it is there now.
+///
+/// # Errors
+/// There is nothing, or the store does not give the index.
+pub fn folder(path: &Path) -> Result<PathBuf, ClientError> {
+    Ok(Dataset::folder(path)?)
 }
 
 /// The content of the dataset that is in `folder` now.

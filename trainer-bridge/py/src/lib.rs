@@ -47,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
+    module.add_function(wrap_pyfunction!(records::dataset_folder, module)?)?;
     module.add_function(wrap_pyfunction!(spec::held, module)?)?;
     module.add_function(wrap_pyfunction!(spec::seats_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;

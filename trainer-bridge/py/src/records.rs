@@ -24,6 +24,13 @@ pub(crate) fn dataset_content(py: Python<'_>, folder: PathBuf) -> PyResult<(u32,
     Ok((content.samples, content.id.to_string()))
 }
 
+/// The folder of the dataset at an address such as `s3://bucket/prefix`.
+#[pyfunction]
+pub(crate) fn dataset_folder(py: Python<'_>, address: PathBuf) -> PyResult<PathBuf> {
+    let folder = on_thread(py, "shade-open", move || shade_client::folder(&address))?;
+    folder.map_err(|error| from_client(&error))
+}
+
 /// A dataset's content for Python: samples, classes, and its identity in hexadecimal digits.
 pub(crate) type ContentTuple = (u32, u32, String);
 

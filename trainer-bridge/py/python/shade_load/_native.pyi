@@ -1,6 +1,7 @@
 """The native module: a session with the daemon, its batches, and DLPack views of their columns."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
@@ -20,6 +21,9 @@ DEFAULTS: Final[str]
 
 def strata_for(ranks_per_node: int, nodes: int, samples: int) -> int:
     """The number of strata of a plan for this number of nodes."""
+
+def dataset_folder(address: str) -> Path:
+    """The folder of the dataset at an address such as s3://bucket/prefix."""
 
 def dataset_content(folder: str) -> tuple[int, str]:
     """Samples of the dataset in a folder, and the identity of its content in hexadecimal digits."""

@@ -12,6 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from . import _native
+
 INDEX_FILE = "dataset.shade"
 # Limits of the formats; see formats/layout/src/limits.rs.
 IMAGE_SIDE_MAX = 16_384
@@ -43,9 +45,14 @@ class Options:
 
 
 def dataset_path(dataset: str | os.PathLike[str]) -> Path:
-    """The dataset's folder with links resolved, equal in all ranks and the daemon."""
+    """The dataset's folder with links resolved, equal in all ranks and the daemon.
+
+    For an address such as s3://bucket/prefix it is one of this user's, with a copy of the index.
+    """
     if not isinstance(dataset, str | os.PathLike):
         raise TypeError(f"dataset: got {shown(dataset)}, expected the path of a folder")
+    if "://" in os.fsdecode(dataset):
+        return Path(_native.dataset_folder(os.fsdecode(dataset)))
     try:
         path = Path(os.fsdecode(dataset)).resolve()
         is_there = path.exists()
