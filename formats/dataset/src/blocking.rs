@@ -10,7 +10,8 @@ use shade_formats::ShardId;
 use crate::attempt::{Attempt, Next};
 use crate::direct::{PAGE_BYTES, ReadMemory};
 use crate::fault::ReadFault;
-use crate::files::{Files, OpenShard};
+use crate::files::Files;
+use crate::slots::OpenShard;
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;

@@ -1,14 +1,16 @@
 //! Opens a packed dataset, its folder and its index, and tells whether it is still the same.
 #![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only place where an index is mapped")]
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
-use shade_formats::{ContentId, FormatError};
+use shade_formats::{ContentId, FormatError, ShardId};
 
 use crate::direct::{FileSystem, Locality};
 use crate::regular;
@@ -46,7 +48,8 @@ pub enum DatasetError {
     },
     /// It is no packed dataset.
     #[error(
-        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT)",
+        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT), \
+         or index it where it is (shade-pack index {path} OUT)",
         path = folder.display()
     )]
     NotPacked {
@@ -180,6 +183,18 @@ impl Content {
     }
 }
 
+/// The folder that holds the shards of the dataset in `folder`: it, or the base of its places.
+#[must_use]
+pub fn shards_folder<'a>(folder: &'a Path, index: &'a Index) -> &'a Path {
+    index.places().map_or(folder, |places| Path::new(OsStr::from_bytes(places.base)))
+}
+
+/// The file of a shard of the dataset in `folder`; `None` if the index has no such shard.
+#[must_use]
+pub fn shard_path(folder: &Path, index: &Index, shard: ShardId) -> Option<PathBuf> {
+    Some(shards_folder(folder, index).join(index.shard(shard)?.name))
+}
+
 fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {
     let path = folder.join(INDEX_FILE);
     match regular::open(&path) {
@@ -237,7 +252,7 @@ mod tests {
             offset: 512,
             stored_len: 3,
             raw_len: 3,
-            crc32c: 7,
+            crc32c: Some(7),
             label: 0,
             width: 0,
             height: 0,
