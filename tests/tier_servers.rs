@@ -158,7 +158,7 @@ impl World {
             shard: ShardId(0),
             offset: 0,
             len: len(sample),
-            crc32c: crc32c(&bytes(sample)),
+            crc32c: Some(crc32c(&bytes(sample))),
             recheck: false,
             blocks: self.free.take(u64::from(len(sample))).unwrap(),
         }

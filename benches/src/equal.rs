@@ -21,7 +21,7 @@ impl Samples for Equal {
             offset: u64::from(sample.0) * u64::from(BLOCK_BYTES),
             stored_len: BLOCK_BYTES,
             raw_len: BLOCK_BYTES,
-            crc32c: 0,
+            crc32c: Some(0),
             label: 0,
             width: 1,
             height: 1,

@@ -217,7 +217,7 @@ impl Store {
         for number in 0..count {
             let sample = SampleId(number % self.index.len());
             let entry = self.index.entry(sample).ok_or("no such sample")?;
-            self.reads.submit(op(&mut self.free, sample, entry.offset, entry.crc32c)?);
+            self.reads.submit(op(&mut self.free, sample, entry.offset, entry.crc32c.unwrap_or(0))?);
             let completion = self.completions.recv()?;
             completion.outcome?;
             self.free.give(completion.op.blocks);
@@ -240,7 +240,7 @@ fn op(free: &mut FreeList, sample: SampleId, offset: u64, crc32c: u32) -> Result
         shard: ShardId(0),
         offset,
         len: RECORD_BYTES,
-        crc32c,
+        crc32c: Some(crc32c),
         recheck: false,
         blocks,
     })

@@ -35,6 +35,9 @@ pub struct Catalogue {
     pub(crate) doubt: Option<String>,
     /// What people should know of the source, each in one line.
     pub(crate) notes: Vec<String>,
+    /// The folders that were listed, by their paths below the source, and when each was last
+    /// changed, in nanoseconds since 1970.
+    pub(crate) folders: Vec<ListedFolder>,
     paths: Paths,
     rows: Vec<SampleRow>,
     /// Where each record begins in its store; empty when every sample is a file of its own.
@@ -50,6 +53,15 @@ pub(crate) enum SampleStore {
     Folder(PathBuf),
     /// One file, a tar, that holds samples at offsets.
     Container(PathBuf),
+}
+
+/// A folder as it was when it was listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ListedFolder {
+    /// Below the source; empty for the source itself.
+    pub(crate) path: String,
+    /// 0 where it was being changed: nothing is equal to that.
+    pub(crate) changed_ns: i64,
 }
 
 /// A folder of a class in which no file has the extension of an image.

@@ -10,6 +10,7 @@ use crate::create::{CreateArgs, create};
 use crate::diff::{DiffArgs, diff};
 use crate::error::Error;
 use crate::extract::{ExtractArgs, extract};
+use crate::index::{IndexArgs, index};
 use crate::info::info;
 use crate::interrupt::Stop;
 use crate::ls::{LsArgs, ls};
@@ -60,6 +61,12 @@ enum Command {
     ///
     /// Exit code 5 if shards are missing: the report names them and their parts.
     Finish(FinishArgs),
+    /// Make an index of images that stay where they are: nothing is packed.
+    ///
+    /// Everything reads it as it reads a dataset, from the files of an ImageFolder or out of
+    /// WebDataset tars. A file that was written to since is refused when it is opened. Packed
+    /// images train faster where opening files is slow: the result says what that is here.
+    Index(Box<IndexArgs>),
     /// Tell what a dataset holds; reads its index only.
     Info(InfoArgs),
     /// List samples, one a line; reads the index only.
@@ -115,6 +122,7 @@ impl Cli {
             Command::List(args) => (args.output.json, Box::new(list(&args, stop)?)),
             Command::Plan(args) => (args.new.pack.output.json, Box::new(plan(&args, stop)?)),
             Command::Finish(args) => (args.output.json, Box::new(finish(&args, stop)?)),
+            Command::Index(args) => (args.output.json, Box::new(index(&args, stop)?)),
             Command::Info(args) => (args.json, Box::new(info(&args.dataset)?)),
             Command::Ls(args) => (args.json, Box::new(ls(args)?)),
             Command::Verify(args) => (args.output.json, Box::new(verify(&args, stop)?)),

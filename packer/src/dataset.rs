@@ -120,13 +120,56 @@ impl Dataset {
         shade_dataset::shard_path(&self.dir, &self.index, shard).unwrap_or_else(|| self.dir.clone())
     }
 
+    /// Whether it is an index of files that shade has not written.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.index.places().is_some()
+    }
+
+    /// Samples whose checksum is not known: nobody has read them yet.
+    pub(crate) fn without_checksum(&self) -> u64 {
+        let is_unknown = |id: &SampleId| self.index.entry(*id).is_some_and(|entry| entry.crc32c.is_none());
+        if self.is_in_place() { self.ids().filter(is_unknown).count() as u64 } else { 0 }
+    }
+
+    /// Refuses an index of files that shade has not written, for a `command` that needs shards.
+    ///
+    /// # Errors
+    /// It is one: usage.
+    pub(crate) fn refuse_in_place(&self, command: &str, remedy: &str) -> Result<(), Error> {
+        let Some(places) = self.index.places() else { return Ok(()) };
+        let (dir, base) = (self.dir.display(), String::from_utf8_lossy(places.base));
+        Err(Error::Usage(format!(
+            "{dir} is an index of files in {base}, and {command} needs records in shards of its own: {remedy}"
+        )))
+    }
+
     /// The bytes of its shard that the index vouches for: the record's header, the record, its
-    /// fields.
+    /// fields. In an index of places, the record and what lies between it and its fields.
     #[must_use]
     pub fn extent(&self, sample: SampleId, entry: &Entry) -> Range<u64> {
+        if self.is_in_place() {
+            let end = entry.offset.saturating_add(entry.stored_len.into());
+            let fields = self.index.fields(sample);
+            let fields =
+                fields.map_or(entry.offset..end, |span| span.offset..span.offset.saturating_add(span.len));
+            return entry.offset.min(fields.start)..end.max(fields.end);
+        }
         let record_end = entry.offset.saturating_add(padded_len(entry.stored_len.into()));
         let fields = self.index.fields(sample).map_or(0, |fields| fields.len);
         entry.offset.saturating_sub(SHARD_ALIGN_BYTES)..record_end.saturating_add(fields)
+    }
+
+    /// The record of `entry` in `bytes`, which are those of its extent.
+    pub(crate) fn record_in<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let start = self.extent(sample, entry).start;
+        slice(bytes, entry.offset.checked_sub(start)?, entry.stored_len.into())
+    }
+
+    /// The bytes of the fields' span in those of a sample's extent; `None` if it has no fields.
+    pub(crate) fn fields_in<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let span = self.index.fields(sample)?;
+        let start = self.extent(sample, entry).start;
+        Some(slice(bytes, span.offset.saturating_sub(start), span.len).unwrap_or_default())
     }
 
     /// The class of a sample, for people; empty for an unknown label.
@@ -150,6 +193,11 @@ impl Dataset {
     pub(crate) fn options(&self) -> serde_json::Value {
         serde_json::from_str(self.index.options()).unwrap_or_else(|_| self.index.options().into())
     }
+}
+
+fn slice(bytes: &[u8], from: u64, len: u64) -> Option<&[u8]> {
+    let (from, len) = (usize::try_from(from).ok()?, usize::try_from(len).ok()?);
+    bytes.get(from..from.checked_add(len)?)
 }
 
 /// The shards of a dataset, read past the page cache. The daemon reads them so, and on NFS direct

@@ -11,7 +11,6 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Entry;
 use shade_formats::printable::OneLine;
-use shade_formats::shard::parse_fields;
 
 use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
 use crate::catalogue::{Bad, Catalogue, Field, FieldContent, Sample};
@@ -248,7 +247,7 @@ impl Comparing<'_> {
             let mismatch = Mismatch::compare(crc32c(stored), span.crc32c).err();
             mismatch.map(|fault| format!("its fields: {fault}"))
         });
-        let stored = match (fault, parse_fields(stored, index.key(of_dataset), span.offset)) {
+        let stored = match (fault, index.fields_in(of_dataset, stored)) {
             (Some(fault), _) => return Ok(Some(format!("in the dataset: {fault}"))),
             (None, Err(fault)) => return Ok(Some(format!("in the dataset: its fields: {fault}"))),
             (None, Ok(stored)) => stored,
@@ -274,8 +273,8 @@ impl Comparing<'_> {
         entry: &Entry,
         readers: &mut CompareMemory,
     ) -> Result<Result<u32, RecordFault>, Error> {
-        if !entry.codec.is_compressed() {
-            return Ok(Ok(entry.crc32c));
+        if let Some(crc32c) = entry.crc32c.filter(|_| !entry.codec.is_compressed()) {
+            return Ok(Ok(crc32c));
         }
         let CompareMemory { record, raw, zstd, .. } = readers;
         let end = entry.offset.saturating_add(entry.stored_len.into());

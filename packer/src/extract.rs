@@ -20,7 +20,6 @@ use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, ReadMemory}
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, INDEX_FILE};
-use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields};
 
 use crate::args::{JobsArgs, OutputArgs, local};
 use crate::catalogue::is_safe_path;
@@ -178,16 +177,15 @@ impl Extracting<'_> {
         let index = &self.reader.dataset.index;
         let path = self.reader.dataset.path_text(sample);
         let image = if self.pairs.is_empty() { path.clone() } else { format!("{IMAGES}/{path}") };
-        let data = bytes.get(MEMBER_HEADER_BYTES..).unwrap_or_default();
-        let stored = data.get(..entry.stored_len as usize).unwrap_or_default();
+        let dataset = self.reader.dataset;
+        let stored = dataset.record_in(sample, entry, bytes).unwrap_or_default();
         let record = zstd.unpack(stored, entry, raw).map_err(|fault| damaged(&fault))?;
         self.write(&image, record, &|| "another sample's field has this very name".to_owned())?;
         let Some(span) = index.fields(sample) else { return Ok(0) };
-        let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
-        let fields = data.get(padded..).unwrap_or_default();
+        let fields = dataset.fields_in(sample, entry, bytes).unwrap_or_default();
         Mismatch::compare(crc32c(fields), span.crc32c)
             .map_err(|fault| damaged(&format_args!("its fields: {fault}")))?;
-        let fields = parse_fields(fields, index.key(sample), span.offset).map_err(|fault| damaged(&fault))?;
+        let fields = index.fields_in(sample, fields).map_err(|fault| damaged(&fault))?;
         for field in &fields {
             let name = match self.pairs.get(field.name) {
                 Some(files) => format!("{}/{}", field.name, file_of(files, &path)),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use shade_formats::index::PlacesKind;
 use shade_formats::printable::OneLine;
 
 use crate::dataset::Dataset;
@@ -27,6 +28,9 @@ pub(crate) struct Info {
     content_id: String,
     /// Its samples.
     samples: u32,
+    /// Where its images lie, if they were not packed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_place: Option<InPlace>,
     /// Its shards.
     shards: u32,
     /// Bytes of all shards.
@@ -59,6 +63,18 @@ pub(crate) struct Info {
     classes: Vec<ClassCount>,
     /// The options that it was packed with.
     options: serde_json::Value,
+}
+
+/// The files that an index points at.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct InPlace {
+    /// `tars` or `files`.
+    kind: &'static str,
+    /// The folder that they lie in.
+    base: String,
+    /// Samples whose checksum is not known.
+    without_checksum: u64,
 }
 
 /// How large records are, in bytes. Percentiles are nearest ranks.
@@ -101,6 +117,7 @@ pub(crate) fn info(dir: &Path) -> Result<Info, Error> {
         dataset: dir.to_owned(),
         content_id: index.content_id().to_string(),
         samples: index.len(),
+        in_place: InPlace::of(&dataset),
         shards: index.shard_count(),
         shard_bytes: dataset.shard_rows().map(|shard| shard.bytes).sum(),
         dictionaries: index.dictionaries().count(),
@@ -129,6 +146,18 @@ pub(crate) fn info(dir: &Path) -> Result<Info, Error> {
     }
     info.record_bytes = RecordBytes::of(sizes, info.stored_bytes);
     Ok(info)
+}
+
+impl InPlace {
+    fn of(dataset: &Dataset) -> Option<Self> {
+        let places = dataset.index.places()?;
+        let kind = match places.kind {
+            PlacesKind::Tars => "tars",
+            PlacesKind::Files => "files",
+        };
+        let base = String::from_utf8_lossy(places.base).into_owned();
+        Some(Self { kind, base, without_checksum: dataset.without_checksum() })
+    }
 }
 
 impl RecordBytes {
@@ -170,6 +199,10 @@ impl fmt::Display for Info {
         writeln!(f, "dataset     {}", self.dataset.display())?;
         writeln!(f, "content id  {}", self.content_id)?;
         writeln!(f, "samples     {}", self.samples)?;
+        if let Some(InPlace { kind, base, without_checksum }) = &self.in_place {
+            let base = OneLine(base);
+            writeln!(f, "in place    {kind} in {base}, {without_checksum} records without checksum")?;
+        }
         writeln!(f, "shards      {} of {} in all", self.shards, human_bytes(self.shard_bytes))?;
         let (stored, raw) = (human_bytes(self.stored_bytes), human_bytes(self.raw_bytes));
         writeln!(f, "records     {stored} stored, {raw} raw, {} compressed", self.compressed)?;

@@ -28,6 +28,7 @@ mod diff;
 pub mod error;
 mod extract;
 mod files;
+mod index;
 mod info;
 pub mod interrupt;
 mod leftovers;

@@ -105,6 +105,8 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
     let datasets: Vec<Dataset> =
         args.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
+    let remedy = "`shade-pack create` packs its source, and that can be merged";
+    datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy))?;
     refuse_twice(&datasets)?;
     let tables: Vec<Vec<&[u8]>> = datasets.iter().map(|dataset| dataset.class_names().collect()).collect();
     let classes = unite(&tables);

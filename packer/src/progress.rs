@@ -138,6 +138,10 @@ impl CommandProgress {
             serde_json::to_string(&line).unwrap_or_default()
         } else if records_total == 0 {
             format!("{what}: {records} found in {seconds:.1} s")
+        } else if bytes_total == 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+            let rate = records as f64 / seconds.max(1e-9);
+            format!("{what}: {records} of {records_total} files in {seconds:.1} s, {rate:.0} files/s")
         } else {
             let rate = megabytes_per_second(self.bytes_of_this_run(), seconds);
             let (done, total) = (human_bytes(bytes), human_bytes(bytes_total));
@@ -160,6 +164,9 @@ impl Drop for CommandProgress {
 fn bar(what: &'static str, records_total: u64, bytes_total: u64) -> ProgressBar {
     let (total, template) = if records_total == 0 {
         (None, "{spinner} {prefix}: {pos} found in {elapsed}")
+    } else if bytes_total == 0 {
+        // What is read of each file is little.
+        (Some(records_total), "{prefix} {wide_bar} {pos} of {len} files {elapsed} {per_sec} eta {eta}")
     } else {
         let of_bytes =
             "{prefix} {wide_bar} {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} eta {eta}";

@@ -4,6 +4,7 @@ use crate::append::Appended;
 use crate::create::Created;
 use crate::diff::Compared;
 use crate::extract::Extracted;
+use crate::index::Indexed;
 use crate::info::Info;
 use crate::ls::SampleLine;
 use crate::merge::Merged;
@@ -20,6 +21,7 @@ fn reports_are_described() {
     is_described::<Listing>("shade-pack-list", "shade-pack list --json");
     is_described::<PlanMade>("shade-pack-plan", "shade-pack plan --json");
     is_described::<Finished>("shade-pack-finish", "shade-pack finish --json");
+    is_described::<Indexed>("shade-pack-index", "shade-pack index --json");
     is_described::<Info>("shade-pack-info", "shade-pack info --json");
     is_described::<SampleLine<'static>>("shade-pack-ls", "A line of shade-pack ls --json");
     is_described::<Verified>("shade-pack-verify", "shade-pack verify --json");

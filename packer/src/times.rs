@@ -91,7 +91,7 @@ impl Times {
         let row = self.rows.get(start..start.checked_add(ROW_BYTES)?)?;
         let (bytes, record) = (u32_at(row, 8)?, u32_at(row, 12)?);
         let changed_ns = i64::from_le_bytes(*row.first_chunk()?);
-        (bytes != 0 && record == entry.crc32c).then_some(SourceFile { changed_ns, bytes })
+        (bytes != 0 && Some(record) == entry.crc32c).then_some(SourceFile { changed_ns, bytes })
     }
 
     pub(crate) fn known(&self, index: &Index) -> u64 {
@@ -108,13 +108,14 @@ impl Default for TimesBuilder {
 
 impl TimesBuilder {
     /// Adds the next sample's source file, if it is known; `record_crc32c` is that of the stored
-    /// record.
-    pub(crate) fn push(&mut self, file: Option<SourceFile>, record_crc32c: u32) {
+    /// record. Without it the row could not be told from another record's.
+    pub(crate) fn push(&mut self, file: Option<SourceFile>, record_crc32c: Option<u32>) {
+        let file = file.filter(|_| record_crc32c.is_some());
         self.knows_any |= file.is_some();
         let SourceFile { changed_ns, bytes } = file.unwrap_or(SourceFile { changed_ns: 0, bytes: 0 });
         self.bytes.extend(changed_ns.to_le_bytes());
         self.bytes.extend(bytes.to_le_bytes());
-        self.bytes.extend(record_crc32c.to_le_bytes());
+        self.bytes.extend(record_crc32c.unwrap_or(0).to_le_bytes());
     }
 
     /// The file's bytes; `None` if nothing is known.
@@ -150,7 +151,7 @@ mod tests {
             offset: 512,
             stored_len: 1,
             raw_len: 1,
-            crc32c,
+            crc32c: Some(crc32c),
             label: 0,
             width: 0,
             height: 0,
@@ -163,8 +164,8 @@ mod tests {
     fn rows_come_back_for_their_own_records_only() {
         let file = SourceFile { changed_ns: -5, bytes: 9 };
         let mut builder = TimesBuilder::default();
-        builder.push(Some(file), 77);
-        builder.push(None, 78);
+        builder.push(Some(file), Some(77));
+        builder.push(None, Some(78));
         let times = Times::decode(builder.finish().unwrap());
         assert_eq!((times.get(SampleId(0), &entry(77)), &times.fault), (Some(file), &None));
         assert_eq!(times.get(SampleId(0), &entry(76)), None);
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn nothing_known_is_no_file_and_any_damage_is_told() {
         let mut nothing = TimesBuilder::default();
-        nothing.push(None, 1);
+        nothing.push(None, Some(1));
         assert_eq!(nothing.finish(), None);
         let mut builder = TimesBuilder::default();
-        builder.push(Some(SourceFile { changed_ns: 1, bytes: 2 }), 3);
+        builder.push(Some(SourceFile { changed_ns: 1, bytes: 2 }), Some(3));
         let whole = builder.finish().unwrap();
         for at in 0..whole.len() {
             let mut bent = whole.clone();

@@ -76,7 +76,7 @@ fn paths_that_lead_elsewhere_are_refused() {
             offset,
             stored_len,
             raw_len,
-            crc32c,
+            crc32c: Some(crc32c),
             label,
             width,
             height,

@@ -48,7 +48,7 @@ fn forge_with(dir: &Path, samples: &[(&str, &[&str])], options: &str) {
             offset,
             stored_len: len,
             raw_len: len,
-            crc32c: crc32c(record.as_bytes()),
+            crc32c: Some(crc32c(record.as_bytes())),
             label: 0,
             width: 0,
             height: 0,

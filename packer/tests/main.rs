@@ -18,6 +18,7 @@ mod diff_tells_what_changed;
 mod extract_gives_the_folder_back;
 mod extract_never_leaves_its_folder;
 mod full_stores_are_noticed;
+mod indexes_point_at_images;
 mod killed_packs_go_on;
 mod labels_keep_their_numbers;
 mod ls_lists_samples;

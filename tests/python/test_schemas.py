@@ -137,6 +137,18 @@ def test_packing(dataset: packed.Packed, tmp_path: Path) -> None:
     assert pack("shade-pack-verify", "verify", damaged.path, code=3)["damaged"]
 
 
+def test_an_index_of_images_in_place(dataset: packed.Packed, tmp_path: Path) -> None:
+    folder, out = tmp_path / "images", tmp_path / "data.index"
+    shutil.copytree(dataset.folder, folder)
+    told = pack("shade-pack-index", "index", folder, out)
+    assert told["probe"]["files"] == told["samples"] == len(dataset) and not told["checksums"]
+    assert pack("shade-pack-index", "index", folder, out, "--update", "--exclude", "000.*")["changed"]
+    assert pack("shade-pack-info", "info", out)["in_place"]["kind"] == "files"
+    assert pack("shade-pack-verify", "verify", out)["without_checksum"]
+    (folder / "ant" / "099.png").write_bytes(b"")
+    assert pack("shade-pack-index", "index", folder, tmp_path / "some", "--on-bad", "skip", code=4)["bad"]
+
+
 def test_packing_in_parts(dataset: packed.Packed, tmp_path: Path) -> None:
     folder, out = dataset.folder, tmp_path / "data.shade"
     pack("shade-pack-list", "list", folder, out, "--part", "0/1")

@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use shade_formats::ShardId;
 
 use crate::fault::ReadFault;
-use crate::files::{Files, OpenShard, Unopened};
+use crate::files::{Files, Unopened};
 use crate::refusal::Refusal;
 use crate::rules::{ReadState, Trouble, Verdict};
+use crate::slots::OpenShard;
 
 /// Wait for a descriptor while all open shards are being read: about as long as a read takes.
 const FULL_WAIT: Duration = Duration::from_millis(1);

@@ -10,9 +10,10 @@ use shade_formats::ShardId;
 use crate::attempt::{Attempt, Next};
 use crate::direct::{PAGE_BYTES, ReadMemory};
 use crate::fault::ReadFault;
-use crate::files::{Files, OpenShard, Source, Unopened};
+use crate::files::{Files, Unopened};
 use crate::object::Room;
 use crate::refusal::Refusal;
+use crate::slots::{OpenShard, Source};
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;

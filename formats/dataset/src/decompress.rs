@@ -138,7 +138,7 @@ mod tests {
             offset: 512,
             stored_len: u32::try_from(stored.len()).unwrap(),
             raw_len: u32::try_from(raw_len).unwrap(),
-            crc32c: crc32c(stored),
+            crc32c: Some(crc32c(stored)),
             label: 0,
             width: 0,
             height: 0,

@@ -19,13 +19,17 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
-    /// Compares two checksums.
+    /// Compares two checksums. The only place that knows what it means if none is `expected`, as
+    /// in an index of places whose files nobody has read yet: any bytes are right.
     ///
     /// # Errors
     ///
     /// When they differ.
-    pub fn compare(got: u32, expected: u32) -> Result<(), Self> {
-        if got == expected { Ok(()) } else { Err(Self { got, expected }) }
+    pub fn compare(got: u32, expected: impl Into<Option<u32>>) -> Result<(), Self> {
+        match expected.into() {
+            Some(expected) if got != expected => Err(Self { got, expected }),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -86,6 +90,17 @@ pub enum ReadFault {
         got: u64,
         /// Its size in bytes according to the index.
         expected: u64,
+    },
+    /// A file of an index of places is not the one that was indexed.
+    #[error(
+        "{} is not the file that was indexed: {why}; start again with a new index (shade-pack index)",
+        path.display()
+    )]
+    NotAsIndexed {
+        /// The file.
+        path: PathBuf,
+        /// What is different.
+        why: String,
     },
     /// The dataset was replaced while in use.
     #[error(
@@ -157,6 +172,7 @@ impl ReadFault {
                 | Self::Replaced { .. }
                 | Self::Changed { .. }
                 | Self::Store { .. }
+                | Self::NotAsIndexed { .. }
                 | Self::OtherFile { is_certain: true, .. }
         )
     }
@@ -171,8 +187,8 @@ impl ReadFault {
         }
     }
 
-    /// Whether the store has lost the bytes: the file is gone or too short, or its disk cannot read
-    /// them. Any other fault means that this user may not read them, or that this machine cannot
+    /// Whether the store has lost the bytes: the file is gone, too short or another one, or its disk
+    /// cannot read them. Any other fault means that this user may not read them, or that this machine cannot
     /// now.
     #[must_use]
     pub fn is_loss(&self) -> bool {
@@ -181,7 +197,10 @@ impl ReadFault {
                 *errno == Errno::NOENT || LOST.contains(errno)
             }
             Self::Store { fault, .. } => fault.answer == Answer::NotFound,
-            Self::Missing { .. } | Self::NotAFile { .. } | Self::Truncated { .. } => true,
+            Self::Missing { .. }
+            | Self::NotAFile { .. }
+            | Self::NotAsIndexed { .. }
+            | Self::Truncated { .. } => true,
             _ => false,
         }
     }

@@ -1,36 +1,34 @@
 //! The shards' files: opened when first read, closed when there are too many, and opened again when
 //! they go stale.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Advice, CWD, OFlags, fadvise};
 use rustix::io::Errno;
-use shade_formats::index::{INDEX_FILE, Index};
-use shade_formats::limits::READS_DEPTH_MAX;
+use shade_formats::index::{INDEX_FILE, Index, PlacesKind};
 use shade_formats::{ContentId, ShardId};
-use shade_store::{Answer, Objects, StoreFault, Url};
+use shade_store::{Answer, Objects, StoreFault};
 
+use crate::bucket::Bucket;
 use crate::descriptors::{Descriptors, open_max};
 use crate::direct::PAGE_BYTES;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
-use crate::object::Object;
-use crate::open::{Content, DatasetError};
-use crate::origin::Origin;
+use crate::open::{Content, DatasetError, shards_folder};
 use crate::outage::Outage;
 use crate::refusal::Refusal;
 use crate::regular;
 use crate::rules::{PATIENCE, may_pass, refuses_direct};
+use crate::slots::{OpenShard, ShardFile, Slot, Slots, Source};
 
 /// Most shards that blocking readers keep open: the process needs descriptors for other things.
 const BLOCKING_OPEN_MAX: usize = 256;
-/// Most connections to an object store that stay open between requests: one for each read that can
-/// be in flight.
-const CONNECTIONS_MAX: usize = READS_DEPTH_MAX as usize;
+/// Most open files where each sample has its own: twice the reads that may be in flight. An epoch
+/// reads each once, so more would only take the kernel's memory.
+const FILES_OPEN_MAX: usize = 2048;
 
 /// The files of a dataset's shards. Threads may share it.
 #[derive(Debug)]
@@ -43,7 +41,9 @@ pub struct Files {
     index_file: Option<FileIdentity>,
     /// What offsets and lengths of direct reads are multiples of; `None` is buffered.
     direct_align_bytes: Option<u32>,
-    slots: Vec<Slot>,
+    slots: Slots,
+    /// What the shards are, if shade has not written them.
+    places: Option<PlacesKind>,
     descriptors: Descriptors,
     /// All shards were checked before the first read: see [`surveyed`](Self::surveyed).
     surveyed: bool,
@@ -57,54 +57,6 @@ pub struct Files {
     pub(crate) outage: Outage,
 }
 
-/// A shard and its file.
-#[derive(Debug, Default)]
-struct Slot {
-    file: Mutex<ShardFile>,
-    /// It was read from since the last search for a shard to close.
-    used: AtomicBool,
-    /// It was missing at the start.
-    missing: bool,
-}
-
-/// A shard's file, once it was opened.
-#[derive(Debug, Default)]
-struct ShardFile {
-    open: Option<Arc<OpenShard>>,
-    /// It has a descriptor, or is being given one.
-    has_descriptor: bool,
-    /// The file as it was when it was opened first.
-    first: Option<FileIdentity>,
-    /// It went stale once: a file that is opened in its place is checked.
-    suspect: bool,
-}
-
-/// Objects in place of files.
-#[derive(Debug)]
-struct Bucket {
-    url: Url,
-    /// The client, made when it is first needed.
-    objects: OnceLock<Result<Arc<Objects>, StoreFault>>,
-}
-
-/// What the bytes of an open shard come from.
-#[derive(Debug)]
-pub enum Source {
-    /// A file, open for reading.
-    File(OwnedFd),
-    /// An object in a bucket.
-    Object(Object),
-}
-
-/// An open shard. It stays open as long as a read of it is in flight.
-#[derive(Debug)]
-pub struct OpenShard {
-    /// Where its bytes are.
-    pub source: Source,
-    /// What offsets and lengths of direct reads must be multiples of; `None` is buffered.
-    direct_align_bytes: Option<u32>,
-}
-
 /// Why a shard is not open.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unopened {
@@ -114,37 +66,6 @@ pub(crate) enum Unopened {
     Trouble(ReadFault),
     /// Trying again is useless.
     Fault(ReadFault),
-}
-
-impl OpenShard {
-    /// What offsets and lengths must be multiples of, at least 1 byte.
-    #[must_use]
-    pub fn align_bytes(&self) -> u32 {
-        self.direct_align_bytes.unwrap_or(1)
-    }
-
-    /// Whether reads bypass the page cache.
-    #[must_use]
-    pub fn is_direct(&self) -> bool {
-        self.direct_align_bytes.is_some()
-    }
-
-    /// The file, for an engine that reads files.
-    ///
-    /// # Panics
-    /// It is an object: such shards are given to the engine of objects alone.
-    #[must_use]
-    pub fn fd(&self) -> &OwnedFd {
-        match &self.source {
-            Source::File(fd) => fd,
-            Source::Object(_) => unreachable!("an object was given to an engine that reads files"),
-        }
-    }
-
-    /// The file's length in bytes.
-    pub(crate) fn bytes(&self) -> Result<u64, Errno> {
-        FileIdentity::of_file(self.fd()).map(|found| found.bytes)
-    }
 }
 
 impl Files {
@@ -160,12 +81,7 @@ impl Files {
         missing: &[ShardId],
         patience: Duration,
     ) -> Self {
-        let mut files = Self::with(folder, index, direct_align_bytes, open_max());
-        for shard in missing {
-            if let Some(slot) = files.slots.get_mut(shard.index()) {
-                slot.missing = true;
-            }
-        }
+        let files = Self::with(folder, index, direct_align_bytes, open_max(), missing);
         Self { surveyed: true, patience, ..files }
     }
 
@@ -176,16 +92,28 @@ impl Files {
     pub fn new(folder: &Path, index: Arc<Index>, direct: bool) -> Self {
         // Memory of whole pages has any alignment that a file system wants.
         let align_bytes = u32::try_from(PAGE_BYTES).ok().filter(|_| direct);
-        Self::with(folder, index, align_bytes, open_max().min(BLOCKING_OPEN_MAX))
+        Self::with(folder, index, align_bytes, open_max().min(BLOCKING_OPEN_MAX), &[])
     }
 
-    fn with(folder: &Path, index: Arc<Index>, direct_align_bytes: Option<u32>, open_max: usize) -> Self {
+    fn with(
+        folder: &Path,
+        index: Arc<Index>,
+        direct_align_bytes: Option<u32>,
+        open_max: usize,
+        missing: &[ShardId],
+    ) -> Self {
+        let (shards, places) = (index.shard_count() as usize, index.places().map(|places| places.kind));
+        let (slots, open_max) = match places {
+            Some(PlacesKind::Files) => (Slots::open(shards), open_max.min(FILES_OPEN_MAX)),
+            Some(PlacesKind::Tars) | None => (Slots::each(shards, missing), open_max),
+        };
         Self {
             folder: folder.to_owned(),
             bucket: Bucket::of_folder(folder),
             index_file: FileIdentity::of_path(&folder.join(INDEX_FILE)).ok(),
             direct_align_bytes,
-            slots: std::iter::repeat_with(Slot::default).take(index.shard_count() as usize).collect(),
+            slots,
+            places,
             index,
             descriptors: Descriptors::new(open_max),
             surveyed: false,
@@ -202,22 +130,29 @@ impl Files {
         self.direct_align_bytes.is_some()
     }
 
+    /// Whether each sample has a file of its own, so that nearly every read needs an open.
+    #[must_use]
+    pub fn are_samples(&self) -> bool {
+        self.places == Some(PlacesKind::Files)
+    }
+
     /// The shard's file, opened if it is not yet.
     pub(crate) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut file) = self.slot(shard)?;
+        let slot = self.slot(shard)?;
+        let mut file = slot.lock();
         match &file.open {
             Some(open) => {
                 slot.used.store(true, Ordering::Relaxed);
                 Ok(Arc::clone(open))
             }
-            None => self.open_into(shard, slot, &mut file),
+            None => self.open_into(shard, &slot, &mut file),
         }
     }
 
     /// The shard's file, if it is open and not about to change. Never waits.
     pub(crate) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
-        let slot = self.slots.get(shard.index())?;
-        let open = slot.file.try_lock().ok()?.open.clone();
+        let slot = self.slots.known(shard)?;
+        let open = slot.try_lock()?.open.clone();
         if !slot.used.load(Ordering::Relaxed) {
             slot.used.store(true, Ordering::Relaxed);
         }
@@ -227,18 +162,20 @@ impl Files {
     /// The shard's file after `stale` went stale: the first read that asks opens it again and
     /// checks its size.
     pub(crate) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut file) = self.slot(shard)?;
+        let slot = self.slot(shard)?;
+        let mut file = slot.lock();
         match &file.open {
             Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
             _ => (file.open, file.suspect) = (None, true),
         }
-        self.open_into(shard, slot, &mut file)
+        self.open_into(shard, &slot, &mut file)
     }
 
     /// The shard's file after a direct read of it was refused: it is opened for buffered reads,
     /// like all others from now on.
     pub(crate) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut file) = self.slot(shard)?;
+        let slot = self.slot(shard)?;
+        let mut file = slot.lock();
         if let Some(open) = &file.open
             && !open.is_direct()
         {
@@ -248,7 +185,7 @@ impl Files {
             let shard = self.path(shard).map_err(Unopened::Fault)?;
             tracing::warn!(shard = %shard.display(), "direct reads are refused; using the page cache");
         }
-        self.open_into(shard, slot, &mut file)
+        self.open_into(shard, &slot, &mut file)
     }
 
     /// What a refused read of a shard is: trouble that may pass, but for what an object store says
@@ -300,19 +237,21 @@ impl Files {
     #[must_use]
     pub fn doubt(&self, shard: ShardId, open: &OpenShard, mismatch: Mismatch) -> ReadFault {
         let Ok(path) = self.path(shard) else { return mismatch.into() };
-        let first = self.slot(shard).ok().and_then(|(_, file)| file.first);
+        let first = self.slots.known(shard).and_then(|slot| slot.lock().first);
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
         let Source::File(fd) = &open.source else { return mismatch.into() };
         let (at_path, open) = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(fd).ok());
+        if let Some(Err(Unopened::Fault(fault))) = open.map(|open| self.check_place(shard, &path, open)) {
+            return fault;
+        }
         match what_changed(self.index_file, bytes, first, at_path, open) {
             Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
         }
     }
 
-    fn slot(&self, shard: ShardId) -> Result<(&Slot, MutexGuard<'_, ShardFile>), Unopened> {
-        let slot = self.slots.get(shard.index()).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
-        Ok((slot, slot.file.lock().unwrap_or_else(PoisonError::into_inner)))
+    fn slot(&self, shard: ShardId) -> Result<Arc<Slot>, Unopened> {
+        self.slots.get(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))
     }
 
     /// The shard's path.
@@ -322,8 +261,8 @@ impl Files {
     pub fn path(&self, shard: ShardId) -> Result<PathBuf, ReadFault> {
         let name = self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name;
         Ok(match &self.bucket {
-            Some(bucket) => bucket.url.join(name).as_str().into(),
-            None => self.folder.join(name),
+            Some(bucket) => bucket.url().join(name).as_str().into(),
+            None => shards_folder(&self.folder, &self.index).join(name),
         })
     }
 
@@ -339,31 +278,41 @@ impl Files {
             file.open = Some(Arc::clone(&open));
             return Ok(open);
         }
-        if !file.has_descriptor && !self.descriptors.take(shard.index(), |other| self.close(other)) {
+        let mut closed = None;
+        let mut close = |other| {
+            closed = self.close(other);
+            closed.is_some()
+        };
+        if !file.has_descriptor && !self.descriptors.take(shard.index(), &mut close) {
             return Err(Unopened::Full);
         }
+        // Closing may take a round trip, and no lock that others wait for is held any more.
+        drop(closed);
         file.has_descriptor = true;
         let opened = self.open(shard, slot, file);
         if opened.is_err() {
             *file = ShardFile { open: None, has_descriptor: false, ..std::mem::take(file) };
             self.descriptors.give(shard.index());
+            self.slots.forget(shard, file);
         }
         opened
     }
 
-    /// Closes a shard that no flight uses and that was not read from lately.
-    fn close(&self, shard: usize) -> bool {
-        let Some(slot) = self.slots.get(shard) else { return false };
-        if slot.used.swap(false, Ordering::Relaxed) {
-            return false;
-        }
-        let Ok(mut file) = slot.file.try_lock() else { return false };
-        // Under the lock the count cannot rise.
-        if file.open.as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
-            return false;
-        }
-        (file.open, file.has_descriptor) = (None, false);
-        true
+    /// Takes the file of a shard that no flight uses and that was not read from lately. Dropping it
+    /// closes it.
+    fn close(&self, shard: usize) -> Option<Arc<OpenShard>> {
+        self.slots.close(shard, |slot| {
+            if slot.used.swap(false, Ordering::Relaxed) {
+                return None;
+            }
+            let mut file = slot.try_lock()?;
+            // Under the lock the count cannot rise.
+            if file.open.as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
+                return None;
+            }
+            file.has_descriptor = false;
+            file.open.take()
+        })
     }
 
     fn open(&self, shard: ShardId, slot: &Slot, file: &mut ShardFile) -> Result<Arc<OpenShard>, Unopened> {
@@ -386,6 +335,7 @@ impl Files {
             None => Unopened::Fault(ReadFault::NotAFile { path: path.clone(), what: fault.to_string() }),
         })?;
         let identity = FileIdentity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
+        self.check_place(shard, &path, identity)?;
         // With few descriptors a shard is opened many times, and its path may have changed
         // meanwhile.
         if file.suspect || file.first.is_some_and(|first| first != identity) {
@@ -393,7 +343,8 @@ impl Files {
         }
         file.first.get_or_insert(identity);
         self.answered.store(true, Ordering::Relaxed);
-        slot.used.store(true, Ordering::Relaxed);
+        // A sample's own file is read once an epoch: the one that was opened first is closed first.
+        slot.used.store(!self.are_samples(), Ordering::Relaxed);
         if self.surveyed && direct_align_bytes.is_none() {
             // Only advice: readahead would fetch unwanted neighbours.
             let _ = fadvise(&fd, 0, None, Advice::Random);
@@ -407,6 +358,11 @@ impl Files {
     /// once; a later one is trouble that may pass.
     fn unopened(&self, path: &Path, errno: Errno, slot: &Slot, file: &ShardFile) -> Unopened {
         let was_open = file.first.is_some();
+        // The folder is there, or was when its index was compared with it.
+        if errno == Errno::NOENT && self.are_samples() && !was_open {
+            let why = "it is gone".to_owned();
+            return Unopened::Fault(ReadFault::NotAsIndexed { path: path.to_owned(), why });
+        }
         if errno == Errno::NOENT && slot.missing && !was_open {
             return Unopened::Fault(ReadFault::Missing { path: path.to_owned() });
         }
@@ -417,6 +373,23 @@ impl Files {
             !was_open && !may_pass(errno)
         };
         if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
+    }
+
+    /// Checks that a file of an index of places is the one that was indexed. Its attributes came
+    /// with the open, so this costs no round trip.
+    fn check_place(&self, shard: ShardId, path: &Path, identity: FileIdentity) -> Result<(), Unopened> {
+        let Some(changed_ns) = self.index.changed_ns(shard) else { return Ok(()) };
+        let expected = self.index.shard(shard).map_or(0, |shard| shard.bytes);
+        let why = if identity.bytes != expected {
+            format!("it has {} bytes, the index says {expected}", identity.bytes)
+        } else if identity.changed_ns != changed_ns {
+            #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
+            let seconds = (identity.changed_ns - changed_ns) as f64 / 1e9;
+            format!("its time of change differs by {seconds:.3} s")
+        } else {
+            return Ok(());
+        };
+        Err(Unopened::Fault(ReadFault::NotAsIndexed { path: path.to_owned(), why }))
     }
 
     /// Checks that the file opened in a stale shard's place has the shard's size, in the same
@@ -449,26 +422,6 @@ impl Files {
     }
 }
 
-impl Bucket {
-    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was opened.
-    fn of_folder(folder: &Path) -> Option<Self> {
-        let url = Origin::of_folder(folder).ok().flatten()?.url;
-        Some(Self { url, objects: OnceLock::new() })
-    }
-
-    fn objects(&self) -> Result<Arc<Objects>, StoreFault> {
-        self.objects.get_or_init(|| Objects::open(&self.url, CONNECTIONS_MAX).map(Arc::new)).clone()
-    }
-
-    /// A shard. Nothing is asked of the store for it: the first read finds out what is there.
-    fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let shard = index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
-        let fault = |fault| Unopened::Fault(ReadFault::Store { fault, tried: Duration::ZERO });
-        let object = Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes);
-        Ok(Arc::new(OpenShard { source: Source::Object(object), direct_align_bytes: None }))
-    }
-}
-
 /// What the system said; `None` if what it opened is no file.
 fn errno_of(fault: &std::io::Error) -> Option<Errno> {
     Errno::from_io_error(fault)
@@ -494,7 +447,7 @@ mod tests {
         index.push_class(b"class").unwrap();
         index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 1 }).unwrap();
         let (codec, media) = (Codec::None, Media::Other);
-        let (shard, offset, stored_len, raw_len, crc32c) = (SHARD, 512, 3, 3, 7);
+        let (shard, offset, stored_len, raw_len, crc32c) = (SHARD, 512, 3, 3, Some(7));
         let (label, width, height) = (0, 0, 0);
         let entry = Entry { shard, offset, stored_len, raw_len, crc32c, label, width, height, codec, media };
         index.push_sample(&entry, b"class/1.png").unwrap();
@@ -576,7 +529,7 @@ mod tests {
     fn a_shard_gives_its_descriptor_up_unless_it_was_used_lately_or_is_being_read() {
         let (_folder, mut files) = dataset(None);
         files.descriptors = Descriptors::new(1);
-        files.slots.push(Slot::default());
+        files.slots = Slots::each(2, &[]);
         let reading = files.get(SHARD).unwrap();
         // The second shard has no file, so that opening it fails after a descriptor was found for
         // it.
@@ -587,11 +540,67 @@ mod tests {
         assert!(files.get(SHARD).is_ok(), "the failed open has given its descriptor back");
     }
 
+    /// Files of their own, `count` of them.
+    fn folder_of_files(count: u32) -> (tempfile::TempDir, Files) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut index = IndexBuilder::new();
+        index.push_class(b"class").unwrap();
+        let mut times = Vec::new();
+        for number in 0..count {
+            let path = folder.path().join(format!("{number}.png"));
+            std::fs::write(&path, b"abc").unwrap();
+            times.push(crate::changed_ns(&rustix::fs::stat(&path).unwrap()));
+            index.push_shard(Shard { name: "", bytes: 3, crc32c: 0, records: 1 }).unwrap();
+            let (shard, offset, stored_len, raw_len) = (ShardId(number), 0, 3, 3);
+            let (crc32c, label, width, height) = (None, 0, 0, 0);
+            let (codec, media) = (Codec::None, Media::Other);
+            let entry =
+                Entry { shard, offset, stored_len, raw_len, crc32c, label, width, height, codec, media };
+            index.push_sample(&entry, format!("{number}.png").as_bytes()).unwrap();
+        }
+        index.set_places(PlacesKind::Files, folder.path().as_os_str().as_encoded_bytes(), times);
+        let index = Arc::new(Index::open(index.finish().unwrap()).unwrap());
+        let files = Files::surveyed(Path::new("/elsewhere"), index, None, &[], PATIENCE);
+        (folder, files)
+    }
+
+    #[test]
+    fn images_own_files_are_bounded_and_the_first_that_was_opened_is_closed_first() {
+        let (_folder, mut files) = folder_of_files(20);
+        files.descriptors = Descriptors::new(3);
+        let held = files.get(ShardId(0)).unwrap();
+        for shard in (1..20).map(ShardId) {
+            files.get(shard).unwrap();
+        }
+        let open = |shard: &u32| files.opened(ShardId(*shard)).is_some();
+        assert_eq!((0..20).filter(open).collect::<Vec<u32>>(), [0, 18, 19]);
+        let known = |shard: &u32| files.slots.known(ShardId(*shard)).is_some();
+        assert_eq!((0..20).filter(known).count(), 3, "nothing is kept of the others");
+        drop(held);
+        assert_eq!(files.get(ShardId(20)).unwrap_err(), Unopened::Fault(ReadFault::UnknownShard));
+    }
+
+    #[test]
+    fn a_file_that_is_not_as_it_was_indexed_is_refused_and_forgotten() {
+        let (folder, files) = folder_of_files(2);
+        let path = folder.path().join("1.png");
+        std::fs::write(&path, b"abcd").unwrap();
+        for why in ["it has 4 bytes, the index says 3", "it is gone"] {
+            let expected = ReadFault::NotAsIndexed { path: path.clone(), why: why.to_owned() };
+            assert_eq!(files.get(ShardId(1)).unwrap_err(), Unopened::Fault(expected));
+            assert!(files.slots.known(ShardId(1)).is_none());
+            if why.starts_with("it has") {
+                std::fs::remove_file(&path).unwrap();
+            }
+        }
+        files.get(ShardId(0)).unwrap();
+    }
+
     #[test]
     fn a_shard_that_was_closed_and_replaced_meanwhile_is_looked_at() {
         let (folder, files) = dataset(None);
         drop(files.get(SHARD).unwrap());
-        assert!(!files.close(0) && files.close(0), "the first look takes the mark off");
+        assert!(files.close(0).is_none() && files.close(0).is_some(), "the first look takes the mark off");
         let path = folder.path().join("shard-000000.tar");
         std::fs::write(folder.path().join("new"), [7; 512]).unwrap();
         std::fs::rename(folder.path().join("new"), &path).unwrap();

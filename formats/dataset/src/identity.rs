@@ -15,6 +15,8 @@ pub(crate) struct FileIdentity {
     pub(crate) bytes: u64,
     /// Time of its last change, since 1970.
     changed: Duration,
+    /// The same, as an index has it.
+    pub(crate) changed_ns: i64,
 }
 
 impl FileIdentity {
@@ -33,8 +35,16 @@ impl FileIdentity {
             inode: stat.st_ino,
             bytes: u64::try_from(stat.st_size).unwrap_or_default(),
             changed: Duration::new(seconds, nanoseconds),
+            changed_ns: changed_ns(stat),
         }
     }
+}
+
+/// When a file was last changed, in nanoseconds since 1970, as an index of places has it.
+#[must_use]
+pub fn changed_ns(stat: &Stat) -> i64 {
+    let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or_default();
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 /// Evidence that a shard's file is not the one that was packed or opened first, or was written to.
@@ -94,7 +104,8 @@ mod tests {
     use super::*;
 
     fn file(inode: u64, bytes: u64, second: u64) -> Option<FileIdentity> {
-        Some(FileIdentity { inode, bytes, changed: Duration::from_secs(second) })
+        let changed_ns = i64::try_from(second).unwrap() * 1_000_000_000;
+        Some(FileIdentity { inode, bytes, changed: Duration::from_secs(second), changed_ns })
     }
 
     #[test]

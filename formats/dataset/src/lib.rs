@@ -1,8 +1,8 @@
 //! `shade-dataset`: a packed dataset's files, read one way by packer, daemon and trainers.
 //!
 //! `open` opens an index and tells whether it has changed. `files` opens shards, within
-//! `descriptors`, and opens them again when they go stale; `identity` says whether a file is still
-//! the same one. `direct` decides between direct and buffered reads, by the file system of the
+//! `descriptors`, and opens them again when they go stale; `slots` has what is known of each, and
+//! `identity` says whether a file is still the same one. `direct` decides between direct and buffered reads, by the file system of the
 //! mount, and has aligned memory for them. An `attempt` is one read on its way: `rules` judges each
 //! of its results, and `outage` tells of trouble that it waits for. `blocking` makes a read's
 //! system calls in the calling thread; the daemon's engines make their own. `decompress` checks
@@ -12,6 +12,7 @@
 
 mod attempt;
 mod blocking;
+mod bucket;
 mod decompress;
 mod descriptors;
 mod direct;
@@ -25,6 +26,7 @@ mod outage;
 mod refusal;
 pub mod regular;
 mod rules;
+mod slots;
 
 pub use attempt::{Attempt, Next};
 pub use blocking::IsStopped;
@@ -32,10 +34,12 @@ pub use decompress::{Decompressor, Dictionaries};
 pub use descriptors::raise_open_files_limit;
 pub use direct::{Choice, NotDirect, ReadMemory, choose};
 pub use fault::{Mismatch, ReadFault, RecordFault, ZstdFault};
-pub use files::{Files, OpenShard, Source};
+pub use files::Files;
+pub use identity::changed_ns;
 pub use object::{Object, Room};
-pub use open::{Content, Dataset, DatasetError, shard_path};
+pub use open::{Content, Dataset, DatasetError, shard_path, shards_folder};
 pub use origin::Origin;
 pub use refusal::Refusal;
 pub use rules::PATIENCE;
 pub use shade_store::{Address, Answer, Objects, StoreFault, Url};
+pub use slots::{OpenShard, Source};

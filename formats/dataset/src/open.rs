@@ -1,8 +1,10 @@
 //! Opens a packed dataset, its folder and its index, and tells whether it is still the same.
 #![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only place where an index is mapped")]
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +50,8 @@ pub enum DatasetError {
     },
     /// It is no packed dataset.
     #[error(
-        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT)",
+        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT), \
+         or index it where it is (shade-pack index {path} OUT)",
         path = folder.display()
     )]
     NotPacked {
@@ -205,6 +208,12 @@ impl Content {
     }
 }
 
+/// The folder that holds the shards of the dataset in `folder`: it, or the base of its places.
+#[must_use]
+pub fn shards_folder<'a>(folder: &'a Path, index: &'a Index) -> &'a Path {
+    index.places().map_or(folder, |places| Path::new(OsStr::from_bytes(places.base)))
+}
+
 /// The file of a shard of the dataset in `folder`, or its address; `None` if the index has no such
 /// shard.
 #[must_use]
@@ -212,7 +221,7 @@ pub fn shard_path(folder: &Path, index: &Index, shard: ShardId) -> Option<PathBu
     let name = index.shard(shard)?.name;
     Some(match Origin::of_folder(folder) {
         Ok(Some(origin)) => origin.url.join(name).as_str().into(),
-        Ok(None) | Err(_) => folder.join(name),
+        Ok(None) | Err(_) => shards_folder(folder, index).join(name),
     })
 }
 
@@ -273,7 +282,7 @@ mod tests {
             offset: 512,
             stored_len: 3,
             raw_len: 3,
-            crc32c: 7,
+            crc32c: Some(7),
             label: 0,
             width: 0,
             height: 0,

@@ -321,7 +321,7 @@ mod tests {
             offset: 512,
             stored_len: 1,
             raw_len: 1,
-            crc32c: 0,
+            crc32c: Some(0),
             label: 0,
             width: 0,
             height: 0,

@@ -51,8 +51,8 @@ pub struct ReadOp<R> {
     pub offset: u64,
     /// Stored length in bytes.
     pub len: u32,
-    /// CRC32C of the stored bytes.
-    pub crc32c: u32,
+    /// CRC32C of the stored bytes, if it is known.
+    pub crc32c: Option<u32>,
     /// The record was read before with a wrong checksum: compare it on arrival. If it is wrong
     /// again, compare the shard's file with what was packed.
     pub recheck: bool,

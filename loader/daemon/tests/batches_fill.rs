@@ -145,7 +145,7 @@ fn index(records: &[Packed], dictionaries: &[&[u8]]) -> Index {
             offset,
             stored_len: u32::try_from(record.stored.len()).unwrap(),
             raw_len: record.raw_len,
-            crc32c: crc32c(&record.stored),
+            crc32c: Some(crc32c(&record.stored)),
             label: 0,
             width: record.size.0,
             height: record.size.1,

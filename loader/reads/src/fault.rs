@@ -86,4 +86,10 @@ pub enum ShardWarning {
         /// Its size in bytes according to the index.
         expected: u64,
     },
+    /// It is a tar that was written to since it was indexed.
+    #[error("shard {}: it was written to since it was indexed", path.display())]
+    Changed {
+        /// The tar.
+        path: PathBuf,
+    },
 }

@@ -82,7 +82,7 @@ pub(super) fn land(
     for mut op in ops {
         let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
         match bytes.get(from..from.saturating_add(op.len as usize)) {
-            Some(record) if crc32c(record) == op.crc32c && copy(record, &mut op, arena).is_ok() => {
+            Some(record) if is_as_packed(record, &op) && copy(record, &mut op, arena).is_ok() => {
                 done.push(Completion { op, outcome: Ok(()), checked: true, latency });
             }
             Some(_) => {
@@ -95,6 +95,10 @@ pub(super) fn land(
         }
     }
     (done, again)
+}
+
+fn is_as_packed(record: &[u8], op: &ReadOp) -> bool {
+    Mismatch::compare(crc32c(record), op.crc32c).is_ok()
 }
 
 fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError> {

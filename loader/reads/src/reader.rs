@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, choose};
+use shade_dataset::{Files, choose, shards_folder};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
@@ -89,7 +89,8 @@ impl Reads {
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
         // A simulated store has its own latencies; the disk's must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
-        let choice = choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
+        let shards = shards_folder(folder, &index);
+        let choice = choose(io, shards, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
         let how = choice.to_string();
         let shared = Arc::new(Shared {
             files: Files::surveyed(folder, index, choice.direct_align_bytes, &missing, config.patience),

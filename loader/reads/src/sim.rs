@@ -278,7 +278,7 @@ mod tests {
             shard: ShardId(0),
             offset: u64::from(1024 * number + 512),
             len: 512,
-            crc32c: 0,
+            crc32c: Some(0),
             recheck: false,
             blocks: free.take(512).unwrap(),
         };

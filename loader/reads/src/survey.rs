@@ -5,18 +5,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
 use rustix::io::Errno;
-use shade_dataset::Objects;
+use shade_dataset::{Objects, changed_ns, shard_path};
 use shade_formats::ShardId;
-use shade_formats::index::{Index, Shard};
+use shade_formats::index::{Index, PlacesKind, Shard};
 
 use crate::ShardWarning;
 
 /// Shards that are checked at a time: on a network file system each check is a round trip.
 const SURVEY_THREADS: usize = 16;
 
-/// Checks all shards. Returns those that are missing or have another size than the index says, in
-/// order.
+/// Checks all shards. Returns those that are missing, or have another size than the index says or
+/// another time, in order. Images' own files are not checked: there may be millions, and each is
+/// compared when it is opened.
 pub(super) fn survey(folder: &Path, index: &Index) -> Vec<(ShardId, ShardWarning)> {
+    if index.places().is_some_and(|places| places.kind == PlacesKind::Files) {
+        return Vec::new();
+    }
     let ids: Vec<ShardId> = (0..index.shard_count()).map(ShardId).collect();
     let look = |ids: &[ShardId]| {
         ids.iter().filter_map(|&id| Some((id, look_at(folder, index, id)?))).collect::<Vec<_>>()
@@ -30,13 +34,17 @@ pub(super) fn survey(folder: &Path, index: &Index) -> Vec<(ShardId, ShardWarning
 
 fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     let shard = index.shard(id)?;
-    let path = folder.join(shard.name);
-    let got = match stat(&path) {
-        Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
+    let path = shard_path(folder, index, id)?;
+    let found = match stat(&path) {
+        Ok(found) => found,
         Err(errno) => return Some(ShardWarning::Missing { path, errno }),
     };
-    let expected = shard.bytes;
-    (got != expected).then_some(ShardWarning::Size { path, got, expected })
+    let (got, expected) = (u64::try_from(found.st_size).unwrap_or_default(), shard.bytes);
+    if got != expected {
+        return Some(ShardWarning::Size { path, got, expected });
+    }
+    let is_changed = index.changed_ns(id).is_some_and(|expected| expected != changed_ns(&found));
+    is_changed.then_some(ShardWarning::Changed { path })
 }
 
 /// Compares the objects of a bucket with the index, by one list of them. Where these keys may not
@@ -66,7 +74,7 @@ pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<ShardWarni
 #[must_use]
 pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
     (0..index.shard_count())
-        .filter_map(|id| Some(folder.join(index.shard(ShardId(id))?.name)))
+        .filter_map(|id| shard_path(folder, index, ShardId(id)))
         .find(|path| stat(path).is_ok())
 }
 

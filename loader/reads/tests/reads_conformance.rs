@@ -8,6 +8,7 @@
 )]
 
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,9 +20,9 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::io::Errno;
-use shade_dataset::Mismatch;
+use shade_dataset::{Mismatch, changed_ns, shard_path};
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, Shard};
+use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, PlacesKind, Shard};
 use shade_formats::{SampleId, ShardId};
 use shade_job::{EngineChoice, IoMode, StoreModel};
 use shade_reads::blocks::{Arena, Blocks, FreeList};
@@ -32,7 +33,30 @@ use shade_reads::{
 const SHARDS: u32 = 2;
 const LENS: [usize; 13] = [0, 1, 511, 512, 513, 4095, 4096, 4097, 7000, 65_536, 100_000, 1_000_000, 37];
 
-/// Two shards on disk with records of awkward lengths, and their index.
+/// Where records lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// In shards beside the index.
+    Packed,
+    /// In tars of others, whose last record has no padding; checksums are not known.
+    Tars,
+    /// Each in a file of its own; checksums are not known.
+    Files,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Packed, Self::Tars, Self::Files];
+
+    fn places(self) -> Option<PlacesKind> {
+        match self {
+            Self::Packed => None,
+            Self::Tars => Some(PlacesKind::Tars),
+            Self::Files => Some(PlacesKind::Files),
+        }
+    }
+}
+
+/// Records of awkward lengths on disk, and their index: in two shards, or as the kind says.
 struct Dataset {
     folder: tempfile::TempDir,
     index: Arc<Index>,
@@ -41,12 +65,17 @@ struct Dataset {
 
 impl Dataset {
     fn create() -> Self {
+        Self::of(Kind::Packed)
+    }
+
+    fn of(kind: Kind) -> Self {
         // In the build folder, as /tmp may be a tmpfs, which has no direct I/O.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut builder = IndexBuilder::new();
         builder.push_class(b"class").unwrap();
-        let mut shards = vec![Vec::new(); SHARDS as usize];
+        let count = if kind == Kind::Files { LENS.len() * 4 } else { SHARDS as usize };
+        let mut shards = vec![Vec::new(); count];
         let mut records = Vec::new();
         let mut entries = Vec::new();
         for number in 0..LENS.len() * 4 {
@@ -54,13 +83,15 @@ impl Dataset {
             rng.fill_bytes(&mut record);
             let shard = number % shards.len();
             let bytes: &mut Vec<u8> = &mut shards[shard];
-            bytes.resize(bytes.len() + 512, 0xee);
+            if kind != Kind::Files {
+                bytes.resize(bytes.len().next_multiple_of(512) + 512, 0xee);
+            }
             entries.push(Entry {
                 shard: ShardId(u32::try_from(shard).unwrap()),
                 offset: bytes.len() as u64,
                 stored_len: u32::try_from(record.len()).unwrap(),
                 raw_len: u32::try_from(record.len()).unwrap(),
-                crc32c: crc32c(&record),
+                crc32c: (kind == Kind::Packed).then(|| crc32c(&record)),
                 label: 0,
                 width: 0,
                 height: 0,
@@ -68,12 +99,25 @@ impl Dataset {
                 media: Media::Other,
             });
             bytes.extend(&record);
-            bytes.resize(bytes.len().next_multiple_of(512), 0xee);
+            if kind == Kind::Packed {
+                bytes.resize(bytes.len().next_multiple_of(512), 0xee);
+            }
             records.push(record);
         }
+        let base = folder.path().join("base");
+        std::fs::create_dir_all(base.join("class")).unwrap();
+        let mut times = Vec::new();
         for (number, bytes) in shards.iter().enumerate() {
-            let name = format!("shard-{number:06}.tar");
-            std::fs::write(folder.path().join(&name), bytes).unwrap();
+            let (path, name) = match kind {
+                Kind::Packed => {
+                    let name = format!("shard-{number:06}.tar");
+                    (folder.path().join(&name), name)
+                }
+                Kind::Tars => (base.join(format!("class/{number}.tar")), format!("class/{number}.tar")),
+                Kind::Files => (base.join(format!("class/{number}")), String::new()),
+            };
+            std::fs::write(&path, bytes).unwrap();
+            times.push(changed_ns(&rustix::fs::stat(&path).unwrap()));
             let of_shard = entries.iter().filter(|entry| entry.shard.index() == number).count();
             let shard = Shard {
                 name: &name,
@@ -86,6 +130,9 @@ impl Dataset {
         for (number, entry) in entries.iter().enumerate() {
             builder.push_sample(entry, format!("class/{number}").as_bytes()).unwrap();
         }
+        if let Some(places) = kind.places() {
+            builder.set_places(places, base.as_os_str().as_bytes(), times);
+        }
         let index = builder.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());
@@ -97,7 +144,7 @@ impl Dataset {
     }
 
     fn shard(&self, shard: ShardId) -> PathBuf {
-        self.path().join(self.index.shard(shard).unwrap().name)
+        shard_path(self.path(), &self.index, shard).unwrap()
     }
 
     fn entry(&self, sample: SampleId) -> Entry {
@@ -208,8 +255,17 @@ fn every_way() -> Vec<ReadsConfig> {
 /// Runs `check` in every way that this machine has; threads through the page cache every machine
 /// has.
 fn in_every_way(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
+    in_every_way_of(Kind::Packed, block_bytes, check);
+}
+
+/// The same, wherever records lie.
+fn in_every_way_of_all_kinds(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
+    Kind::ALL.into_iter().for_each(|kind| in_every_way_of(kind, block_bytes, &check));
+}
+
+fn in_every_way_of(kind: Kind, block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
     for way in every_way() {
-        let dataset = Dataset::create();
+        let dataset = Dataset::of(kind);
         match Rig::start(&dataset, way, block_bytes) {
             Ok(mut rig) => {
                 println!("{}", rig.reads.description());
@@ -227,7 +283,7 @@ fn in_every_way(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
 #[test]
 fn random_reads_bring_the_exact_bytes_and_the_blocks_back() {
     for block_bytes in [512, 2560, 4096, 16384] {
-        in_every_way(block_bytes, |dataset, rig| {
+        in_every_way_of_all_kinds(block_bytes, |dataset, rig| {
             let mut rng = ChaCha8Rng::seed_from_u64(3);
             let depth = 8;
             let (mut submitted, mut back, total) = (0, 0, 300);
@@ -253,7 +309,7 @@ fn random_reads_bring_the_exact_bytes_and_the_blocks_back() {
 
 #[test]
 fn thousands_of_reads_beyond_the_depth_all_come_back() {
-    in_every_way(4096, |dataset, rig| {
+    in_every_way_of_all_kinds(4096, |dataset, rig| {
         let small: Vec<SampleId> = (0..dataset.index.len())
             .map(SampleId)
             .filter(|&id| dataset.entry(id).stored_len <= 4096)
@@ -276,6 +332,48 @@ fn thousands_of_reads_beyond_the_depth_all_come_back() {
 }
 
 #[test]
+fn a_file_that_was_changed_replaced_or_removed_since_it_was_indexed_is_never_read() {
+    for kind in [Kind::Tars, Kind::Files] {
+        in_every_way_of(kind, 4096, |dataset, rig| {
+            let victim = dataset.sample_of(7000);
+            let path = dataset.shard(dataset.entry(victim).shard);
+            let was = std::fs::read(&path).unwrap();
+            let told = |rig: &mut Rig, why: &str| {
+                let fault = rig.read(dataset, victim).unwrap_err();
+                let ReadFault::NotAsIndexed { path: of, why: text } = &fault else { panic!("{fault:?}") };
+                assert!(*of == path && text.contains(why) && fault.is_not_the_record_s(), "{fault}");
+            };
+            // Another length; then the old one, at another time.
+            std::fs::write(&path, [&was[..], b"more"].concat()).unwrap();
+            told(rig, "bytes, the index says");
+            std::fs::write(&path, &was).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+            told(rig, "time of change differs");
+            if kind == Kind::Files {
+                std::fs::remove_file(&path).unwrap();
+                told(rig, "it is gone");
+                let other = dataset.sample_of(65_536);
+                assert!(rig.read(dataset, other).unwrap() == dataset.records[other.index()]);
+            }
+        });
+    }
+}
+
+#[test]
+fn tars_that_changed_are_warned_of_at_the_start_and_files_are_not_looked_at() {
+    for kind in [Kind::Tars, Kind::Files] {
+        let dataset = Dataset::of(kind);
+        let path = dataset.shard(ShardId(0));
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let rig = Rig::start(&dataset, config(EngineChoice::Threads, IoMode::Buffered), 4096).unwrap();
+        let expected = [ShardWarning::Changed { path }];
+        assert_eq!(rig.reads.warnings(), if kind == Kind::Tars { &expected[..] } else { &[] });
+    }
+}
+
+#[test]
 fn a_changed_byte_is_a_checksum_fault_of_that_record_alone() {
     in_every_way(4096, |dataset, rig| {
         let victim = dataset.sample_of(100_000);
@@ -284,7 +382,7 @@ fn a_changed_byte_is_a_checksum_fault_of_that_record_alone() {
         let mut record = dataset.records[victim.index()].clone();
         record[99_999] ^= 1;
         file.write_all_at(&record[99_999..], entry.offset + 99_999).unwrap();
-        let fault = ReadFault::Checksum(Mismatch { got: crc32c(&record), expected: entry.crc32c });
+        let fault = ReadFault::Checksum(Mismatch { got: crc32c(&record), expected: entry.crc32c.unwrap() });
         assert_eq!(rig.read(dataset, victim), Err(fault));
         for sample in (0..dataset.index.len()).map(SampleId).filter(|&sample| sample != victim) {
             assert!(rig.read(dataset, sample).unwrap() == dataset.records[sample.index()], "sample {sample}");
@@ -366,7 +464,7 @@ fn a_shard_that_the_index_does_not_have_and_blocks_that_do_not_fit_are_faults() 
 
 #[test]
 fn stopping_with_reads_in_flight_brings_every_block_back() {
-    in_every_way(4096, |dataset, rig| {
+    in_every_way_of_all_kinds(4096, |dataset, rig| {
         for round in 0..20 {
             let depth = Depth::Fixed([1, 3, 64][(round % 3) as usize]);
             let mut rig = Rig::start(dataset, ReadsConfig { depth, ..rig.config }, 4096).unwrap();
@@ -497,7 +595,7 @@ fn a_record_that_is_wrong_twice_is_told_with_what_became_of_its_shard_s_file() {
         file.write_all_at(&[!dataset.records[victim.index()][0]], dataset.entry(victim).offset).unwrap();
         let fault = recheck(rig).0.unwrap_err();
         let ReadFault::OtherFile { mismatch, path: of, why, .. } = &fault else { panic!("{fault:?}") };
-        assert!(*of == path && mismatch.expected == dataset.entry(victim).crc32c, "{fault}");
+        assert!(*of == path && Some(mismatch.expected) == dataset.entry(victim).crc32c, "{fault}");
         assert!(why.contains("another file has taken its place"), "{fault}");
         assert!(!fault.is_not_the_record_s(), "what is read is the file that it always was");
     });

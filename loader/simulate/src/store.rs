@@ -74,7 +74,7 @@ impl Samples for SizesOnly {
                 offset,
                 stored_len,
                 raw_len: stored_len,
-                crc32c: 0,
+                crc32c: Some(0),
                 label: self.labels.get(sample.index()).copied().unwrap_or(0),
                 width: 1,
                 height: 1,

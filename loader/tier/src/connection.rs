@@ -130,7 +130,12 @@ impl Connection {
                 }
                 stream.skip(2)?;
                 let checksum = arena.crc32c(&op.blocks, op.len).map_err(ServerFault::new)?;
-                Ok(if checksum == op.crc32c { Fetched::Record } else { Fetched::Missed(TierMiss::Wrong) })
+                // Without a checksum nothing would tell a server's wrong bytes.
+                Ok(if Some(checksum) == op.crc32c {
+                    Fetched::Record
+                } else {
+                    Fetched::Missed(TierMiss::Wrong)
+                })
             }
             Head::Bytes(len) if len <= RECORD_BYTES_MAX => {
                 stream.skip(len + 2)?;

@@ -58,6 +58,7 @@ pub(crate) struct AppendArgs {
 /// usage.
 fn layout_of(dataset: &Path, is_said: bool) -> Result<Layout, Error> {
     let dataset = Dataset::open(dataset)?;
+    dataset.refuse_in_place("append", "`shade-pack index SOURCE OUT --update` indexes what is there now")?;
     let all = PackOptions::all(dataset.index.options());
     let Some(first) = all.first() else { return Ok(Layout::default()) };
     if !is_said && all.iter().any(|options| options.transform != first.transform) {

@@ -63,8 +63,8 @@ pub(crate) fn refuse_packed(catalogue: &Catalogue, packed: &Packed, accept: Acce
     }
 }
 
-/// Refuses a dataset without a sample, and classes that lost their last one.
-fn refuse_left(
+/// Refuses a dataset without a sample, and classes that lost their last one; `bad` was skipped.
+pub(crate) fn refuse_left(
     catalogue: &Catalogue,
     bad: &[Bad],
     samples: u32,

@@ -18,7 +18,7 @@ mod report;
 mod run;
 
 pub(crate) use args::{CreateArgs, NewArgs, check_splits, refuse_inside};
-pub(crate) use checks::{refuse_listed, refuse_packed};
+pub(crate) use checks::{refuse_left, refuse_listed, refuse_packed};
 pub(crate) use planned::{PackJob, Planned, Prepared};
 pub(crate) use planning::{Begun, Listed, begin, list_all, notes_of, plan_all, sources_of};
 pub(crate) use report::Created;

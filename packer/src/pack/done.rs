@@ -221,7 +221,8 @@ impl DoneShard {
 pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
     let row = |span: FieldsSpan| FieldsRow {
         blocks: u32::try_from(span.len / SHARD_ALIGN_BYTES).unwrap_or(u32::MAX),
-        crc32c: span.crc32c,
+        // Only shards have rows, and each of theirs has one.
+        crc32c: span.crc32c.unwrap_or(0),
     };
     index.fields(sample).map_or_else(FieldsRow::default, row)
 }

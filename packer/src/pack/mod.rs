@@ -27,7 +27,7 @@ pub(crate) use done::{fields_row, is_shard_written, sync_file};
 pub(crate) use gate::{Gate, Pass};
 pub use not_decodable::NotDecodable;
 pub use packing::Packing;
-pub(crate) use read::SourceReader;
+pub(crate) use read::{SourceFault, SourceReader};
 pub use recipe::Recipe;
 pub(crate) use recipe::Zstd;
 pub(crate) use transform::{Format, Interpolation, Transform};

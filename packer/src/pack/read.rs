@@ -81,6 +81,25 @@ impl SourceReader {
         }
     }
 
+    /// Appends the first bytes of the sample's image, `most` of them if it is longer.
+    pub(crate) fn head(
+        &mut self,
+        sample: &Sample<'_>,
+        most: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SourceFault> {
+        match sample.store {
+            SampleStore::Folder(_) if sample.bytes <= most => self.image(sample, bytes),
+            SampleStore::Folder(folder) => {
+                let Sample { path, bytes: len, changed_ns, .. } = *sample;
+                read_head(self.folder(folder)?, &ListedFile { path, bytes: len, changed_ns }, most, bytes)
+            }
+            SampleStore::Container(file) => {
+                self.span(file, sample.changed_ns, sample.offset, sample.bytes.min(most), bytes)
+            }
+        }
+    }
+
     /// Appends the content of a field to `bytes`.
     pub(crate) fn field(
         &mut self,
@@ -150,7 +169,8 @@ impl SourceReader {
     }
 }
 
-fn read_file(folder: &OwnedFd, listed_file: &ListedFile<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
+/// Opens a file that must be as it was listed. Returns its state, too.
+fn open_listed(folder: &OwnedFd, listed_file: &ListedFile<'_>) -> Result<(File, FileState), SourceFault> {
     let opened = regular::open_at(folder, Path::new(listed_file.path), OFlags::RDONLY);
     let file = File::from(opened.map_err(SourceFault::Open)?);
     let before = FileState::settled(&file).map_err(SourceFault::Stat)?;
@@ -161,6 +181,28 @@ fn read_file(folder: &OwnedFd, listed_file: &ListedFile<'_>, bytes: &mut Vec<u8>
     if before.changed_ns != listed_file.changed_ns {
         return Err(SourceFault::Touched);
     }
+    Ok((file, before))
+}
+
+/// Appends the first `most` bytes of a longer file.
+fn read_head(
+    folder: &OwnedFd,
+    listed_file: &ListedFile<'_>,
+    most: u32,
+    bytes: &mut Vec<u8>,
+) -> Result<(), SourceFault> {
+    let (file, before) = open_listed(folder, listed_file)?;
+    let start = bytes.len();
+    bytes.resize(start.saturating_add(most as usize), 0);
+    file.read_exact_at(bytes.get_mut(start..).unwrap_or_default(), 0).map_err(SourceFault::Read)?;
+    match FileState::now(&file).map_err(SourceFault::Stat)? == before {
+        true => Ok(()),
+        false => Err(SourceFault::Torn),
+    }
+}
+
+fn read_file(folder: &OwnedFd, listed_file: &ListedFile<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
+    let (file, before) = open_listed(folder, listed_file)?;
     let start = bytes.len();
     read_listed(&file, listed_file.bytes, bytes)?;
     if FileState::now(&file).map_err(SourceFault::Stat)? != before {

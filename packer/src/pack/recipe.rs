@@ -109,7 +109,7 @@ impl Recipe {
 
 impl RecordFacts {
     pub(super) fn entry(&self, stored: &[u8], label: u32, offset: u64) -> Entry {
-        Entry { crc32c: crc32c(stored), ..self.unchecked(stored, label, offset) }
+        Entry { crc32c: Some(crc32c(stored)), ..self.unchecked(stored, label, offset) }
     }
 
     /// The entry without its checksum, which takes a look at all bytes.
@@ -120,7 +120,7 @@ impl RecordFacts {
             offset,
             stored_len: length(stored),
             raw_len,
-            crc32c: 0,
+            crc32c: None,
             label,
             width,
             height,

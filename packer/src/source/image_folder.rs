@@ -14,14 +14,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+pub(crate) use shade_dataset::changed_ns;
 use shade_formats::limits::NAME_BYTES_MAX;
 
 use super::labels::UNLABELLED;
 use super::selection::Selection;
 use super::tool_folders;
-use crate::catalogue::{Bad, Catalogue, EmptyClass, LimitFault, NewSample, Paths, SampleStore, check_bytes};
+use crate::catalogue::{
+    Bad, Catalogue, EmptyClass, LimitFault, ListedFolder, NewSample, Paths, SampleStore, check_bytes,
+};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::part::Part;
@@ -33,6 +37,10 @@ pub(crate) const EXTENSIONS: [&str; 9] =
 
 /// Files of one task: enough to outweigh handing it out, few enough for all threads to have some.
 pub(super) const FILES_PER_TASK: usize = 16;
+
+/// A folder that was changed within this time may be changed again within the same tick of its
+/// file system's clock: 10 ms on Linux' own ones, and servers keep times to a second at worst.
+const FOLDER_SETTLED_NS: i64 = 1_100_000_000;
 
 /// Classes that are listed together, for each thread.
 const CLASSES_PER_THREAD: usize = 2;
@@ -62,6 +70,7 @@ pub(super) fn scan_part(
 ) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
     let walk = FolderWalk::new(root, selection, progress, stop)?;
+    catalogue.folders.push(listed_folder(root, ""));
     let entries = read_dir(root).map_err(Error::io("list", root))?;
     let mut classes = Vec::new();
     for entry in &entries {
@@ -86,6 +95,7 @@ pub(super) fn scan_part(
         for ((label, _), mut class) in some.iter().zip(walked) {
             let before = catalogue.len();
             of_tools.append(&mut class.of_tools);
+            catalogue.folders.append(&mut class.folders);
             let (is_bad, other) = (!class.bad.is_empty(), class.other.take());
             let is_full = !add(&mut catalogue, class, *label, root);
             if catalogue.len() == before {
@@ -117,7 +127,8 @@ pub(super) fn scan_unlabelled(
     let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
     // A root that cannot be listed is no bad folder of a source but none.
     read_dir(root).map_err(Error::io("list", root))?;
-    let all = FolderWalk::new(root, selection, progress, stop)?.class("")?;
+    let mut all = FolderWalk::new(root, selection, progress, stop)?.class("")?;
+    catalogue.folders.append(&mut all.folders);
     catalogue.notes.extend(tool_folders::note(&all.of_tools));
     add(&mut catalogue, all, 0, root);
     if catalogue.is_empty() && catalogue.bad.is_empty() {
@@ -206,6 +217,7 @@ struct FolderWalk<'a> {
 }
 
 struct ListedClass {
+    folders: Vec<ListedFolder>,
     /// Folders of programs with images in them.
     of_tools: Vec<String>,
     /// A file that is no image.
@@ -239,6 +251,8 @@ pub(super) enum LookFault {
 struct ListedNames {
     /// Each folder with its files, both in order.
     folders: Vec<(String, Vec<String>)>,
+    /// Each folder as it was before it was listed.
+    listed: Vec<ListedFolder>,
     /// Folders of programs with such files in them.
     of_tools: Vec<String>,
     /// A file of another kind.
@@ -262,9 +276,11 @@ impl<'a> FolderWalk<'a> {
         let mut folders = Vec::new();
         let mut ahead = vec![class.to_owned()];
         let (mut bad, mut of_tools, mut other) = (Vec::new(), Vec::new(), None);
+        let mut listed = Vec::new();
         while let Some(folder) = ahead.pop() {
             self.stop.check()?;
             let here = self.root.join(&folder);
+            listed.push(listed_folder(&here, &folder));
             let entries = match read_dir(&here) {
                 Ok(entries) => entries,
                 Err(fault) => {
@@ -299,12 +315,12 @@ impl<'a> FolderWalk<'a> {
             folders.push((folder, images));
         }
         folders.sort_unstable();
-        Ok(ListedNames { folders, of_tools, other, bad })
+        Ok(ListedNames { folders, listed, of_tools, other, bad })
     }
 
     /// A class's images, in order; all images if it has no name.
     fn class(&self, class: &str) -> Result<ListedClass, Error> {
-        let ListedNames { folders, of_tools, other, mut bad } = self.names(class, is_image)?;
+        let ListedNames { folders, listed, of_tools, other, mut bad } = self.names(class, is_image)?;
         let paths = joined(folders);
         let looked: Vec<Result<FileFacts, Bad>> = (0..paths.len())
             .into_par_iter()
@@ -316,7 +332,7 @@ impl<'a> FolderWalk<'a> {
             .collect::<Result<_, Error>>()?;
         let found = looked.into_iter().map(|found| found.map_err(|fault| bad.push(fault)).ok()).collect();
         self.progress.add(paths.len() as u64, 0);
-        Ok(ListedClass { of_tools, other, paths, found, bad })
+        Ok(ListedClass { folders: listed, of_tools, other, paths, found, bad })
     }
 
     /// The name of a folder or of a link to one; `None` for anything else. As in Python, a link to
@@ -352,6 +368,13 @@ impl<'a> FolderWalk<'a> {
         }
         Ok(())
     }
+}
+
+/// A folder before it is listed. A file that comes later changes it again, unless that happens
+/// within a tick of its clock.
+pub(super) fn listed_folder(folder: &Path, path: &str) -> ListedFolder {
+    let found = rustix::fs::stat(folder).map_or(0, |found| changed_ns(&found));
+    ListedFolder { path: path.to_owned(), changed_ns: settled_ns(found) }
 }
 
 fn joined(folders: Vec<(String, Vec<String>)>) -> Paths {
@@ -406,10 +429,11 @@ pub(super) fn facts(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<F
     Ok(FileFacts { bytes, changed_ns: changed_ns(&found) })
 }
 
-/// When a file was last changed, in nanoseconds since 1970.
-pub(crate) fn changed_ns(found: &Stat) -> i64 {
-    let nanoseconds = i64::try_from(found.st_mtime_nsec).unwrap_or_default();
-    found.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+/// A time of change as it counts for a later comparison: 0 if more may change within a tick of it.
+fn settled_ns(changed_ns: i64) -> i64 {
+    let now = clock_gettime(ClockId::Realtime);
+    let now_ns = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
+    if now_ns.saturating_sub(changed_ns) < FOLDER_SETTLED_NS { 0 } else { changed_ns }
 }
 
 /// Opens a folder for looking up what is below it.

@@ -116,6 +116,9 @@ struct Chosen {
 pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
     let start = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
+    let remedy =
+        "Plan(indices=...) trains on some of its samples, `shade-pack index --exclude` leaves files out";
+    dataset.refuse_in_place("subset", remedy)?;
     let samples = args.choice.samples(args.draw, &dataset)?;
     let times = Times::read(&dataset.dir)?;
     let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;

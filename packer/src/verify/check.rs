@@ -3,9 +3,7 @@
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, sniff};
-use shade_formats::shard::{
-    MEMBER_HEADER_BYTES, is_record_name, padded_len, parse_fields, parse_member_header,
-};
+use shade_formats::shard::{MEMBER_HEADER_BYTES, is_record_name, parse_member_header};
 use shade_formats::{FormatError, SampleId};
 use shade_images::{Decoder, ImageFault, Part};
 
@@ -87,24 +85,25 @@ impl<'a> Checker<'a> {
         self.decoder.as_mut().map_or(Ok(None), |decoder| decode(decoder, unpacked))
     }
 
-    /// The record in `bytes`, once its header and its fields are found right.
+    /// The record in `bytes`, once its header and its fields are found right. Tars of others and
+    /// files have no header that the index knows.
     fn stored<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Result<&'b [u8], SampleFault> {
         let index = &self.dataset.index;
-        let start = entry.offset.saturating_sub(MEMBER_HEADER_BYTES as u64);
-        let header = parse_member_header(bytes, start)?;
-        let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
-        let (len, expected) = (header.stored_len, entry.stored_len);
-        if !is_record_name(&header.name, key, path, entry) || len != u64::from(expected) {
-            return Err(SampleFault::Header { got: header.name, len, key, expected });
+        if !self.dataset.is_in_place() {
+            let start = entry.offset.saturating_sub(MEMBER_HEADER_BYTES as u64);
+            let header = parse_member_header(bytes, start)?;
+            let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
+            let (len, expected) = (header.stored_len, entry.stored_len);
+            if !is_record_name(&header.name, key, path, entry) || len != u64::from(expected) {
+                return Err(SampleFault::Header { got: header.name, len, key, expected });
+            }
         }
-        let (_, data) = bytes.split_at_checked(MEMBER_HEADER_BYTES).unwrap_or_default();
-        if let Some(span) = index.fields(sample) {
-            let padded = usize::try_from(padded_len(expected.into())).unwrap_or(usize::MAX);
-            let fields = data.get(padded..).unwrap_or_default();
-            Mismatch::compare(crc32c(fields), span.crc32c).map_err(SampleFault::Fields)?;
-            parse_fields(fields, key, span.offset)?;
+        if let Some(fields) = self.dataset.fields_in(sample, entry, bytes) {
+            let expected = index.fields(sample).and_then(|span| span.crc32c);
+            Mismatch::compare(crc32c(fields), expected).map_err(SampleFault::Fields)?;
+            index.fields_in(sample, fields)?;
         }
-        data.get(..expected as usize).ok_or(SampleFault::CutShort)
+        self.dataset.record_in(sample, entry, bytes).ok_or(SampleFault::CutShort)
     }
 }
 

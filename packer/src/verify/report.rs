@@ -51,6 +51,17 @@ pub(crate) struct Verified {
     /// Whether shards are those of another dataset, with samples that this one has not.
     #[serde(skip)]
     pub(super) has_foreign_shards: bool,
+    /// Samples whose checksum the index does not know: they were read, and not compared.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) without_checksum: u64,
+    /// Whether it is an index of files that lie elsewhere.
+    #[serde(skip)]
+    pub(super) is_in_place: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A shard that is not what the index says, or cannot be read.
@@ -101,6 +112,10 @@ impl Verified {
 
     /// Says how the damaged shards are made again; `first` is one of them.
     fn write_remedy(&self, first: &DamagedShard, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_in_place {
+            let first = OneLine(first.shard.display());
+            return writeln!(f, "remedy: restore {first}, or make the index again (shade-pack index)");
+        }
         let is_alone = self.damaged_shards.iter().all(|other| other.shard == first.shard);
         let (first, dataset) = (OneLine(first.shard.display()), self.dataset.display());
         if self.has_foreign_shards {
@@ -183,6 +198,14 @@ impl fmt::Display for Verified {
                  the reason above, often a permission. The others are whole"
             );
         }
-        write!(f, "all {samples} samples in {shards} shards are whole")
+        let what = if self.is_in_place { "files" } else { "shards" };
+        write!(f, "all {samples} samples in {shards} {what} are whole")?;
+        match self.without_checksum {
+            0 => Ok(()),
+            count => write!(
+                f,
+                "; {count} were only read, as the index has no checksum of them (shade-pack index --checksums)"
+            ),
+        }
     }
 }

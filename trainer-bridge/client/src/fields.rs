@@ -12,7 +12,6 @@ use shade_dataset::{Content, Dataset, Mismatch, ReadMemory};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{FieldsSpan, Index};
 use shade_formats::printable::OneLine;
-use shade_formats::shard::parse_fields;
 use shade_formats::{SampleId, ShardId};
 
 use crate::ClientError;
@@ -152,8 +151,7 @@ impl Source {
         let read = self.shards.read(shard, range, memory, &|| false);
         let bytes = read.map_err(|text| fault(&text))?;
         Mismatch::compare(crc32c(bytes), span.crc32c).map_err(|text| fault(&text))?;
-        let fields =
-            parse_fields(bytes, self.index.key(sample), span.offset).map_err(|error| fault(&error))?;
+        let fields = self.index.fields_in(sample, bytes).map_err(|error| fault(&error))?;
         let owned =
             fields.iter().map(|field| Field { name: field.name.to_owned(), bytes: field.bytes.to_vec() });
         Ok(owned.collect())

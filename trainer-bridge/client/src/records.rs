@@ -246,7 +246,7 @@ mod tests {
                 offset: *offset as u64,
                 stored_len: u32::try_from(stored.bytes.len()).unwrap(),
                 raw_len: u32::try_from(stored.raw_len).unwrap(),
-                crc32c: crc32c(&stored.bytes),
+                crc32c: Some(crc32c(&stored.bytes)),
                 label: u32::try_from(number % 2).unwrap(),
                 width: 0,
                 height: 0,

@@ -1,14 +1,17 @@
 //! Writes an index. The samples' ids are the order in which they are pushed.
 
-use super::check::{check, content_id};
+use std::collections::HashMap;
+
+use super::check::{Hashed, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, check_dictionary, encode_dictionary_count};
 use super::layout::{
-    FIELDS_BYTES, FLAG_CONTENT, HEADER_BYTES, Header, KEY_BYTES, KIND_CLASSES, KIND_DICTIONARIES,
-    KIND_ENTRIES, KIND_FIELDS, KIND_KEYS, KIND_NAMES, KIND_OPTIONS, KIND_SHARDS, MINOR_EXTRAS, MINOR_PLAIN,
-    SECTION_BYTES, Section,
+    FIELDS_BYTES, HEADER_BYTES, Header, KEY_BYTES, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
+    KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, MINOR_EXTRAS,
+    MINOR_PLACES, MINOR_PLAIN, SECTION_BYTES, Section, required_flags,
 };
 use super::names::NamesBuilder;
+use super::places::{FieldPlace, MembersBuilder, PlacesBuilder, PlacesKind};
 use super::reader::Shard;
 use crate::checksum::crc32c;
 use crate::error::FormatError;
@@ -29,6 +32,8 @@ pub struct IndexBuilder {
     dictionary_ids: Vec<u32>,
     dictionaries: NamesBuilder,
     fields: Option<Vec<FieldsRow>>,
+    places: Option<PlacesBuilder>,
+    members: MembersBuilder,
 }
 
 impl IndexBuilder {
@@ -89,6 +94,21 @@ impl IndexBuilder {
         self.fields = Some(fields);
     }
 
+    /// Says that the shards are files that shade has not written, below `base`, an absolute path.
+    /// `changed_ns` is when each was last changed, in nanoseconds since 1970. Shards that are
+    /// images' own files have no names of their own.
+    pub fn set_places(&mut self, kind: PlacesKind, base: &[u8], changed_ns: Vec<i64>) {
+        self.places = Some(PlacesBuilder { kind, base: base.to_owned(), changed_ns });
+    }
+
+    /// Adds a field of the sample that was pushed last, in an index of places.
+    ///
+    /// # Errors
+    /// There are 2³² fields already, or 2¹⁶ names.
+    pub fn push_field(&mut self, field: FieldPlace<'_>) -> Result<(), FormatError> {
+        self.members.push(self.paths.len(), field)
+    }
+
     /// Adds a zstd dictionary, which records of
     /// [`Codec::ZstdDictionary`](super::Codec::ZstdDictionary) may need.
     ///
@@ -107,7 +127,7 @@ impl IndexBuilder {
     /// # Errors
     /// What was pushed does not fit together, for instance a label without class or a record beyond
     /// its shard's end.
-    pub fn finish(self) -> Result<Vec<u8>, FormatError> {
+    pub fn finish(mut self) -> Result<Vec<u8>, FormatError> {
         let samples = count("samples", self.paths.len())?;
         let shards = count("shards", self.shard_names.len())?;
         let classes = count("classes", self.classes.len())?;
@@ -133,7 +153,16 @@ impl IndexBuilder {
             sections.push((KIND_DICTIONARIES, Part::Table(head.to_vec(), self.dictionaries)));
         }
         sections.extend(fields.map(|fields| (KIND_FIELDS, Part::Fields(fields))));
-        let minor = if extras { MINOR_EXTRAS } else { MINOR_PLAIN };
+        let minor = match &self.places {
+            Some(_) => MINOR_PLACES,
+            None if extras => MINOR_EXTRAS,
+            None => MINOR_PLAIN,
+        };
+        sections.extend(self.places.map(|places| (KIND_PLACES, Part::Places(places))));
+        if !self.members.is_empty() {
+            self.members.end(samples as usize);
+            sections.push((KIND_MEMBERS, Part::Members(self.members)));
+        }
         let index = assemble(minor, samples, shards, classes, sections)?;
         check(&index)?;
         Ok(index)
@@ -147,6 +176,8 @@ enum Part {
     Table(Vec<u8>, NamesBuilder),
     Keys(Vec<u32>),
     Fields(Vec<FieldsRow>),
+    Places(PlacesBuilder),
+    Members(MembersBuilder),
 }
 
 impl Part {
@@ -156,6 +187,8 @@ impl Part {
             Self::Table(rows, names) => rows.len().saturating_add(names.bytes()),
             Self::Keys(keys) => keys.len().saturating_mul(KEY_BYTES),
             Self::Fields(fields) => fields.len().saturating_mul(FIELDS_BYTES),
+            Self::Places(places) => places.bytes(),
+            Self::Members(members) => members.bytes(),
         }
     }
 
@@ -169,6 +202,8 @@ impl Part {
             }
             Self::Keys(keys) => out.extend(keys.into_iter().flat_map(u32::to_le_bytes)),
             Self::Fields(fields) => out.extend(fields.into_iter().flat_map(FieldsRow::encode)),
+            Self::Places(places) => places.write(out),
+            Self::Members(members) => members.write(out),
         }
     }
 }
@@ -195,24 +230,22 @@ fn assemble(
     })?;
     index.resize(head, 0);
     let mut table = Vec::with_capacity(sections.len() * SECTION_BYTES);
-    let mut hashed = [(KIND_ENTRIES, 0..0), (KIND_CLASSES, 0..0), (KIND_FIELDS, 0..0)];
+    let mut placed = HashMap::new();
     let count_of_sections = count("sections", sections.len())?;
     for (kind, part) in sections {
         let start = index.len();
         part.write(&mut index);
         let bytes = index.get(start..).unwrap_or_default();
-        let flags = if kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
+        let flags = required_flags(kind);
         let (offset, len) = (start as u64, bytes.len() as u64);
         table.extend(Section { kind, flags, offset, len, crc32c: crc32c(bytes) }.encode());
-        if let Some((_, range)) = hashed.iter_mut().find(|(hashed, _)| *hashed == kind) {
-            *range = start..index.len();
-        }
+        placed.insert(kind, start..index.len());
     }
-    let [entries, class_names, fields] = hashed.map(|(_, range)| index.get(range).unwrap_or_default());
+    let section = |kind| placed.get(&kind).and_then(|range| index.get(range.clone()));
     let header = Header {
         minor,
         sections: count_of_sections,
-        content_id: content_id(entries, class_names, fields),
+        content_id: Hashed::of(section).content_id(),
         samples: samples.into(),
         shards,
         classes,

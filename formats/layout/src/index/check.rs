@@ -7,11 +7,12 @@ use xxhash_rust::xxh3::Xxh3;
 use super::entry::{Codec, Entry};
 use super::extras::{check_dictionaries, check_fields, check_keys};
 use super::layout::{
-    ENTRY_BYTES, FLAG_CONTENT, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES,
-    KIND_ENTRIES, KIND_FIELDS, KIND_KEYS, KIND_NAMES, KIND_OPTIONS, KIND_SHARDS, SHARD_BYTES, Section,
-    u32_at, u64_at,
+    ENTRY_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
+    KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, SHARD_BYTES,
+    Section, required_flags, u32_at, u64_at,
 };
 use super::names::Names;
+use super::places::{MembersLayout, PlacesKind, PlacesLayout, is_path_below};
 use crate::checksum::crc32c;
 use crate::error::FormatError;
 use crate::ids::ContentId;
@@ -44,16 +45,43 @@ pub(super) struct IndexLayout {
     pub keys_at: Option<usize>,
     pub dictionaries: Vec<(u32, Range<usize>)>,
     pub fields_at: Option<usize>,
+    pub places: Option<PlacesLayout>,
+    pub members: Option<MembersLayout>,
 }
 
-/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the
-/// classes section, then the fields section, empty where there is none.
-pub(super) fn content_id(entries: &[u8], classes: &[u8], fields: &[u8]) -> ContentId {
-    let mut hash = Xxh3::new();
-    hash.update(entries);
-    hash.update(classes);
-    hash.update(fields);
-    ContentId(hash.digest128())
+/// What identifies the content of a dataset, in the order of the hash; empty where there is none.
+pub(super) struct Hashed<'a> {
+    pub(super) entries: &'a [u8],
+    pub(super) classes: &'a [u8],
+    pub(super) fields: &'a [u8],
+    /// The sections shards, names, places without its base, and members, in an index of places: its
+    /// checksums may not be known, so that the files themselves are what it holds.
+    pub(super) placed: [&'a [u8]; 4],
+}
+
+impl<'a> Hashed<'a> {
+    /// What is hashed of these sections.
+    pub(super) fn of(section: impl Fn(u32) -> Option<&'a [u8]>) -> Self {
+        let of = |kind| section(kind).unwrap_or_default();
+        let places = of(KIND_PLACES);
+        // The base is not content: another machine may have mounted it elsewhere.
+        let base = u32_at(places, 4).map_or(0, |len| (len as usize).saturating_add(8).next_multiple_of(8));
+        let times = places.get(base..).unwrap_or_default();
+        let placed = match places.is_empty() {
+            true => [&[][..]; 4],
+            false => [of(KIND_SHARDS), of(KIND_NAMES), times, of(KIND_MEMBERS)],
+        };
+        Self { entries: of(KIND_ENTRIES), classes: of(KIND_CLASSES), fields: of(KIND_FIELDS), placed }
+    }
+
+    /// The hash: xxh3-128.
+    pub(super) fn content_id(&self) -> ContentId {
+        let mut hash = Xxh3::new();
+        for part in [self.entries, self.classes, self.fields].iter().chain(&self.placed) {
+            hash.update(part);
+        }
+        ContentId(hash.digest128())
+    }
 }
 
 /// Checks a whole index.
@@ -78,8 +106,11 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     let dictionaries = optional(KIND_DICTIONARIES, "index dictionaries")?;
     let fields = optional(KIND_FIELDS, "index fields")?;
 
-    let fields_bytes = fields.as_ref().map_or(Ok(&[][..]), |fields| slice(index, fields))?;
-    let got = content_id(slice(index, &entries)?, slice(index, &classes)?, fields_bytes);
+    let places = optional(KIND_PLACES, "index places")?;
+    let members = optional(KIND_MEMBERS, "index members")?;
+
+    let section = |kind| index.get(optional(kind, "index section").ok()??);
+    let got = Hashed::of(section).content_id();
     if got != header.content_id {
         return Err(FormatError::new(
             "index header",
@@ -88,7 +119,9 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
             got,
         ));
     }
-    let (shard_rows, shard_names) = check_shards(index, &shards, header.shards)?;
+    let places = places.map(|range| PlacesLayout::check(index, range, header.shards)).transpose()?;
+    let kind = places.as_ref().map(|places| places.kind);
+    let (shard_rows, shard_names) = check_shards(index, &shards, header.shards, kind)?;
     let class_names = Names::check(index, classes, header.classes.into(), NAME_BYTES_MAX, CLASSES)?;
     let dictionaries = dictionaries.map_or(Ok(Vec::new()), |range| check_dictionaries(index, range))?;
     let around = Around {
@@ -96,13 +129,21 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         classes: header.classes,
         samples: header.samples,
         dictionaries: !dictionaries.is_empty(),
+        kind,
     };
     check_entries(index, &entries, &around)?;
     let paths = Names::check(index, names, header.samples, NAME_BYTES_MAX, NAMES)?;
+    if kind == Some(PlacesKind::Files) {
+        check_file_names(index, &paths, samples)?;
+    }
     let keys_at = keys.map(|range| check_keys(&range, samples)).transpose()?;
     let shard_bytes = |shard: usize| shard_rows.get(shard).map(|(bytes, _)| *bytes);
     let fields_at =
         fields.map(|range| check_fields(index, &range, &entries, shard_bytes, samples)).transpose()?;
+    let members = check_members(index, members, kind, fields_at.is_some(), samples, |sample| {
+        let row = index.get(entries.clone())?.get(sample.checked_mul(ENTRY_BYTES)?..)?;
+        shard_bytes(Entry::decode(row)?.shard.index())
+    })?;
     if std::str::from_utf8(slice(index, &options)?).is_err() {
         return Err(FormatError::new(OPTIONS, options.start as u64, "bytes that are not UTF-8", "JSON text"));
     }
@@ -120,7 +161,40 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         keys_at,
         dictionaries,
         fields_at,
+        places,
+        members,
     })
+}
+
+/// The members of an index of tars. `has_fields`: it has a section of fields.
+fn check_members(
+    index: &[u8],
+    range: Option<Range<usize>>,
+    kind: Option<PlacesKind>,
+    has_fields: bool,
+    samples: u32,
+    shard_bytes: impl Fn(usize) -> Option<u64>,
+) -> Result<Option<MembersLayout>, FormatError> {
+    let at = range.as_ref().map_or(HEADER_BYTES, |range| range.start) as u64;
+    let is_misplaced = range.is_some() && kind != Some(PlacesKind::Tars);
+    if is_misplaced || kind.is_some() && has_fields {
+        let expected = "fields of shards, or members of tars in places";
+        return Err(FormatError::new("index members", at, "fields of another kind of index", expected));
+    }
+    let check = |range| MembersLayout::check(index, range, samples, |at| shard_bytes(at).unwrap_or(0));
+    range.map(check).transpose()
+}
+
+/// Checks that each path leads to a file below the base.
+fn check_file_names(index: &[u8], paths: &Names, samples: u32) -> Result<(), FormatError> {
+    for number in 0..samples {
+        let name = paths.get(index, number.into()).unwrap_or_default();
+        if !is_path_below(name) {
+            let got = format_args!("sample {number} at {:?}", String::from_utf8_lossy(name));
+            return Err(FormatError::new(NAMES, 0, got, "a relative UTF-8 path without '..'"));
+        }
+    }
+    Ok(())
 }
 
 fn limited(count: u64, max: u64, at: u64, what: &str) -> Result<u32, FormatError> {
@@ -141,8 +215,8 @@ fn check_section(index: &[u8], section: &Section) -> Result<(), FormatError> {
         let expected = format_args!("{:08x}", section.crc32c);
         return Err(FormatError::new("index section", section.offset, got, expected));
     }
-    // One flag has a meaning; it is set on one type, always.
-    let expected = if section.kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
+    // One flag has a meaning; it is set on the types that need it, always.
+    let expected = required_flags(section.kind);
     let required = section.flags & FLAGS_REQUIRED;
     if required != expected {
         let got = format_args!("type {} with required flags {required:#010x}", section.kind);
@@ -201,6 +275,7 @@ fn check_shards(
     index: &[u8],
     range: &Range<usize>,
     count: u32,
+    kind: Option<PlacesKind>,
 ) -> Result<(Vec<(u64, u32)>, Names), FormatError> {
     let rows_len = (count as usize).saturating_mul(SHARD_BYTES);
     let rows_end = range.start.saturating_add(rows_len);
@@ -221,7 +296,8 @@ fn check_shards(
         let bytes = u64_at(row, 0).ok_or_else(|| wrong(&"no bytes", &"a row"))?;
         let records = u32_at(row, 8).ok_or_else(|| wrong(&"no bytes", &"a row"))?;
         let aligned = bytes.is_multiple_of(SHARD_ALIGN_BYTES) && bytes >= END_OF_ARCHIVE.len() as u64;
-        if !aligned || bytes > SHARD_BYTES_MAX {
+        // Files of others may have any length.
+        if !(aligned || kind.is_some()) || bytes > SHARD_BYTES_MAX {
             let expected = format_args!("a multiple of 512 in 1024..={SHARD_BYTES_MAX}");
             return Err(wrong(&format_args!("{bytes} bytes"), &expected));
         }
@@ -230,9 +306,14 @@ fn check_shards(
     let names = Names::check(index, rows_end..range.end, count.into(), NAME_BYTES_MAX, SHARDS)?;
     for number in 0..count {
         let name = names.get(index, number.into()).unwrap_or_default();
-        if !is_file_name(name) {
+        let (is_right, expected) = match kind {
+            None => (is_file_name(name), "a plain UTF-8 file name"),
+            Some(PlacesKind::Tars) => (is_path_below(name), "a relative UTF-8 path without '..'"),
+            Some(PlacesKind::Files) => (name.is_empty(), "no name, as its sample's path names it"),
+        };
+        if !is_right {
             let got = format_args!("shard {number} named {:?}", String::from_utf8_lossy(name));
-            return Err(FormatError::new(SHARDS, rows_end as u64, got, "a plain UTF-8 file name"));
+            return Err(FormatError::new(SHARDS, rows_end as u64, got, expected));
         }
     }
     Ok((shards, names))
@@ -252,6 +333,8 @@ struct Around<'a> {
     samples: u64,
     /// Whether there are any.
     dictionaries: bool,
+    /// The kind of places, if it has any.
+    kind: Option<PlacesKind>,
 }
 
 fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Result<(), FormatError> {
@@ -264,7 +347,8 @@ fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Res
     }
     let mut records = vec![0u32; shards.len()];
     for (sample, row) in rows.chunks_exact(ENTRY_BYTES).enumerate() {
-        check_entry(row, around, &mut records).map_err(|(got, expected)| {
+        let checked = check_entry(row, around, &mut records);
+        checked.and_then(|entry| check_place(&entry, sample, around)).map_err(|(got, expected)| {
             let at = range.start as u64 + (sample as u64).saturating_mul(ENTRY_BYTES as u64);
             FormatError::new(ENTRIES, at, format_args!("sample {sample} with {got}"), expected)
         })?;
@@ -279,12 +363,12 @@ fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Res
 }
 
 /// Checks one entry and counts it for its shard. An error is what it has and what it should have.
-fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<(), (String, String)> {
+fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<Entry, (String, String)> {
     let Around { shards, classes, dictionaries, .. } = *around;
     let entry = Entry::decode(row)
         .ok_or_else(|| ("an unknown codec or flag".to_owned(), "those of this version".to_owned()))?;
     let number = entry.shard.index();
-    let (Some((bytes, _)), Some(count)) = (shards.get(number), records.get_mut(number)) else {
+    let Some(count) = records.get_mut(number) else {
         return Err((format!("shard {number}"), format!("a shard below {}", shards.len())));
     };
     *count = count.saturating_add(1);
@@ -304,10 +388,43 @@ fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<(
     if entry.codec == Codec::ZstdDictionary && !dictionaries {
         return Err(("a codec that needs a dictionary".to_owned(), "an index with one".to_owned()));
     }
-    let end = entry.offset.checked_add(padded_len(entry.stored_len.into()));
-    if entry.offset == 0 || end.is_none_or(|end| end > *bytes) {
-        let got = format!("{} bytes at {}", entry.stored_len, entry.offset);
-        return Err((got, format!("a record behind a header, inside the shard's {bytes} bytes")));
+    Ok(entry)
+}
+
+/// Checks that a record lies inside its shard, and as its kind of index has it. An error is what it
+/// has and what it should have.
+fn check_place(entry: &Entry, sample: usize, around: &Around<'_>) -> Result<(), (String, String)> {
+    let bytes = around.shards.get(entry.shard.index()).map_or(0, |(bytes, _)| *bytes);
+    let got = || format!("{} bytes at {}", entry.stored_len, entry.offset);
+    let is_plain = entry.codec == Codec::None;
+    let stored = u64::from(entry.stored_len);
+    match around.kind {
+        None if entry.crc32c.is_none() => {
+            Err(("no checksum".to_owned(), "one, as records lie in shards".to_owned()))
+        }
+        None => {
+            let end = entry.offset.checked_add(padded_len(stored));
+            if entry.offset == 0 || end.is_none_or(|end| end > bytes) {
+                let expected = format!("a record behind a header, inside the shard's {bytes} bytes");
+                return Err((got(), expected));
+            }
+            Ok(())
+        }
+        Some(_) if !is_plain => Err(("a compressed record".to_owned(), "none in places".to_owned())),
+        Some(PlacesKind::Tars) => {
+            // The last record's padding may be missing.
+            let end = entry.offset.checked_add(stored);
+            if entry.offset == 0 || end.is_none_or(|end| end > bytes) {
+                return Err((got(), format!("a record behind a header, inside the tar's {bytes} bytes")));
+            }
+            Ok(())
+        }
+        Some(PlacesKind::Files) => {
+            if entry.offset != 0 || stored != bytes || entry.shard.index() != sample {
+                let expected = format!("the whole file {sample} of {bytes} bytes");
+                return Err((format!("{} of shard {}", got(), entry.shard), expected));
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }

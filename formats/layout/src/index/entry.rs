@@ -7,20 +7,24 @@ use crate::limits::SHARD_ALIGN_BYTES;
 
 const ENTRY: &str = "index entry";
 
+/// The entry's checksum is not known.
+const FLAG_NO_CHECKSUM: u16 = 1;
+
 /// Where a sample's record lies, what it is, and what it is labelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The shard that holds the record.
     pub shard: ShardId,
     /// Bytes from the shard's start to the record's first byte: a multiple of 512, never 0, as a
-    /// tar header precedes it.
+    /// tar header precedes it. 0 where the shard is the image's own file.
     pub offset: u64,
     /// Bytes of the record as stored.
     pub stored_len: u32,
     /// Bytes of the record once decompressed; `stored_len` when it is not compressed.
     pub raw_len: u32,
-    /// CRC32C of the stored bytes.
-    pub crc32c: u32,
+    /// CRC32C of the stored bytes. `None` where nobody has read them: only in an index of
+    /// [places](super::Places).
+    pub crc32c: Option<u32>,
     /// The class, a position in the class table.
     pub label: u32,
     /// Pixels across, as in the image's own header (before EXIF orientation); 0 where unknown.
@@ -131,27 +135,31 @@ impl Entry {
         out.extend(units.to_le_bytes());
         out.extend(self.stored_len.to_le_bytes());
         out.extend(self.raw_len.to_le_bytes());
-        out.extend(self.crc32c.to_le_bytes());
+        out.extend(self.crc32c.unwrap_or(0).to_le_bytes());
         out.extend(self.label.to_le_bytes());
         out.extend(self.width.to_le_bytes());
         out.extend(self.height.to_le_bytes());
-        out.extend([self.codec as u8, self.media as u8, 0, 0]);
+        out.extend([self.codec as u8, self.media as u8]);
+        let flags = if self.crc32c.is_none() { FLAG_NO_CHECKSUM } else { 0 };
+        out.extend(flags.to_le_bytes());
         Ok(())
     }
 
     /// Reads 32 bytes; `None` for fewer, for a codec or flag this version does not know.
     pub(super) fn decode(row: &[u8]) -> Option<Self> {
         let row: &[u8; ENTRY_BYTES] = row.first_chunk()?;
-        let flags = u16_at(row, 30)?;
-        if flags != 0 {
-            return None;
-        }
+        // There is one way to say that a checksum is not known, as the content id covers these bytes.
+        let crc32c = match (u16_at(row, 30)?, u32_at(row, 16)?) {
+            (0, crc32c) => Some(crc32c),
+            (FLAG_NO_CHECKSUM, 0) => None,
+            _ => return None,
+        };
         Some(Self {
             shard: ShardId(u32_at(row, 0)?),
             offset: u64::from(u32_at(row, 4)?) * SHARD_ALIGN_BYTES,
             stored_len: u32_at(row, 8)?,
             raw_len: u32_at(row, 12)?,
-            crc32c: u32_at(row, 16)?,
+            crc32c,
             label: u32_at(row, 20)?,
             width: u16_at(row, 24)?,
             height: u16_at(row, 26)?,
@@ -172,7 +180,7 @@ mod tests {
             offset: u64::from(u32::MAX) * 512,
             stored_len: 4,
             raw_len: 5,
-            crc32c: 6,
+            crc32c: Some(6),
             label: 7,
             width: 8,
             height: 9,

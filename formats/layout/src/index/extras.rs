@@ -32,11 +32,12 @@ pub struct FieldsRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldsSpan {
     /// Bytes from the shard's start to the first member's header: the end of the record's padding.
+    /// In an index of [places](super::Places), to the first field's first byte.
     pub offset: u64,
-    /// Bytes to the end of the last member's padding.
+    /// Bytes to the end of the last member's padding; in an index of places, of the last field.
     pub len: u64,
-    /// CRC32C over them.
-    pub crc32c: u32,
+    /// CRC32C over them. `None` in an index of places, where each field may have its own.
+    pub crc32c: Option<u32>,
 }
 
 impl FieldsRow {
@@ -56,7 +57,7 @@ impl FieldsRow {
     pub(super) fn span(self, entry: &Entry) -> Option<FieldsSpan> {
         let offset = entry.offset.checked_add(padded_len(entry.stored_len.into()))?;
         let len = u64::from(self.blocks) * SHARD_ALIGN_BYTES;
-        (self.blocks != 0).then_some(FieldsSpan { offset, len, crc32c: self.crc32c })
+        (self.blocks != 0).then_some(FieldsSpan { offset, len, crc32c: Some(self.crc32c) })
     }
 }
 

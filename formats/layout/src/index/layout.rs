@@ -12,6 +12,8 @@ const MAJOR: u16 = 1;
 pub(super) const MINOR_PLAIN: u16 = 0;
 /// Keys, dictionaries, fields.
 pub(super) const MINOR_EXTRAS: u16 = 1;
+/// Places: records lie in files that shade has not written.
+pub(super) const MINOR_PLACES: u16 = 2;
 /// Reads as another number where bytes were swapped.
 const ENDIAN_MARK: u32 = 0x0102_0304;
 /// Length of the header, which identifies the dataset.
@@ -21,7 +23,7 @@ pub(super) const ENTRY_BYTES: usize = 32;
 pub(super) const SHARD_BYTES: usize = 16;
 pub(super) const KEY_BYTES: usize = 4;
 pub(super) const FIELDS_BYTES: usize = 8;
-/// Limit of the table: far above the eight types, far below what could hurt.
+/// Limit of the table: far above the ten types, far below what could hurt.
 const SECTIONS_MAX: u32 = 1024;
 /// Section flags that a reader must know to go on. The other flags may be ignored.
 pub(super) const FLAGS_REQUIRED: u32 = 0xffff_0000;
@@ -36,6 +38,13 @@ pub(super) const KIND_OPTIONS: u32 = 5;
 pub(super) const KIND_KEYS: u32 = 6;
 pub(super) const KIND_DICTIONARIES: u32 = 7;
 pub(super) const KIND_FIELDS: u32 = 8;
+pub(super) const KIND_PLACES: u32 = 9;
+pub(super) const KIND_MEMBERS: u32 = 10;
+
+/// The required flags of a section of this type: all that it ever has.
+pub(super) fn required_flags(kind: u32) -> u32 {
+    if matches!(kind, KIND_FIELDS | KIND_PLACES | KIND_MEMBERS) { FLAG_CONTENT } else { 0 }
+}
 
 const HEADER: &str = "index header";
 const TABLE: &str = "index section table";

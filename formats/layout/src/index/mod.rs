@@ -8,6 +8,7 @@ mod kind;
 mod layout;
 mod media;
 mod names;
+mod places;
 mod reader;
 
 pub use builder::IndexBuilder;
@@ -16,6 +17,7 @@ pub use extras::{FieldsRow, FieldsSpan};
 pub use kind::{KIND_BYTES, Kind};
 pub use layout::HEADER_BYTES;
 pub use media::sniff;
+pub use places::{FieldPlace, Places, PlacesKind};
 pub use reader::{Index, Shard};
 
 /// The index's file name inside a dataset's directory. Its appearance commits the dataset.

@@ -1,13 +1,15 @@
 //! Reads an index: it is checked once when opened; look-ups by position then neither parse nor
 //! copy.
 
-use super::check::{IndexLayout, check, content_id};
+use super::check::{Hashed, IndexLayout, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
+use super::places::{FieldPlace, MembersLayout, Places, PlacesKind};
 use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
 use crate::limits::SAMPLES_MAX;
+use crate::shard::{Field, parse_fields};
 
 /// A checked index and its bytes, which may be owned memory or a mapped file.
 ///
@@ -21,11 +23,12 @@ pub struct Index {
 /// A row of the shard table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard<'a> {
-    /// The shard's file name, next to the index.
+    /// The shard's file name, next to the index; in an index of [places](Places) its path below
+    /// the base.
     pub name: &'a str,
-    /// The shard's length: a multiple of 512.
+    /// The shard's length: a multiple of 512, except in an index of places.
     pub bytes: u64,
-    /// CRC32C of the whole file.
+    /// CRC32C of the whole file; 0 in an index of places, where it says nothing.
     pub crc32c: u32,
     /// Records in it.
     pub records: u32,
@@ -97,12 +100,18 @@ impl Index {
             let end = (samples as usize).checked_mul(len)?.checked_add(start)?;
             self.bytes().get(start..end)
         };
+        if self.layout.places.is_some() {
+            // Nothing is added to such an index: it is made anew.
+            let is_all = samples == self.len() && classes == self.class_count();
+            return is_all.then(|| self.content_id());
+        }
         let entries = rows(self.layout.entries_at, ENTRY_BYTES)?;
         let class_names = self.layout.class_names.first(self.bytes(), classes)?;
         let fields = self.layout.fields_at.map_or(Some(&[][..]), |at| rows(at, FIELDS_BYTES))?;
         // A dataset in which no sample has fields has no section of them.
         let has_fields = fields.iter().any(|&byte| byte != 0);
-        Some(content_id(entries, &class_names, if has_fields { fields } else { &[] }))
+        let fields = if has_fields { fields } else { &[] };
+        Some(Hashed { entries, classes: &class_names, fields, placed: [&[]; 4] }.content_id())
     }
 
     /// What identifies the dataset's content.
@@ -131,17 +140,62 @@ impl Index {
     }
 
     /// Where the extra fields of `sample` lie, in the shard of its record; `None` if it has none.
-    /// [`parse_fields`](crate::shard::parse_fields) reads them.
+    /// [`fields_in`](Self::fields_in) reads them.
     #[must_use]
     pub fn fields(&self, sample: SampleId) -> Option<FieldsSpan> {
+        if let Some(members) = self.members(sample) {
+            return members.span(self.bytes(), sample.index());
+        }
         let row = self.row(self.layout.fields_at?, sample.index(), FIELDS_BYTES)?;
         FieldsRow::decode(row)?.span(&self.entry(sample)?)
+    }
+
+    /// The extra fields of `sample` in `span`, the bytes that [`fields`](Self::fields) names, in
+    /// their order on disk.
+    ///
+    /// # Errors
+    /// The bytes are not these fields: see [`parse_fields`]; in an index of places, one has another
+    /// checksum.
+    pub fn fields_in<'a>(&'a self, sample: SampleId, span: &'a [u8]) -> Result<Vec<Field<'a>>, FormatError> {
+        let start = self.fields(sample).map_or(0, |span| span.offset);
+        match self.members(sample) {
+            Some(members) => members.fields(self.bytes(), sample.index(), span, start),
+            None => parse_fields(span, self.key(sample), start),
+        }
+    }
+
+    /// Where each of the extra fields of `sample` lies, in an index of tars.
+    pub fn field_places(&self, sample: SampleId) -> impl Iterator<Item = FieldPlace<'_>> {
+        self.members(sample).into_iter().flat_map(move |members| members.places(self.bytes(), sample.index()))
     }
 
     /// Whether any sample has extra fields.
     #[must_use]
     pub fn has_fields(&self) -> bool {
-        self.layout.fields_at.is_some()
+        self.layout.fields_at.is_some() || self.layout.members.is_some()
+    }
+
+    /// Where the shards lie, if shade has not written them; `None` if they lie beside the index.
+    #[must_use]
+    pub fn places(&self) -> Option<Places<'_>> {
+        self.layout.places.as_ref().map(|places| places.places(self.bytes()))
+    }
+
+    /// When the file of a shard was last changed, in nanoseconds since 1970, in an index of places.
+    #[must_use]
+    pub fn changed_ns(&self, shard: ShardId) -> Option<i64> {
+        self.layout.places.as_ref()?.changed_ns(self.bytes(), shard.index())
+    }
+
+    /// Whether the checksum of each record is known.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        let is_known = |sample| self.entry(SampleId(sample)).is_none_or(|entry| entry.crc32c.is_some());
+        self.layout.places.is_none() || (0..self.len()).all(is_known)
+    }
+
+    fn members(&self, sample: SampleId) -> Option<&MembersLayout> {
+        self.layout.members.as_ref().filter(|_| sample.0 < self.layout.samples)
     }
 
     /// The zstd dictionaries that compressed records may need, each as zstd has trained it.
@@ -169,7 +223,9 @@ impl Index {
             return None;
         }
         let row = self.row(self.layout.shards_at, shard.index(), SHARD_BYTES)?;
-        let name = self.layout.shard_names.get(self.bytes(), shard.0.into())?;
+        let is_file = self.layout.places.as_ref().is_some_and(|places| places.kind == PlacesKind::Files);
+        let names = if is_file { &self.layout.paths } else { &self.layout.shard_names };
+        let name = names.get(self.bytes(), shard.0.into())?;
         Some(Shard {
             name: std::str::from_utf8(name).ok()?,
             bytes: u64_at(row, 0)?,

@@ -22,7 +22,7 @@ impl Samples for Lens {
             offset: 4096 * u64::from(sample.0),
             stored_len,
             raw_len: stored_len,
-            crc32c: 0,
+            crc32c: Some(0),
             label: 0,
             width: 1,
             height: 1,

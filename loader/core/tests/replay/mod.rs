@@ -81,7 +81,7 @@ pub(crate) fn index_of(
             offset,
             stored_len: len,
             raw_len: len,
-            crc32c: id,
+            crc32c: Some(id),
             label: id % classes,
             width: 8,
             height: 8,

@@ -65,6 +65,14 @@ pub enum DaemonError {
         /// The socket's address.
         address: String,
     },
+    /// A tier's records could not be told from damaged ones.
+    #[error(
+        "--tier needs the checksum of each record, and {folder} has none: `shade-pack index --checksums` reads them, or          `shade-pack create` packs the images"
+    )]
+    NoChecksums {
+        /// The dataset.
+        folder: String,
+    },
     /// The socket cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Bind {
@@ -142,6 +150,9 @@ fn serve_at(
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
+    if settings.tier.is_some() && !index.has_checksums() {
+        return Err(DaemonError::NoChecksums { folder: dataset.folder.display().to_string() });
+    }
 
     let Records { arena, free, cache_bytes, staging_bytes, words } =
         records(config, &index, &listener.address)?;

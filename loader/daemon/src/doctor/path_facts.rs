@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
 use shade_core::{block_bytes_for, capacity_bytes};
-use shade_dataset::{Choice, Dataset, DatasetError, choose};
+use shade_dataset::{Choice, Dataset, DatasetError, choose, shards_folder};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 use shade_job::{Capacity, IoMode};
@@ -96,6 +96,11 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
         Err(error) => return Err(error.into()),
     };
     let facts = dataset.as_ref().map(|dataset| facts(&dataset.index));
+    // Records may lie elsewhere than their index.
+    let path = match &dataset {
+        Some(dataset) => shards_folder(&path, &dataset.index).to_owned(),
+        None => path,
+    };
     let mount = mountinfo::of_path(mounts, &path, mount_id(&path)).cloned();
     let nfs = mount.as_ref().and_then(nfs);
     let found = PathFacts {
@@ -139,7 +144,7 @@ fn read_ahead_kib(device: &str) -> Option<u64> {
 /// How shards would be read. A folder without a dataset is judged by any file in it; NFS needs
 /// none.
 fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&DatasetFacts>, is_nfs: bool) -> Option<Io> {
-    let folder = dataset.map_or(path, |dataset| &dataset.folder);
+    let folder = dataset.map_or(path, |dataset| shards_folder(&dataset.folder, &dataset.index));
     let file = match dataset {
         Some(dataset) => any_shard(&dataset.folder, &dataset.index),
         None if path.is_file() => Some(path.to_owned()),

@@ -106,7 +106,7 @@ mod tests {
                 offset,
                 stored_len: 100,
                 raw_len: 100,
-                crc32c: 0,
+                crc32c: Some(0),
                 label: 0,
                 width: 0,
                 height: 0,

@@ -224,7 +224,7 @@ mod tests {
 
     fn op(flight: u64, offset: u64, len: u32) -> ReadOp<()> {
         let (sample, shard) = (SampleId(0), ShardId(0));
-        ReadOp { flight, sample, shard, offset, len, crc32c: 0, recheck: false, blocks: () }
+        ReadOp { flight, sample, shard, offset, len, crc32c: Some(0), recheck: false, blocks: () }
     }
 
     /// When each node's records come: (ms, node, flight).

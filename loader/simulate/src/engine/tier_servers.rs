@@ -122,7 +122,7 @@ mod tests {
 
     fn get(flight: u64) -> ReadOp<()> {
         let (sample, shard) = (SampleId(0), ShardId(0));
-        ReadOp { flight, sample, shard, offset: 0, len: 10, crc32c: 0, recheck: false, blocks: () }
+        ReadOp { flight, sample, shard, offset: 0, len: 10, crc32c: Some(0), recheck: false, blocks: () }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::progress::CommandProgress;
 use crate::source::Selection;
-use crate::source::image_folder::changed_ns;
+use crate::source::image_folder::{changed_ns, listed_folder};
 use crate::source::labels::{Classes, LabelFault, Labels, Texts};
 
 /// What people should know of tars with captions.
@@ -61,6 +61,7 @@ pub(crate) fn scan(
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::default();
+    catalogue.folders.push(listed_folder(folder, ""));
     let tars = list(folder, selection, &mut catalogue.bad)?;
     let source = match labels {
         Labels::None => None,

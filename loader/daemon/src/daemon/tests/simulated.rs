@@ -320,7 +320,7 @@ fn index() -> Arc<Index> {
                 offset,
                 stored_len: len,
                 raw_len: len,
-                crc32c: 0,
+                crc32c: Some(0),
                 label: 0,
                 width: 8,
                 height: 8,

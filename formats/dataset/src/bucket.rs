@@ -1,0 +1,52 @@
+//! The bucket that a dataset's shards are in, as seen by those who read them.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use shade_formats::ShardId;
+use shade_formats::index::Index;
+use shade_formats::limits::READS_DEPTH_MAX;
+use shade_store::{Objects, StoreFault, Url};
+
+use crate::fault::ReadFault;
+use crate::files::Unopened;
+use crate::object::Object;
+use crate::origin::Origin;
+use crate::slots::{OpenShard, Source};
+
+/// Most connections to an object store that stay open between requests: one for each read that can
+/// be in flight.
+const CONNECTIONS_MAX: usize = READS_DEPTH_MAX as usize;
+
+/// Objects in place of files.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    url: Url,
+    /// The client, made when it is first needed.
+    objects: OnceLock<Result<Arc<Objects>, StoreFault>>,
+}
+
+impl Bucket {
+    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was opened.
+    pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
+        let url = Origin::of_folder(folder).ok().flatten()?.url;
+        Some(Self { url, objects: OnceLock::new() })
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub(crate) fn objects(&self) -> Result<Arc<Objects>, StoreFault> {
+        self.objects.get_or_init(|| Objects::open(&self.url, CONNECTIONS_MAX).map(Arc::new)).clone()
+    }
+
+    /// A shard. Nothing is asked of the store for it: the first read finds out what is there.
+    pub(crate) fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
+        let shard = index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
+        let fault = |fault| Unopened::Fault(ReadFault::Store { fault, tried: Duration::ZERO });
+        let object = Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes);
+        Ok(Arc::new(OpenShard { source: Source::Object(object), direct_align_bytes: None }))
+    }
+}
