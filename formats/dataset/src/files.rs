@@ -188,14 +188,26 @@ impl Files {
         self.open_into(shard, &slot, &mut file)
     }
 
-    /// What a refused read of a shard is: trouble that may pass, but for what an object store says
-    /// that has never answered well.
+    /// The same files, of which these do not exist: those of a bucket, which was asked.
+    #[must_use]
+    pub fn without(self, missing: &[ShardId]) -> Self {
+        let slots = Slots::each(self.index.shard_count() as usize, missing);
+        Self { slots, ..self }
+    }
+
+    /// What a refused read of a shard is: trouble that may pass, but for what was missing at the
+    /// start, and what an object store says that has never answered well.
     pub(crate) fn refused(&self, shard: ShardId, refusal: Refusal) -> Unopened {
         let tried = Duration::ZERO;
         match (self.path(shard), refusal) {
             (Err(fault), _) => Unopened::Fault(fault),
             (Ok(path), Refusal::System(errno)) => {
                 Unopened::Trouble(ReadFault::Refused { path, errno, tried })
+            }
+            (Ok(path), Refusal::Store(StoreFault { answer: Answer::NotFound, .. }))
+                if self.slots.get(shard).is_some_and(|slot| slot.missing) =>
+            {
+                Unopened::Fault(ReadFault::Missing { path })
             }
             (Ok(_), Refusal::Store(fault)) => {
                 let is_told =

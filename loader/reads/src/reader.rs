@@ -82,10 +82,6 @@ impl Reads {
             return Self::start_objects(files, arena, &config, &completions, Box::new(on_failure));
         }
         let surveyed = survey(folder, &index);
-        let is_missing =
-            |warning: &ShardWarning| matches!(warning, ShardWarning::Missing { errno: Errno::NOENT, .. });
-        let missing: Vec<ShardId> =
-            surveyed.iter().filter(|(_, warning)| is_missing(warning)).map(|(shard, _)| *shard).collect();
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
         // A simulated store has its own latencies; the disk's must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
@@ -93,7 +89,13 @@ impl Reads {
         let choice = choose(io, shards, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
         let how = choice.to_string();
         let shared = Arc::new(Shared {
-            files: Files::surveyed(folder, index, choice.direct_align_bytes, &missing, config.patience),
+            files: Files::surveyed(
+                folder,
+                index,
+                choice.direct_align_bytes,
+                &missing(&surveyed),
+                config.patience,
+            ),
             arena,
             // Without it every record is read on its own.
             bounce: BouncePool::create().ok(),
@@ -119,9 +121,9 @@ impl Reads {
         }
         let objects = files.objects().map_err(|fault| ReadsError::Store { fault })?;
         let objects = objects.ok_or(ReadsError::ObjectStore)?;
-        let warnings = survey_objects(&objects, files.index());
+        let surveyed = survey_objects(&objects, files.index());
         let shared = Arc::new(Shared {
-            files,
+            files: files.without(&missing(&surveyed)),
             arena,
             bounce: BouncePool::create().ok(),
             gate: Gate::of_objects(config.depth),
@@ -131,6 +133,7 @@ impl Reads {
         let engine = ObjectReads::start(objects, &shared, completions);
         let engine: Box<dyn Engine> = Box::new(engine);
         let description = engine.description();
+        let warnings = surveyed.into_iter().map(|(_, warning)| warning).collect();
         Ok(Self { engine, shared, description, warnings })
     }
 
@@ -171,6 +174,13 @@ impl Reads {
     pub fn warnings(&self) -> &[ShardWarning] {
         &self.warnings
     }
+}
+
+/// The shards that do not exist.
+fn missing(surveyed: &[(ShardId, ShardWarning)]) -> Vec<ShardId> {
+    let is_missing =
+        |warning: &ShardWarning| matches!(warning, ShardWarning::Missing { errno: Errno::NOENT, .. });
+    surveyed.iter().filter(|(_, warning)| is_missing(warning)).map(|(shard, _)| *shard).collect()
 }
 
 /// Starts the engine that was asked for. Returns its description too.

@@ -7,7 +7,7 @@ use rustix::fs::stat;
 use rustix::io::Errno;
 use shade_dataset::{Objects, changed_ns, shard_path};
 use shade_formats::ShardId;
-use shade_formats::index::{Index, PlacesKind, Shard};
+use shade_formats::index::{Index, PlacesKind};
 
 use crate::ShardWarning;
 
@@ -49,7 +49,7 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
 
 /// Compares the objects of a bucket with the index, by one list of them. Where these keys may not
 /// list, or the store cannot now, the first read of each shard tells the same.
-pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<ShardWarning> {
+pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<(ShardId, ShardWarning)> {
     let there = match objects.list() {
         Ok(there) => there,
         Err(fault) => {
@@ -58,8 +58,8 @@ pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<ShardWarni
         }
     };
     let sizes: HashMap<&str, u64> = there.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
-    let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
-    let warning = |shard: Shard<'_>| {
+    let warning = |id| {
+        let shard = index.shard(id)?;
         let (path, expected) = (objects.url().join(shard.name).as_str().into(), shard.bytes);
         match sizes.get(shard.name) {
             None => Some(ShardWarning::Missing { path, errno: Errno::NOENT }),
@@ -67,7 +67,8 @@ pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<ShardWarni
             Some(_) => None,
         }
     };
-    shards.filter_map(warning).collect()
+    let ids = (0..index.shard_count()).map(ShardId);
+    ids.filter_map(|id| Some((id, warning(id)?))).collect()
 }
 
 /// A shard that exists.
@@ -81,7 +82,7 @@ pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shade_formats::index::IndexBuilder;
+    use shade_formats::index::{IndexBuilder, Shard};
 
     const SHARD: ShardId = ShardId(0);
 

@@ -1,4 +1,4 @@
-//! The contract of all three engines, past the page cache and through it, and their faults.
+//! The contract of all engines, past the page cache and through it, and their faults.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,11 +7,11 @@
     reason = "a test fails by panicking, and says which ways of reading this machine has"
 )]
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::io::Errno;
-use shade_dataset::{Mismatch, changed_ns, shard_path};
+use shade_dataset::{Address, Mismatch, Objects, changed_ns, shard_path};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, PlacesKind, Shard};
 use shade_formats::{SampleId, ShardId};
@@ -42,14 +42,16 @@ enum Kind {
     Tars,
     /// Each in a file of its own; checksums are not known.
     Files,
+    /// In shards that are objects in a bucket, with the index beside them in a folder.
+    Objects,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Packed, Self::Tars, Self::Files];
+    const ALL: [Self; 4] = [Self::Packed, Self::Tars, Self::Files, Self::Objects];
 
     fn places(self) -> Option<PlacesKind> {
         match self {
-            Self::Packed => None,
+            Self::Packed | Self::Objects => None,
             Self::Tars => Some(PlacesKind::Tars),
             Self::Files => Some(PlacesKind::Files),
         }
@@ -61,6 +63,31 @@ struct Dataset {
     folder: tempfile::TempDir,
     index: Arc<Index>,
     records: Vec<Vec<u8>>,
+    /// Serves the shards of [`Kind::Objects`], until its standard input ends.
+    server: Option<Child>,
+}
+
+impl Drop for Dataset {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            drop(server.stdin.take());
+            let _ = server.wait();
+        }
+    }
+}
+
+/// A server of the buckets in `folder`, and its address.
+fn serve(folder: &Path) -> (Child, String) {
+    let programs = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug");
+    let program = programs.join("shade-test-bucket");
+    let mut command = Command::new(&program);
+    let pipes = command.arg(folder).arg("anonymous=1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = pipes.spawn().unwrap_or_else(|error| {
+        panic!("{}: {error}: run `cargo build --workspace --bins` first", program.display())
+    });
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (server, line.trim().to_owned())
 }
 
 impl Dataset {
@@ -91,7 +118,7 @@ impl Dataset {
                 offset: bytes.len() as u64,
                 stored_len: u32::try_from(record.len()).unwrap(),
                 raw_len: u32::try_from(record.len()).unwrap(),
-                crc32c: (kind == Kind::Packed).then(|| crc32c(&record)),
+                crc32c: matches!(kind, Kind::Packed | Kind::Objects).then(|| crc32c(&record)),
                 label: 0,
                 width: 0,
                 height: 0,
@@ -99,25 +126,28 @@ impl Dataset {
                 media: Media::Other,
             });
             bytes.extend(&record);
-            if kind == Kind::Packed {
+            if matches!(kind, Kind::Packed | Kind::Objects) {
                 bytes.resize(bytes.len().next_multiple_of(512), 0xee);
             }
             records.push(record);
         }
         let base = folder.path().join("base");
         std::fs::create_dir_all(base.join("class")).unwrap();
+        std::fs::create_dir_all(base.join("data")).unwrap();
         let mut times = Vec::new();
         for (number, bytes) in shards.iter().enumerate() {
             let (path, name) = match kind {
-                Kind::Packed => {
+                Kind::Packed | Kind::Objects => {
                     let name = format!("shard-{number:06}.tar");
                     (folder.path().join(&name), name)
                 }
                 Kind::Tars => (base.join(format!("class/{number}.tar")), format!("class/{number}.tar")),
                 Kind::Files => (base.join(format!("class/{number}")), String::new()),
             };
-            std::fs::write(&path, bytes).unwrap();
-            times.push(changed_ns(&rustix::fs::stat(&path).unwrap()));
+            if kind != Kind::Objects {
+                std::fs::write(&path, bytes).unwrap();
+                times.push(changed_ns(&rustix::fs::stat(&path).unwrap()));
+            }
             let of_shard = entries.iter().filter(|entry| entry.shard.index() == number).count();
             let shard = Shard {
                 name: &name,
@@ -136,7 +166,21 @@ impl Dataset {
         let index = builder.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());
-        Self { folder, index, records }
+        let server = (kind == Kind::Objects).then(|| {
+            let (server, address) = serve(&base);
+            let Ok(Address::Url(url)) = Address::parse(&format!("{address}/data")) else {
+                panic!("{address}")
+            };
+            let objects = Objects::open(&url, 1).unwrap();
+            // Through the server, which then keeps each object's ETag.
+            for (number, bytes) in (0..).map(ShardId).zip(&shards) {
+                objects.put(index.shard(number).unwrap().name, bytes.clone()).unwrap();
+            }
+            std::fs::write(folder.path().join("origin"), format!("shade-origin 1\n{address}/data\n"))
+                .unwrap();
+            server
+        });
+        Self { folder, index, records, server }
     }
 
     fn path(&self) -> &Path {
@@ -264,7 +308,9 @@ fn in_every_way_of_all_kinds(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig
 }
 
 fn in_every_way_of(kind: Kind, block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
-    for way in every_way() {
+    let ways =
+        if kind == Kind::Objects { vec![config(EngineChoice::Auto, IoMode::Auto)] } else { every_way() };
+    for way in ways {
         let dataset = Dataset::of(kind);
         match Rig::start(&dataset, way, block_bytes) {
             Ok(mut rig) => {

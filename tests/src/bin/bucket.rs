@@ -14,6 +14,7 @@
 //! | `wrong` | share of answers that are of the bytes behind those asked for |
 //! | `flipped` | share of answers with one byte changed |
 //! | `seed` | of all these |
+//! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's server fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -153,7 +154,9 @@ fn main() {
     let words: Vec<String> = arguments.collect();
     let badness = badness_of(words.iter().map(String::as_str));
     let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder).unwrap());
-    builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+    if badness.share("anonymous") == 0.0 {
+        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+    }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
     let seed = badness.share("seed") as u64;
     let store = Arc::new(Store {
