@@ -127,10 +127,11 @@ test-extras: | system
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
+# Most of what is installed is never imported, so Python compiles what is when it is.
 $(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock setup/pages-requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement setup/pages-requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --requirement setup/pages-requirements.lock
 	@touch $@
 
 # Compiled without optimisation: that takes a minute, and a run of it takes one second.
