@@ -19,7 +19,7 @@ use shade_job::{Framing, ImageSpec, Resampling};
 
 use super::randomness::Randomness;
 use crate::part::Span;
-use crate::resample::reach;
+use crate::resample::{Order, reach};
 use crate::size::scaled;
 use crate::{Area, ImageFault, JPEG_REDUCTIONS, Part, Size};
 
@@ -167,6 +167,11 @@ impl CropBox {
         let visible = self.visible()?;
         let (left, top) = (self.scope.left + visible.left, self.scope.top + visible.top);
         (self.resized == self.scope.size).then_some(Area { left, top, ..visible })
+    }
+
+    /// The order of the passes that resize it, also of a reduced source.
+    pub(super) fn order(&self) -> Order {
+        Order::of(self.scope.size, self.resized)
     }
 
     /// The pixels that the filter may read in the source reduced `by`, rounded outwards.
