@@ -89,7 +89,7 @@ ALL = {
         HALF,
         "bicubic",
         has_operations=True,
-        differs="`--train-interpolation bicubic`: the default, one of two filters for each image, is refused by name. "
+        differs="`--train-interpolation bicubic` in place of `random`, so that its crops can be compared. "
         "Options of other sources of data are gone. Normalizing is the Loader's, as with `--no-prefetcher`.",
     ),
     "convnext": Script(

@@ -6,7 +6,7 @@ use shade_formats::index::Media;
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
 use shade_images::{Draw, ImageFault, RowDecoder};
 use shade_job::{
-    AutoAugmentPolicy, Colour, Degrees, Factor, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair,
+    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair,
     Resampling, Shear, Transform,
 };
 
@@ -156,7 +156,8 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
         Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
     ];
     let sides = (1..=SIDE_MAX, 1..=SIDE_MAX);
-    let filters = prop::sample::select(Resampling::ALL);
+    let filter = || prop::sample::select(Resampling::ALL);
+    let filters = prop_oneof![filter().prop_map(Filters::One), [filter(), filter()].prop_map(Filters::Either)];
     (sides, framing, filters, [chance(), chance()], any::<bool>()).prop_flat_map(
         move |((height, width), framing, resampling, [flip, flip_down], grey)| {
             steps(height, width).prop_map(move |pixels| ImageSpec {

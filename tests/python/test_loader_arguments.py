@@ -371,7 +371,7 @@ def checked(decode: object) -> object:
         (CenterCrop(0), "CenterCrop: size is 0"),
         (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale is"),
         ([CenterCrop(224), RandomHorizontalFlip(1.5)], "RandomHorizontalFlip: p is 1.5"),
-        (RandomResizedCrop(224, interpolation="cubic"), "unknown variant `cubic`, expected one of `nearest`, `box`"),  # type: ignore[arg-type]
+        (RandomResizedCrop(224, interpolation="cubic"), "RandomResizedCrop: expected one of `nearest`, `box`"),  # type: ignore[arg-type]
         (tv.RandomCrop(224, padding=[1, 2]), "padding"),
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),

@@ -5,7 +5,7 @@ use shade_formats::ViewShape;
 use shade_formats::limits::TRANSFORMS_MAX;
 
 use crate::SpecError;
-use crate::transforms::{Resampling, Side, Transform};
+use crate::transforms::{Filters, Side, Transform};
 
 /// The order that transforms must have.
 const ORDER: &str = "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before \
@@ -53,8 +53,8 @@ pub struct ImageSpec {
     pub width: u32,
     /// Which part of the image.
     pub framing: Framing,
-    /// The filter that resizes it.
-    pub resampling: Resampling,
+    /// The filter that resizes it, or two to draw from.
+    pub resampling: Filters,
     /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
     pub flip: f64,
     /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
@@ -116,9 +116,9 @@ impl ImageSpec {
     fn framed(transforms: &[Transform]) -> Option<Self> {
         let (short, mut resampling, rest) = match transforms {
             [Transform::Resize { size: Side::Shorter(short), interpolation }, rest @ ..] => {
-                (*short, *interpolation, rest)
+                (*short, Filters::One(*interpolation), rest)
             }
-            rest => (0, Resampling::default(), rest),
+            rest => (0, Filters::default(), rest),
         };
         let (before, last) = match rest {
             [last] => (0, last),
@@ -130,7 +130,7 @@ impl ImageSpec {
             Transform::Cover { size } if is_alone => (size.0, Framing::Cover),
             Transform::Whole { size } if is_alone => (size.0, Framing::Whole),
             Transform::Resize { size: Side::Both(size), interpolation } if is_alone => {
-                resampling = interpolation;
+                resampling = Filters::One(interpolation);
                 (size, Framing::Stretch)
             }
             Transform::RandomResizedCrop { size, scale, ratio, interpolation } if is_alone => {
@@ -245,6 +245,16 @@ fn out_of_order(transforms: &[Transform], framing: &[Transform]) -> SpecError {
              use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
         ));
     }
+    if let [Transform::Resize { size: Side::Both([height, width]), .. }, crop] = framing
+        && matches!(crop, Transform::CenterCrop { .. } | Transform::RandomCrop { .. })
+    {
+        let crop = crop.name();
+        return wrong(format!(
+            "got Resize(({height}, {width})) before {crop}, but it stretches images to rows of that size: leave one of \
+             the two out, or give Resize one number, such as Resize({}), which keeps each image's ratio before {crop}",
+            height.min(width)
+        ));
+    }
     wrong(format!("got {}, {ORDER}", named(transforms)))
 }
 
@@ -256,6 +266,7 @@ fn named(transforms: &[Transform]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Resampling;
 
     fn spec(text: &str) -> Result<ImageSpec, String> {
         let transforms: crate::InTurn = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -290,8 +301,11 @@ mod tests {
             ),
             (r#"{"RandomResizedCrop": {"size": [8, 9], "interpolation": "bicubic"}}"#, Resampling::Bicubic),
         ] {
-            assert_eq!(spec(text).unwrap().resampling, resampling, "{text}");
+            assert_eq!(spec(text).unwrap().resampling, Filters::One(resampling), "{text}");
         }
+        let text = r#"{"RandomResizedCrop": {"size": 8, "interpolation": ["bilinear", "bicubic"]}}"#;
+        let either = Filters::Either([Resampling::Bilinear, Resampling::Bicubic]);
+        assert_eq!(spec(text).unwrap().resampling, either);
         let text = r#"[{"RandomHorizontalFlip": {}}, {"Pad": {"padding": 4}}, {"RandomCrop": {"size": 8}}, {"RandomVerticalFlip": {"p": 1}}]"#;
         let flipped = spec(text).unwrap();
         assert_eq!((flipped.flip, flipped.flip_down), (0.5, 1.0));
@@ -375,7 +389,17 @@ mod tests {
         for (text, expected) in [
             ("[]", "got [], expected Resize"),
             (r#"{"Resize": {"size": 8}}"#, "Resize(8) keeps each image's ratio"),
-            (r#"[{"Resize": {"size": [8, 8]}}, {"CenterCrop": {"size": 8}}]"#, "got [Resize, CenterCrop]"),
+            (
+                r#"[{"Resize": {"size": [8, 9]}}, {"CenterCrop": {"size": 7}}]"#,
+                "got Resize((8, 9)) before CenterCrop, but it stretches images to rows of that size: leave one of the two \
+                 out, or give Resize one number, such as Resize(8)",
+            ),
+            (r#"[{"Resize": {"size": [8, 9]}}, {"RandomCrop": {"size": 7}}]"#, "before RandomCrop, but it stretches"),
+            (
+                r#"{"RandomResizedCrop": {"size": 8, "interpolation": ["box", "box", "box"]}}"#,
+                "expected one of `nearest`, `box`, `bilinear`, `hamming`, `bicubic`, `lanczos`, or two of them",
+            ),
+            (r#"{"Resize": {"size": [8, 8], "interpolation": ["box", "bicubic"]}}"#, "Resize: "),
             (
                 r#"[{"Resize": {"size": 8}}, {"RandomResizedCrop": {"size": 8}}]"#,
                 "got [Resize, RandomResizedCrop]",

@@ -15,7 +15,7 @@
 //! filter's taps may reach beyond the box.
 
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
-use shade_job::{Framing, ImageSpec, Resampling};
+use shade_job::{Filters, Framing, ImageSpec, Resampling};
 
 use super::randomness::Randomness;
 use crate::part::Span;
@@ -43,7 +43,8 @@ pub(super) struct CropBox {
     /// Whether the finished row is mirrored from top to bottom.
     pub(super) upside_down: bool,
     exact: bool,
-    resampling: Resampling,
+    /// The filter that resizes it.
+    pub(super) resampling: Resampling,
 }
 
 impl CropBox {
@@ -60,7 +61,7 @@ impl CropBox {
             flips: false,
             upside_down: false,
             exact: spec.exact,
-            resampling: spec.resampling,
+            resampling: Resampling::default(),
         };
         match spec.framing {
             Framing::Whole if source != row => return Err(ImageFault::Unlike { image: source, row }),
@@ -79,6 +80,12 @@ impl CropBox {
             }
             Framing::RandomResized { scale, ratio } => crop.scope = random_part(source, scale, ratio, random),
         }
+        // Behind the part, which is the same by one filter and by either.
+        crop.resampling = match spec.resampling {
+            Filters::One(filter) => filter,
+            Filters::Either([one, _]) if random.share() < 0.5 => one,
+            Filters::Either([_, other]) => other,
+        };
         crop.flips = spec.flip > 0.0 && random.share() < spec.flip;
         crop.upside_down = spec.flip_down > 0.0 && random.share() < spec.flip_down;
         Ok(crop)

@@ -76,12 +76,15 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """Crops a part of random area share and ratio (width / height), and resizes it to `size`."""
+    """Crops a part of random area share and ratio (width / height), and resizes it to `size`.
+
+    Where there are two interpolations, one is drawn for each image, as by timm's `random`.
+    """
 
     size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation | tuple[Interpolation, Interpolation] = "bilinear"
 
 
 @dataclass(frozen=True)
