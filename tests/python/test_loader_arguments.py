@@ -366,7 +366,7 @@ def checked(decode: object) -> object:
         ([CenterCrop(224), Resize((2, 2))], "decode: got"),
         ([RandomHorizontalFlip(), CenterCrop(224)], "expected RandomHorizontalFlip behind CenterCrop"),
         ([Resize(256), RandomResizedCrop(224)], "decode: got"),
-        ([Grayscale(), CenterCrop(224)], "decode: got"),
+        ([Grayscale(), CenterCrop(224), Grayscale()], "decode: got"),
         ([CenterCrop(224), Grayscale(2)], "Grayscale: num_output_channels is 2, but must be 3, or 1 in the last of all"),
         (CenterCrop(0), "CenterCrop: size is 0"),
         (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale is"),

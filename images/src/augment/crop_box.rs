@@ -60,7 +60,8 @@ impl CropBox {
             row,
             flips: false,
             upside_down: false,
-            exact: spec.exact,
+            // What comes before the geometry changes all of the image.
+            exact: spec.exact || !spec.before.is_empty(),
             resampling: Resampling::default(),
         };
         match spec.framing {
