@@ -119,16 +119,17 @@ def test_zizmor_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
 
 
 def test_the_address_stands_in_cargo_toml_and_pages_follow(tmp_path: Path) -> None:
-    files = sorted({place.file for place in address.PLACES})
-    copy_of(files, tmp_path)
-    assert address.write(tmp_path, address.repository(ROOT)) == [], "run python3 setup/address.py"
+    files = sorted({address.PAGE, *(place.file for place in address.PLACES)})
+    copy_of([*files, "Cargo.toml"], tmp_path)
+    own = address.package(ROOT)["repository"]
+    assert address.write(tmp_path, own) == [], "run python3 setup/address.py"
     before = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
     address.write(tmp_path, "")
     without = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
     assert sorted(address.write(tmp_path, ADDRESS)) == files
     for file in files:
         text = (tmp_path / file).read_text(encoding="utf-8")
-        assert ADDRESS in text or "repository.workspace = true" in text, file
+        assert ADDRESS in text, file
         if file.endswith(".md"):
             wide = [line for line in text.splitlines() if ADDRESS in line and len(line) > LINE_COLUMNS_MAX]
             assert not wide, f"{file}: {wide}"
@@ -136,7 +137,24 @@ def test_the_address_stands_in_cargo_toml_and_pages_follow(tmp_path: Path) -> No
     assert f"git clone {ADDRESS} shade" in (tmp_path / "docs/install.md").read_text(encoding="utf-8")
     address.write(tmp_path, "")
     assert without == {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
-    assert before == without or address.repository(ROOT)
+    assert before == without or own
+
+
+@pytest.mark.parametrize("where", ["", ADDRESS])
+def test_no_link_of_a_package_page_needs_a_checkout(where: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = address.page(readme, where, "1.2.3")
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    assert all(link.startswith("https://") for link in links), links
+    inside = re.findall(rf"{ADDRESS}/(blob|raw)/v1\.2\.3/([^)#]+)", page)
+    assert bool(inside) == bool(where) and all((ROOT / file).is_file() for _, file in inside), inside
+    pictures = {file for kind, file in inside if kind == "raw"}
+    assert pictures == ({"docs/pictures/demo.png"} if where else set())
+    assert "<!--" not in page
+    # Only links and comments are different.
+    words = re.compile(r"\w+")
+    left = address.LINK.sub(lambda found: found[2] if not found[1] else "", re.sub("<!--.*?-->", "", readme, flags=re.S))
+    assert where or words.findall(page) == words.findall(left)
 
 
 def test_the_citation_names_the_paper() -> None:

@@ -3,6 +3,7 @@
 Programs in C are built with what it brings.
 """
 
+import email
 import json
 import os
 import re
@@ -110,6 +111,15 @@ def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
     # C and assembly, beside the crates.
     for linked in ("libjpeg-turbo", "Independent JPEG Group", "Zstandard", "BoringSSL", "pyo3 0."):
         assert linked in notices, linked
+
+
+def test_an_index_shows_the_readme(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = email.message_from_bytes(archive.read(f"shade_load-{version}.dist-info/METADATA"))
+    assert metadata["Description-Content-Type"].startswith("text/markdown")
+    page = (ROOT / "trainer-bridge/py/page.markdown").read_text(encoding="utf-8")
+    assert metadata.get_payload(decode=True).decode().strip() == page.strip()
 
 
 def test_it_runs_where_its_name_says(wheel: Path) -> None:
