@@ -226,6 +226,18 @@ fn people_are_given_a_table() {
 }
 
 #[test]
+fn no_table_is_wider_than_100_columns() {
+    let output = simulate(&format!(
+        "{TRAINING} --nodes 2 --jobs 2 --policy lookahead --sampler pads --tier 5% --seeds 2"
+    ));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for head in ["hit %", "tier %", "bytes read", "waits %", "Jain", "stragglers %", "loader's %"] {
+        assert_eq!(text.matches(head).count(), 1, "{head}: {text}");
+    }
+}
+
+#[test]
 fn what_does_not_go_together_is_refused_by_name() {
     for (args, name) in [
         ("--samples 100 --nodes 0", "--nodes"),
