@@ -28,7 +28,7 @@ Repository = "{address}"
 Issues = "{address}/issues"
 Changelog = "{address}/blob/main/CHANGELOG.md"
 """
-# The description in wheel and sdist. By its name, the rules for our pages leave it alone: links make long lines.
+# The description in wheel and sdist. Links make long lines, and the rules for *.md leave it alone.
 PAGE = "trainer-bridge/py/page.markdown"
 # A link or picture in the repository. A link's text may be a picture.
 LINK = re.compile(r"(!?)\[((?:!\[[^\]]*\][(\[][^)\]]*[)\]]|[^\[\]])*)\]\((?!https?:)([^)]+)\)")
