@@ -219,8 +219,7 @@ fn people_are_given_a_table() {
         "{TRAINING} --nodes 4 --policy lookahead --sampler pads --lose 3@2 --strata 12 --tier 5%"
     ));
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["4 nodes", "12 strata", "tier of 5%", "tier %", "efficiency %", "lookahead at 20%, by epoch"]
-    {
+    for part in ["4 nodes", "12 strata", "tier of 5%", "tier %", "boundary s", "lookahead at 20%, by epoch"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -228,7 +227,8 @@ fn people_are_given_a_table() {
 #[test]
 fn no_table_is_wider_than_100_columns() {
     let output = simulate(&format!(
-        "{TRAINING} --nodes 2 --jobs 2 --policy lookahead --sampler pads --tier 5% --seeds 2"
+        "{TRAINING} --nodes 2 --jobs 2 --policy lookahead --sampler pads --tier 5% --seeds 2 \
+         --sizes fixed:110KB --store latency=2ms,depth=32,bandwidth=8Gbit"
     ));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
