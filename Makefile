@@ -106,7 +106,7 @@ lives: ## simulated lives of the daemon, thousands by seed; a seed that fails is
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/sbom.cdx.json $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
