@@ -106,7 +106,7 @@ lives: ## simulated lives of the daemon, thousands by seed; a seed that fails is
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/sbom.cdx.json $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
@@ -127,10 +127,11 @@ test-extras: | system
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
+# Most of what is installed is never imported, so Python compiles what is when it is.
 $(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock setup/pages-requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement setup/pages-requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --requirement setup/pages-requirements.lock
 	@touch $@
 
 # Compiled without optimisation: that takes a minute, and a run of it takes one second.

@@ -1,8 +1,11 @@
 """Writes the repository's address, which is in Cargo.toml alone, into the pages that show it; without one, what stands there.
 
     address.py
+
+It also writes what a package index shows: README.md with links that lead to the version's files in the repository.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +21,17 @@ PUBLIC_BADGES = f"""\
 {BADGES}\
 [![CI][ci]](CONTRIBUTING.md) [![Version](https://img.shields.io/pypi/v/shade-load)](docs/install.md)
 """
+# Beside a package's description. maturin takes none of Cargo.toml's.
+URLS = """
+[project.urls]
+Repository = "{address}"
+Issues = "{address}/issues"
+Changelog = "{address}/blob/main/CHANGELOG.md"
+"""
+# The description in wheel and sdist. Links make long lines, and the rules for *.md leave it alone.
+PAGE = "trainer-bridge/py/page.markdown"
+# A link or picture in the repository. A link's text may be a picture.
+LINK = re.compile(r"(!?)\[((?:!\[[^\]]*\][(\[][^)\]]*[)\]]|[^\[\]])*)\]\((?!https?:)([^)]+)\)")
 
 
 class Place(NamedTuple):
@@ -36,7 +50,7 @@ PLACES = (
     Place("CONTRIBUTING.md", "for\n", "\n\nSay", "the repository's issues.", "[the repository's issues]({address}/issues)."),
     Place("docs/install.md", "git clone ", " shade &&", "REPOSITORY", "{address}"),
     Place("docs/conda-recipe.yaml", "about:\n", "  license:", "", "  repository: {address}\n"),
-    Place("trainer-bridge/py/Cargo.toml", "publish.workspace = true\n", "\n[lib]", "", "repository.workspace = true\n"),
+    Place("trainer-bridge/py/pyproject.toml", 'dynamic = ["version"]\n', "\n[project.optional", "", URLS),
 )
 
 
@@ -52,12 +66,31 @@ def write(root: Path, address: str) -> list[str]:
         if text[start:end] != new:
             path.write_text(text[:start] + new + text[end:], encoding="utf-8")
             changed.append(place.file)
+    path = root / PAGE
+    new = page((root / "README.md").read_text(encoding="utf-8"), address, package(root)["version"])
+    if path.read_text(encoding="utf-8") != new:
+        path.write_text(new, encoding="utf-8")
+        changed.append(PAGE)
     return changed
 
 
-def repository(root: Path) -> str:
-    return tomllib.loads((root / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["repository"]
+def page(readme: str, address: str, version: str) -> str:
+    """README.md where no file of the repository is near: without an address no links to them, and no pictures."""
+
+    def absolute(found: re.Match[str]) -> str:
+        picture, text, target = found.groups()
+        if not address:
+            return "" if picture else text
+        return f"{picture}[{text}]({address}/{'raw' if picture else 'blob'}/v{version}/{target})"
+
+    readme = re.sub(r"<!--.*?-->\n", "", readme, flags=re.S)
+    return re.sub(r"\n{3,}", "\n\n", LINK.sub(absolute, readme))
+
+
+def package(root: Path) -> dict:
+    """What Cargo.toml says of all crates."""
+    return tomllib.loads((root / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]
 
 
 if __name__ == "__main__":
-    print("changed:", *write(ROOT, repository(ROOT)) or ["nothing"])
+    print("changed:", *write(ROOT, package(ROOT)["repository"]) or ["nothing"])

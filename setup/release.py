@@ -15,10 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
-from notices import ROOT, linked_crates, output
+from address import package
+from bill import BILL, bill_of_materials, checksums
+from notices import ROOT, output
 from wheel import PACKAGE, PROGRAMS, make_wheel
 
 FOLDER = ROOT / "dist/release"
@@ -52,11 +53,10 @@ def main() -> None:
         sys.exit(__doc__)
     # cargo-zigbuild and maturin look there for zig.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    package = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]
-    version = package["version"]
+    version, repository = package(ROOT)["version"], package(ROOT)["repository"]
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if not trying:
-        refuse(version, package["repository"], changelog)
+        refuse(version, repository, changelog)
     targets = [target for target in TARGETS if has_standard_library(target)]
     left_out.extend(f"wheels for {t}: Rust's standard library for it cannot be had" for t in TARGETS if t not in targets)
     if left_out and not trying:
@@ -66,11 +66,11 @@ def main() -> None:
     section = "Unreleased" if trying and "[Unreleased]" in changelog else version
     (FOLDER / "NOTES.md").write_text(notes(changelog, section), encoding="utf-8")
     (FOLDER / "TAG").write_text(f"v{version}\n", encoding="utf-8")
-    (FOLDER / "sbom.cdx.json").write_text(json.dumps(bill_of_materials(version), indent=1), encoding="utf-8")
+    (FOLDER / BILL).write_text(bill_of_materials(), encoding="utf-8")
     for target in targets:
         make_wheels(target)
     check_source(make_source(PACKAGES))
-    write_checksums()
+    write_checksums(FOLDER)
     print(f"\nmake release: {FOLDER.relative_to(ROOT)} has version {version}")
     print("\n".join(f"LEFT OUT: {what}" for what in left_out) or "nothing was left out")
 
@@ -139,7 +139,7 @@ def live(wheel: Path, folder: Path) -> None:
 
 
 def emulate(machine: str, built: Path, folder: Path) -> None:
-    """Runs the programs of another processor: their versions, and three images packed and verified."""
+    """Runs the programs of another processor: their versions, three images packed and verified, plans and a cache."""
     emulator = shutil.which(f"qemu-{machine}-static") or shutil.which(f"qemu-{machine}")
     libraries = Path(f"/usr/{machine}-linux-gnu")
     if not emulator or not libraries.is_dir():
@@ -149,7 +149,8 @@ def emulate(machine: str, built: Path, folder: Path) -> None:
     dataset = folder / "three.shade"
     for command in ([*pack, "--version"], [*load, "--version"], [*pack, "create", three_images(folder), dataset]):
         subprocess.run(command, check=True)
-    subprocess.run([*pack, "verify", dataset], check=True)
+    for command in ([*pack, "verify", dataset], [*load, "simulate", dataset, "--cache", "50%"]):
+        subprocess.run(command, check=True)
     print(f"ran: the programs for {machine}, by {emulator}")
 
 
@@ -180,35 +181,11 @@ def check_source(archive: Path) -> None:
     assert not others, f"the sdist would be built with {others}"
 
 
-def checksums() -> dict[tuple[str, str], str | None]:
-    """Those of all locked crates, by name and version. Ours have none."""
-    locked = tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))["package"]
-    return {(crate["name"], crate["version"]): crate.get("checksum") for crate in locked}
-
-
-def bill_of_materials(version: str) -> dict:
-    """What is linked into programs and module, as CycloneDX, with the checksums of Cargo.lock."""
-    known = checksums()
-    components = [
-        {
-            "type": "library",
-            "name": crate["name"],
-            "version": crate["version"],
-            "purl": f"pkg:cargo/{crate['name']}@{crate['version']}",
-            "hashes": [{"alg": "SHA-256", "content": known[crate["name"], crate["version"]]}],
-            "licenses": [{"expression": crate["license"].replace("/", " OR ")}],
-        }
-        for crate in linked_crates()
-    ]
-    ours = {"type": "application", "name": "shade-load", "version": version, "licenses": [{"expression": "Apache-2.0"}]}
-    form = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}
-    return {**form, "metadata": {"component": ours}, "components": components}
-
-
-def write_checksums() -> None:
-    files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(FOLDER)}\n" for path in files]
-    (FOLDER / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+def write_checksums(folder: Path) -> None:
+    """For `sha256sum --check` beside what was downloaded from the release's page, which has no folders."""
+    files = [*sorted((folder / PACKAGES.name).iterdir()), folder / BILL]
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+    (folder / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
 def run(module: str, *arguments: object) -> None:

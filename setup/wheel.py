@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bill import BILL, bill_of_materials
 from notices import ROOT, output, write_notices
 
 PACKAGE = ROOT / "trainer-bridge/py"
@@ -29,6 +30,7 @@ def main() -> None:
 def make_wheel(folder: Path, built: Path, options: list[str]) -> None:
     """Puts the wheel of the programs' processor into `folder`: `built` has the C interface that cargo made."""
     write_notices(PACKAGE / "licenses")
+    (PACKAGE / BILL).write_text(bill_of_materials(), encoding="utf-8")
     library = install_c_interface(built)
     programs = [PACKAGE / "shade_load._native.data/scripts" / name for name in PROGRAMS]
     needed = max(map(glibc_needed, [*programs, library]))
@@ -37,7 +39,8 @@ def make_wheel(folder: Path, built: Path, options: list[str]) -> None:
         sys.exit(f"error: the programs need glibc 2.{needed}, which setup/wheel.py knows no tag for: add it to GLIBC")
     # maturin looks at the module alone, and refuses a tag that promises too much for it.
     maturin = [sys.executable, "-m", "maturin", "build", "--out", folder, "--compatibility", f"manylinux_2_{tag}"]
-    subprocess.run([*maturin, "--manifest-path", PACKAGE / "Cargo.toml", *options], check=True)
+    paths = ["--manifest-path", PACKAGE / "Cargo.toml", "--sbom-include", PACKAGE / BILL]
+    subprocess.run([*maturin, *paths, *options], check=True)
 
 
 def install_c_interface(built: Path) -> Path:

@@ -219,9 +219,21 @@ fn people_are_given_a_table() {
         "{TRAINING} --nodes 4 --policy lookahead --sampler pads --lose 3@2 --strata 12 --tier 5%"
     ));
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["4 nodes", "12 strata", "tier of 5%", "tier %", "efficiency %", "lookahead at 20%, by epoch"]
-    {
+    for part in ["4 nodes", "12 strata", "tier of 5%", "tier %", "boundary s", "lookahead at 20%, by epoch"] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn no_table_is_wider_than_100_columns() {
+    let output = simulate(&format!(
+        "{TRAINING} --nodes 2 --jobs 2 --policy lookahead --sampler pads --tier 5% --seeds 2 \
+         --sizes fixed:110KB --store latency=2ms,depth=32,bandwidth=8Gbit"
+    ));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for head in ["hit %", "tier %", "bytes read", "waits %", "Jain", "stragglers %", "loader's %"] {
+        assert_eq!(text.matches(head).count(), 1, "{head}: {text}");
     }
 }
 

@@ -89,9 +89,8 @@ ALL = {
         HALF,
         "bicubic",
         has_operations=True,
-        differs="`--train-interpolation bicubic`: the default, one of two filters for each image, is refused by name. "
-        "Options of other sources of data are gone. Normalizing is the Loader's, as with `--no-prefetcher`. "
-        "Pillow 13.0 resizes tall crops vertically first, the daemon all crops horizontally first.",
+        differs="`--train-interpolation bicubic` in place of `random`, so that its crops can be compared. "
+        "Options of other sources of data are gone. Normalizing is the Loader's, as with `--no-prefetcher`.",
     ),
     "convnext": Script(
         "main.py",
@@ -106,8 +105,7 @@ ALL = {
         stand_ins=("no GPU", "torch._six"),
         has_operations=True,
         needs_old_timm=True,
-        differs="`set_epoch` in every epoch, where the script has it for distributed runs only. "
-        "Pillow 13.0 resizes tall crops vertically first, the daemon all crops horizontally first.",
+        differs="`set_epoch` in every epoch, where the script has it for distributed runs only.",
     ),
     "dino": Script(
         "main_dino.py",

@@ -29,6 +29,8 @@ BOUNDS = {BARE: "bare fast decoder, no batch", GATHER: "two processes' gather al
 TITLES = {name: row.title for name, row in DECODE.items()} | BOUNDS
 # The rows of raw pixels: all others would still decode files. Only these images are gathered.
 RAW_ROWS = (OURS, "ffcv", GATHER)
+# The rows that have Pillow's filters.
+FILTER_ROWS = (OURS, "shade_marked", "imagefolder")
 LEFT_OUT = "left out: "
 NAMES = list(TITLES)
 # What is measured unless the command line says.
@@ -135,6 +137,8 @@ def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]
     folders = {}
     for name, title in task.titles.items():
         takes_part = name in RAW_ROWS if task.kind.raw else name != GATHER
+        if task.kind.interpolation != "bilinear":
+            takes_part = name in FILTER_ROWS
         if takes_part and name in (arguments.only or task.titles):
             print(f"preparing and checking: {title} ...", file=sys.stderr)
             try:

@@ -39,6 +39,9 @@ class Kind:
     files: int
     raw: bool = False
     augments: str = ""
+    # The filter by which crops are resized. Other systems than shade and Pillow are measured by the
+    # bilinear one only.
+    interpolation: str = "bilinear"
     # Epochs of a process that has everything in memory. The median one of those after the first is
     # timed.
     epochs: int = 2
@@ -46,6 +49,7 @@ class Kind:
 
 KINDS = {
     "photos": Kind("JPEG 500x375 to 224x224", 224, True, 6_000),
+    "bicubic": Kind("JPEG 500x375 to 224x224, bicubic", 224, True, 6_000, interpolation="bicubic"),
     "icons": Kind("Fashion-MNIST PNG 28x28", 28, False, 20_000),
     "pixels": Kind("raw pixels 32x32", 32, False, 200_000, raw=True, epochs=6),
     "jittered": Kind("JPEG 500x375 to 224x224, jittered", 224, True, 3_000, augments="colours"),

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use shade_formats::Geometry;
 use shade_formats::index::Media;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
-use shade_job::{Framing, ImageSpec};
+use shade_job::{Factor, Filters, Framing, Hue, ImageSpec, Resampling, Transform};
 use shade_shm::Region;
 
 use crate::cpu_time::timed;
@@ -100,8 +100,34 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         let bare = figure(&format!("png crate alone, {kind}"), bare);
         figures.extend([figure(&format!("decoder alone, {kind}"), ours).beside(&bare), bare]);
     }
-    figures.extend(two_views(&mut bench, &photos)?);
+    figures.extend(two_views(&mut bench, &photos)?.into_iter().chain(other_crops(&mut bench, &photos)?));
     Ok(figures)
+}
+
+/// The crop by the bicubic filter, and behind a change of all pixels, beside the plain one, by
+/// turns.
+fn other_crops(bench: &mut Bench, photos: &[Vec<u8>]) -> Result<[Figure; 3]> {
+    let bilinear = cropped();
+    let bicubic = ImageSpec { resampling: Filters::One(Resampling::Bicubic), ..cropped() };
+    let jitter = Transform::ColorJitter {
+        brightness: Factor([0.6, 1.4]),
+        contrast: Factor::default(),
+        saturation: Factor::default(),
+        hue: Hue::default(),
+    };
+    let behind = ImageSpec { before: vec![jitter], ..cropped() };
+    let mut runs = [const { Vec::new() }; 3];
+    for epoch in 0..RUNS {
+        for (runs, spec) in runs.iter_mut().zip([&bilinear, &bicubic, &behind]) {
+            runs.push(bench.rows(Media::Jpeg, photos, spec, epoch)?);
+        }
+    }
+    let [bilinear, bicubic, behind] = runs;
+    let figure = |name: &str, runs| Figure::new(name, Unit::UsPerRecord, runs);
+    let bilinear = figure("row, RandomResizedCrop(224), JPEG 110 KB, bilinear", bilinear);
+    let bicubic = figure("row, the same, bicubic", bicubic).beside(&bilinear);
+    let behind = figure("row, the same, brightness before it", behind).beside(&bilinear);
+    Ok([bilinear, bicubic, behind])
 }
 
 /// Two views of each photograph in one pass, beside two passes, by turns.

@@ -85,6 +85,14 @@ pub enum ImageFault {
         /// Pixels added on each side.
         padding: u32,
     },
+    /// A transform before the crop cannot be done to an image of this size.
+    #[error("image of {} x {} pixels: {text}", .image.width, .image.height)]
+    Transform {
+        /// The image's size.
+        image: Size,
+        /// The transform, and why not.
+        text: String,
+    },
     /// An image that is delivered as it is has another size than the row.
     #[error(
         "image of {} x {} pixels in rows of {} x {}, and decode has no crop: add one, such as CenterCrop, or give \

@@ -6,8 +6,8 @@ use shade_formats::index::Media;
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
 use shade_images::{Draw, ImageFault, RowDecoder};
 use shade_job::{
-    AutoAugmentPolicy, Colour, Degrees, Factor, Framing, Hue, ImageSpec, InTurn, Interpolation, Pair,
-    Resampling, Shear, Transform,
+    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Framing, Hue, ImageSpec, InTurn, Interpolation,
+    Pair, Resampling, Shear, Transform,
 };
 
 /// Rows from a pixel to more than a kernel: the filters have their edge cases at 1 to 3.
@@ -156,9 +156,13 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
         Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
     ];
     let sides = (1..=SIDE_MAX, 1..=SIDE_MAX);
-    let filters = prop::sample::select(Resampling::ALL);
-    (sides, framing, filters, [chance(), chance()], any::<bool>()).prop_flat_map(
-        move |((height, width), framing, resampling, [flip, flip_down], grey)| {
+    // Images may have a single pixel.
+    let before = prop_oneof![Just(Vec::new()), steps(1, 1)];
+    let filter = || prop::sample::select(Resampling::ALL);
+    let filters =
+        prop_oneof![filter().prop_map(Filters::One), [filter(), filter()].prop_map(Filters::Either)];
+    (sides, framing, filters, [chance(), chance()], any::<bool>(), before).prop_flat_map(
+        move |((height, width), framing, resampling, [flip, flip_down], grey, before)| {
             steps(height, width).prop_map(move |pixels| ImageSpec {
                 height,
                 width,
@@ -168,6 +172,7 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
                 flip_down: flip_down.into(),
                 channels_last,
                 grey,
+                before: before.clone(),
                 pixels,
                 ..ImageSpec::default()
             })
@@ -278,6 +283,29 @@ proptest! {
             let colours = planes(&coloured_rows[nth].0, &coloured[nth]);
             prop_assert_eq!(own, if view.grey { grey(&colours) } else { colours });
         }
+    }
+
+    #[test]
+    fn what_comes_before_a_crop_is_done_to_the_whole_image(
+        view in view(true), before in steps(1, 1), bytes in image(), position in 0_u32..1000,
+    ) {
+        let header = bytes.splitn(4, |byte| byte.is_ascii_whitespace());
+        let sides: Vec<u32> =
+            header.skip(1).take(2).map(|side| std::str::from_utf8(side).unwrap().parse().unwrap()).collect();
+        let whole = ImageSpec {
+            framing: Framing::Whole,
+            channels_last: true,
+            pixels: before.clone(),
+            ..ImageSpec::cover(sides[1], sides[0])
+        };
+        let mut decoder = RowDecoder::default();
+        let changed = rows(&mut decoder, &bytes, &[whole], position).remove(0).0;
+        let changed = [format!("P6 {} {} 255\n", sides[0], sides[1]).into_bytes(), changed].concat();
+        // A second list would draw other numbers, as it goes on with the stream of the first.
+        let plain = ImageSpec { before: Vec::new(), pixels: Vec::new(), ..view };
+        let view = ImageSpec { before, ..plain.clone() };
+        let expected = rows(&mut decoder, &changed, &[plain], position);
+        prop_assert_eq!(rows(&mut decoder, &bytes, &[view], position), expected);
     }
 
     /// So a flip may stand behind the operations that know no places.

@@ -26,6 +26,24 @@ def test_crates_have_licences_and_sources_that_deny_toml_allows(tmp_path: Path) 
     assert refused.returncode != 0 and "rejected" in refused.stderr, "it can find something"
 
 
+def made(*names: str) -> set[tuple[str, str]]:
+    """Crates of others that packages are made with, and their features. A crate may be there twice, for build scripts."""
+    packages = [word for name in names for word in ("--package", name)]
+    command = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}|{f}"]
+    tree = subprocess.run([*command, *packages], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found = (line.removesuffix(" (*)").partition("|") for line in tree.splitlines() if not line.startswith("shade-"))
+    return {(crate, features) for crate, _, features in found}
+
+
+@pytest.mark.parametrize("other", ["shade-slow-store", "shade-capi"])
+def test_the_module_asks_for_no_other_features_than_the_programs(other: str) -> None:
+    """`make build` and `make wheel` call cargo twice: the second call compiles none of these again."""
+    programs, module = made("shade-load", "shade-pack", other), made("shade-load-py")
+    both = {crate for crate, _ in programs} & {crate for crate, _ in module}
+    assert any(crate.startswith("serde_core ") for crate in both)
+    assert {(crate, features) for crate, features in module - programs if crate in both} == set()
+
+
 def test_no_crate_has_an_advisory() -> None:
     fetched = deny("fetch", "db")
     if fetched.returncode != 0:

@@ -366,12 +366,12 @@ def checked(decode: object) -> object:
         ([CenterCrop(224), Resize((2, 2))], "decode: got"),
         ([RandomHorizontalFlip(), CenterCrop(224)], "expected RandomHorizontalFlip behind CenterCrop"),
         ([Resize(256), RandomResizedCrop(224)], "decode: got"),
-        ([Grayscale(), CenterCrop(224)], "decode: got"),
+        ([Grayscale(), CenterCrop(224), Grayscale()], "decode: got"),
         ([CenterCrop(224), Grayscale(2)], "Grayscale: num_output_channels is 2, but must be 3, or 1 in the last of all"),
         (CenterCrop(0), "CenterCrop: size is 0"),
         (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale is"),
         ([CenterCrop(224), RandomHorizontalFlip(1.5)], "RandomHorizontalFlip: p is 1.5"),
-        (RandomResizedCrop(224, interpolation="cubic"), "unknown variant `cubic`, expected one of `nearest`, `box`"),  # type: ignore[arg-type]
+        (RandomResizedCrop(224, interpolation="cubic"), "RandomResizedCrop: expected one of `nearest`, `box`"),  # type: ignore[arg-type]
         (tv.RandomCrop(224, padding=[1, 2]), "padding"),
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),

@@ -14,7 +14,7 @@ import packed
 import pytest
 import torch
 from PIL import Image, ImageFilter
-from shade_load import Daemon, Loader, Plan, transforms
+from shade_load import Daemon, Loader, Plan, ShadeError, transforms
 from shade_load.transforms import (
     CenterCrop,
     ColorJitter,
@@ -328,6 +328,86 @@ def test_a_row_depends_on_seed_epoch_and_position_only(dataset: packed.Packed) -
         assert all(not torch.equal(image, by_sample[sample]) for sample, image in changed if sample != 5)
 
 
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    """JPEGs of several sizes, parts of which would be decoded in part or in a lower resolution."""
+    folder = tmp_path_factory.mktemp("photographs")
+    (folder / "images" / "all").mkdir(parents=True)
+    source = random.Random(4)
+    for number, size in enumerate([(400, 300), (210, 330), (90, 70)]):
+        small = Image.frombytes("RGB", (9, 8), source.randbytes(216))
+        grain = Image.frombytes("RGB", size, source.randbytes(3 * size[0] * size[1]))
+        image = Image.blend(small.resize(size, Image.Resampling.BICUBIC), grain, 0.2)
+        image.save(folder / "images" / "all" / f"{number}.jpg", quality=90)
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+# Without flips, which are done behind the crop.
+@pytest.mark.parametrize(("name", "options"), [case for case in FIXED if not case[0].endswith("Flip")])
+def test_an_operation_before_a_crop_is_torchvisions(photographs: packed.Packed, name: str, options: dict[str, Any]) -> None:
+    ours, theirs = getattr(transforms, name)(**options), getattr(tv, name)(**options)
+    bicubic = functional.InterpolationMode.BICUBIC
+    # A blurred pixel may be a level off, which the bicubic filter may double.
+    worst = 2 if name == "GaussianBlur" else 0
+    for sample, image in rows(photographs, [ours, Resize((31, 40), "bicubic")]):
+        wanted = functional.pil_to_tensor(tv.Resize((31, 40), bicubic)(theirs(pil(photographs, sample))))
+        assert (image.int() - wanted.int()).abs().max() <= worst, photographs.files[sample].name
+    for sample, image in rows(photographs, [ours, CenterCrop((60, 80))]):
+        wanted = functional.pil_to_tensor(tv.CenterCrop((60, 80))(theirs(pil(photographs, sample))))
+        assert (image.int() - wanted.int()).abs().max() <= min(worst, 1), photographs.files[sample].name
+
+
+def test_colours_and_flips_before_a_random_crop(photographs: packed.Packed) -> None:
+    jitter = {"contrast": (1.7, 1.7), "saturation": (0.2, 0.2)}
+    crop = RandomResizedCrop(48, interpolation="bicubic")
+    decode = [ColorJitter(**jitter), RandomHorizontalFlip(), Grayscale(3), crop, RandomVerticalFlip(), RandomInvert(1.0)]
+    # ColorJitter draws their order.
+    adjust = (functional.adjust_contrast, 1.7), (functional.adjust_saturation, 0.2)
+    seen, mode = set(), functional.InterpolationMode.BICUBIC
+    options: dict[str, Any] = {"plan": Plan(sampler="uniform"), "daemon": Daemon(job="before"), "seed": 2}
+    with Loader(photographs.path, 3, decode=decode, **options) as loader:
+        for batch in (batch for _ in range(6) for batch in loader):
+            for row, sample in enumerate(batch.ids.tolist()):
+                left, top, width, height = map(int, batch.crops[row].tolist())
+                possible = []
+                for turn in (adjust, adjust[::-1]):
+                    image = pil(photographs, sample)
+                    for function, factor in turn:
+                        image = function(image, factor)
+                    image = functional.to_grayscale(image, 3)
+                    part = functional.resized_crop(image, top, left, height, width, [48, 48], mode)
+                    part = functional.hflip(part) if batch.flipped[row] else part
+                    part = functional.vflip(part) if batch.flipped_down[row] else part
+                    possible.append(functional.pil_to_tensor(functional.invert(part)))
+                assert any(torch.equal(batch.images[row], each) for each in possible)
+                seen.add((bool(batch.flipped[row]), bool(batch.flipped_down[row])))
+    assert len(seen) == 4
+
+
+def test_one_grey_channel_may_come_before_a_crop(photographs: packed.Packed) -> None:
+    decode, bicubic = [Grayscale(), Resize((30, 20), "bicubic")], functional.InterpolationMode.BICUBIC
+    expected = tv.Compose([tv.Grayscale(), tv.Resize((30, 20), bicubic), tv.PILToTensor()])
+    for sample, image in rows(photographs, decode):
+        assert torch.equal(image, expected(pil(photographs, sample)))
+
+
+def test_an_image_too_small_for_a_blur_before_its_crop_is_named(photographs: packed.Packed) -> None:
+    with pytest.raises(ShadeError, match=r"2\.jpg.*image of 90 x 70 pixels: GaussianBlur: kernel_size is \(3, 151\)"):
+        rows(photographs, [GaussianBlur((3, 151)), CenterCrop(40)])
+
+
+def test_a_view_beside_one_with_colours_before_its_crop(photographs: packed.Packed) -> None:
+    whole = [RandomInvert(1.0), Resize((24, 24), "bicubic")]
+    options: dict[str, Any] = {"plan": Plan(sampler="uniform"), "daemon": Daemon(job="beside")}
+    with Loader(photographs.path, 3, decode=[whole, [Resize((24, 24), "bicubic")]], **options) as loader:
+        for batch in loader:
+            for sample, inverted, plain in zip(batch.ids.tolist(), *batch.images, strict=True):
+                resize = tv.Resize((24, 24), functional.InterpolationMode.BICUBIC)
+                image = pil(photographs, sample)
+                assert torch.equal(inverted, functional.pil_to_tensor(resize(functional.invert(image))))
+                assert torch.equal(plain, functional.pil_to_tensor(resize(image))), "it is not reduced either"
+
+
 def test_crops_are_the_same_with_and_without_operations(dataset: packed.Packed) -> None:
     crop: list[Any] = [RandomResizedCrop(32), RandomHorizontalFlip()]
     plain = rows(dataset, crop, seed=5)
@@ -365,7 +445,9 @@ def test_each_view_has_operations_and_numbers_of_its_own(dataset: packed.Packed)
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        ([ColorJitter(), WHOLE], "expected Resize, CenterCrop"),
+        ([Resize(90), ColorJitter(), WHOLE], "got [Resize, ColorJitter, CenterCrop], expected Resize, CenterCrop"),
+        ([RandomVerticalFlip(), RandAugment(), RandomResizedCrop(8)], "expected flips behind RandAugment"),
+        ([Grayscale(), WHOLE, RandomInvert()], "expected Grayscale(1) last"),
         ([WHOLE, RandomErasing(), RandomHorizontalFlip()], "RandomHorizontalFlip before RandomErasing, as the daemon"),
         ([WHOLE, RandomApply([RandAugment()]), RandomVerticalFlip()], "RandomVerticalFlip before RandomApply"),
         ([WHOLE, RandomVerticalFlip(), RandomVerticalFlip()], "RandomVerticalFlip only once"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import packed
+import PIL
 import pytest
 import torch
 from PIL import Image
@@ -146,6 +147,82 @@ def test_every_filter_is_pillows_pixel_by_pixel(kinds: packed.Packed, interpolat
             assert max(quick.values()) == 0.0, (steps, quick)
         else:
             assert max(quick.values()) <= 3.0, (steps, quick)
+
+
+def test_one_of_two_filters_is_drawn_for_each_image(kinds: packed.Packed) -> None:
+    # Filters of other reach, so that parts of a JPEG differ, too.
+    names: tuple[Any, Any] = ("bilinear", "lanczos")
+    side, drawn = 40, []
+    loaders = [
+        Loader(kinds.path, 5, decode=RandomResizedCrop(side, interpolation=each), plan=Plan(sampler="uniform"),
+               exact=True, seed=3, daemon=Daemon(job=f"filter-{number}"))
+        for number, each in enumerate((names, names[::-1], *names))
+    ]  # fmt: skip
+    for _ in range(8):
+        for either, turned, *alone in zip(*loaders, strict=True):
+            for row, image in enumerate(either.images):
+                found = [torch.equal(image, batch.images[row]) for batch in alone]
+                assert any(found), "it is one of them"
+                assert torch.equal(either.crops[row], alone[0].crops[row]), "the crops are the same"
+                # A flat part is the same by both.
+                if not all(found):
+                    assert torch.equal(turned.images[row], alone[found.index(False)].images[row])
+                    drawn.append(found.index(True))
+    for loader in loaders:
+        loader.close()
+    assert len(drawn) > 60
+    # Five standard deviations.
+    assert abs(sum(drawn) - len(drawn) / 2) < 5 * (len(drawn) / 4) ** 0.5, (sum(drawn), len(drawn))
+
+
+def noise(source: random.Random, size: tuple[int, int]) -> Image.Image:
+    """Black and white noise in three colours: by a filter with weights below 0 all its sums overshoot."""
+    levels = bytes(255 * bit for bit in source.choices((0, 1), k=3 * size[0] * size[1]))
+    return Image.frombytes("RGB", size, levels)
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    """Images of any shape, some tall and some wide."""
+    folder = tmp_path_factory.mktemp("shapes")
+    (folder / "images" / "all").mkdir(parents=True)
+    source = random.Random(5)
+    sizes = [(40, 200), (200, 40), (1, 90), (90, 1), *((source.randint(1, 150), source.randint(1, 150)) for _ in range(12))]
+    for number, size in enumerate(sizes):
+        noise(source, size).save(folder / "images" / "all" / f"{number:02}.png")
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+def is_vertical_first(image: Image.Image, size: tuple[int, int], filter: int) -> bool:
+    """Whether Pillow resizes it vertically first, and that shows."""
+    once, other = image.resize((image.width, size[1]), filter), image.resize((size[0], image.height), filter)
+    resized = image.resize(size, filter).tobytes()
+    return once.resize(size, filter).tobytes() == resized != other.resize(size, filter).tobytes()
+
+
+@pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reason="Pillow 12 resizes all images horizontally first")
+@pytest.mark.parametrize("interpolation", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
+def test_parts_of_any_shape_are_resized_in_pillows_order(shapes: packed.Packed, interpolation: Any) -> None:
+    source, mode = random.Random(interpolation), functional.InterpolationMode(interpolation)
+    filter = Image.Resampling[interpolation.upper()]
+    worst = 1 if interpolation == "bilinear" else 0
+    vertical_first = 0
+    for _ in range(6):
+        height, width = source.randint(1, 120), source.randint(1, 120)
+        steps = [RandomResizedCrop((height, width), (0.05, 1.0), (0.1, 10.0), interpolation), RandomHorizontalFlip()]
+        with Loader(shapes.path, 5, decode=steps, plan=Plan(sampler="uniform"), daemon=Daemon(job="shapes")) as loader:
+            for batch in loader:
+                rows = zip(batch.ids.tolist(), batch.images, batch.crops.tolist(), batch.flipped, strict=True)
+                for sample, image, (left, top, columns, lines), flipped in rows:
+                    part = functional.crop(pil(shapes, sample), *map(int, (top, left, lines, columns)))
+                    expected = functional.pil_to_tensor(functional.resize(part, [height, width], mode))
+                    expected = expected.flip(2) if flipped else expected
+                    assert (image.int() - expected.int()).abs().max() <= worst, (sample, part.size, height, width)
+                    vertical_first += is_vertical_first(part, (width, height), filter)
+        resize = [Resize((height, width), interpolation)]
+        for name, levels in differences(shapes, torchvisions(resize), decode=resize).items():
+            assert levels <= worst, (name, height, width)
+    assert vertical_first > 2 or interpolation == "nearest"
 
 
 # To just below a quarter, where the decoder's reduction shows most, and to less.

@@ -1,5 +1,6 @@
 """What `make release` refuses and makes before it compiles, the workflows, and the repository's one address."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "setup"))
 import address  # noqa: E402
+import bill  # noqa: E402
 import release  # noqa: E402
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -29,7 +31,7 @@ def copy_of(files: list[str], folder: Path) -> None:
 
 
 def test_only_a_tree_that_is_ready_is_released(tmp_path: Path) -> None:
-    copy_of(["Cargo.toml", "setup/release.py", "setup/wheel.py", "setup/notices.py"], tmp_path)
+    copy_of(["Cargo.toml", *(f"setup/{name}.py" for name in ("release", "wheel", "bill", "notices", "address"))], tmp_path)
     changelog, manifest = tmp_path / "CHANGELOG.md", tmp_path / "Cargo.toml"
     version = tomllib.loads(manifest.read_text())["workspace"]["package"]["version"]
 
@@ -67,13 +69,13 @@ def test_the_notes_are_the_section_of_the_version() -> None:
 
 
 def test_the_bill_of_materials_has_what_is_linked() -> None:
-    bill = release.bill_of_materials("1.2.3")
-    found = {component["purl"]: component for component in bill["components"]}
-    names = {component["name"] for component in bill["components"]}
+    components = json.loads(bill.bill_of_materials())["components"]
+    found = {component["purl"]: component for component in components}
+    names = {component["name"] for component in components}
     assert {"pyo3", "zstd-sys", "turbojpeg-sys", "ring", "io-uring", "ratatui"} <= names
     assert not {"proptest", "fuser", "moka"} & names, "of tests and benches"
     for crate in tomllib.loads((ROOT / "Cargo.lock").read_text(encoding="utf-8"))["package"]:
-        component = found.pop(f"pkg:cargo/{crate['name']}@{crate['version']}", None)
+        component = found.pop(bill.purl(crate), None)
         assert component is None or component["hashes"][0]["content"] == crate["checksum"]
     assert not found, "in no other version than the locked one"
 
@@ -84,6 +86,27 @@ def test_the_source_has_all_that_it_needs_and_nothing_built(tmp_path: Path) -> N
     with tarfile.open(archive) as members:
         names = members.getnames()
     assert not [name for name in names if re.search(r"\.so$|/capi/lib|_native\.data|/target/", name)]
+
+
+def test_downloads_are_checked_by_the_checksums(tmp_path: Path) -> None:
+    made, downloads = tmp_path / "made", tmp_path / "downloads"
+    packages = made / release.PACKAGES.name
+    packages.mkdir(parents=True)
+    downloads.mkdir()
+    files = (packages / "shade_load.whl", packages / "shade_load.tar.gz", made / bill.BILL)
+    for file in files:
+        file.write_text(f"{file.name}\n")
+    release.write_checksums(made)
+    # The page has what this line of the workflow names, in one folder.
+    workflow = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    (line,) = (line for line in workflow.splitlines() if "--notes-file" in line)
+    for name in line.split("NOTES.md", 1)[1].split():
+        for file in made.glob(name.removeprefix("release/")):
+            shutil.copy(file, downloads)
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    assert subprocess.run(check, cwd=downloads, capture_output=True, text=True, check=False).stdout.count(": OK") == len(files)
+    (downloads / bill.BILL).write_text("other\n")
+    assert subprocess.run(check, cwd=downloads, capture_output=True, check=False).returncode != 0
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -119,16 +142,17 @@ def test_zizmor_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
 
 
 def test_the_address_stands_in_cargo_toml_and_pages_follow(tmp_path: Path) -> None:
-    files = sorted({place.file for place in address.PLACES})
-    copy_of(files, tmp_path)
-    assert address.write(tmp_path, address.repository(ROOT)) == [], "run python3 setup/address.py"
+    files = sorted({address.PAGE, *(place.file for place in address.PLACES)})
+    copy_of([*files, "Cargo.toml"], tmp_path)
+    own = address.package(ROOT)["repository"]
+    assert address.write(tmp_path, own) == [], "run python3 setup/address.py"
     before = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
     address.write(tmp_path, "")
     without = {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
     assert sorted(address.write(tmp_path, ADDRESS)) == files
     for file in files:
         text = (tmp_path / file).read_text(encoding="utf-8")
-        assert ADDRESS in text or "repository.workspace = true" in text, file
+        assert ADDRESS in text, file
         if file.endswith(".md"):
             wide = [line for line in text.splitlines() if ADDRESS in line and len(line) > LINE_COLUMNS_MAX]
             assert not wide, f"{file}: {wide}"
@@ -136,7 +160,24 @@ def test_the_address_stands_in_cargo_toml_and_pages_follow(tmp_path: Path) -> No
     assert f"git clone {ADDRESS} shade" in (tmp_path / "docs/install.md").read_text(encoding="utf-8")
     address.write(tmp_path, "")
     assert without == {file: (tmp_path / file).read_text(encoding="utf-8") for file in files}
-    assert before == without or address.repository(ROOT)
+    assert before == without or own
+
+
+@pytest.mark.parametrize("where", ["", ADDRESS])
+def test_no_link_of_a_package_page_needs_a_checkout(where: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = address.page(readme, where, "1.2.3")
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    assert all(link.startswith("https://") for link in links), links
+    inside = re.findall(rf"{ADDRESS}/(blob|raw)/v1\.2\.3/([^)#]+)", page)
+    assert bool(inside) == bool(where) and all((ROOT / file).is_file() for _, file in inside), inside
+    pictures = {file for kind, file in inside if kind == "raw"}
+    assert pictures == ({"docs/pictures/demo.png"} if where else set())
+    assert "<!--" not in page
+    # Only links and comments are different.
+    words = re.compile(r"\w+")
+    left = address.LINK.sub(lambda found: found[2] if not found[1] else "", re.sub("<!--.*?-->", "", readme, flags=re.S))
+    assert where or words.findall(page) == words.findall(left)
 
 
 def test_the_citation_names_the_paper() -> None:

@@ -3,6 +3,7 @@
 Programs in C are built with what it brings.
 """
 
+import email
 import json
 import os
 import re
@@ -100,6 +101,7 @@ def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
         licences = f"shade_load-{version}.dist-info/licenses/licenses"
         notices = archive.read(f"{licences}/THIRD-PARTY.txt").decode()
         assert archive.read(f"{licences}/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        (bill,) = (archive.read(name).decode() for name in entries if "/sboms/" in name)
     files = [file for file in PACKAGE.rglob("*") if file.suffix in (".py", ".pyi", ".typed")]
     sources = {str(file.relative_to(PACKAGE.parent)) for file in files}
     programs = {f"shade_load-{version}.data/scripts/{name}" for name in ("shade-load", "shade-pack")}
@@ -107,9 +109,21 @@ def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
     c_interface = {f"shade_load/capi/{name}" for name in C_INTERFACE}
     assert others == sources | programs | c_interface | {"shade_load/_native.abi3.so"}
     assert all(entries[name].external_attr >> 16 & 0o111 == 0o111 for name in programs), "programs may be executed"
+    parts = {part["name"] for part in json.loads(bill)["components"]}
+    assert {"pyo3", "ratatui", "fast_image_resize"} <= parts, "of module, daemon and packer"
+    assert str(ROOT) not in bill
     # C and assembly, beside the crates.
     for linked in ("libjpeg-turbo", "Independent JPEG Group", "Zstandard", "BoringSSL", "pyo3 0."):
         assert linked in notices, linked
+
+
+def test_an_index_shows_the_readme(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = email.message_from_bytes(archive.read(f"shade_load-{version}.dist-info/METADATA"))
+    assert metadata["Description-Content-Type"].startswith("text/markdown")
+    page = (ROOT / "trainer-bridge/py/page.markdown").read_text(encoding="utf-8")
+    assert metadata.get_payload(decode=True).decode().strip() == page.strip()
 
 
 def test_it_runs_where_its_name_says(wheel: Path) -> None:

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shade_client::{ClientError, JobSpec, Options, PlanSpec, Sampler, Session};
 use shade_formats::checksum::crc32c_append;
-use shade_job::{Pair, Resampling, Transform, group_digest};
+use shade_job::{Filters, Pair, Transform, group_digest};
 
 use crate::{Daemon, Packed, Taken, copy, next, spec};
 
@@ -18,7 +18,7 @@ pub const JOBS: [&str; 4] = ["permutations", "importance", "importance-2", "vali
 #[must_use]
 pub fn job_named(name: &str) -> JobSpec {
     let (scale, ratio) = ([0.25, 1.0], [0.75, 4.0 / 3.0]);
-    let interpolation = Resampling::Bilinear;
+    let interpolation = Filters::default();
     let crops = Transform::RandomResizedCrop { size: Pair([16, 16]), scale, ratio, interpolation };
     let crops = vec![crops, Transform::RandomHorizontalFlip { p: 0.5 }];
     let importance = |seed| {

@@ -64,7 +64,7 @@ def decode_restart_markers(root: Path, workers: int, size: int, kind: Kind) -> I
 
 
 def _crops(kind: Kind) -> list[Any]:
-    crops = [RandomResizedCrop(kind.side, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
+    crops = [RandomResizedCrop(kind.side, SCALE, RATIO, kind.interpolation), RandomHorizontalFlip()]
     return [*crops, *_RECIPES[kind.augments]]
 
 

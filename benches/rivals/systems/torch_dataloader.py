@@ -8,7 +8,7 @@ import torch
 import torchvision
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
-from torchvision.transforms import v2
+from torchvision.transforms import InterpolationMode, v2
 
 from benches.rivals.image_folder import read_file
 from benches.rivals.kinds import (
@@ -67,7 +67,8 @@ def _on_device(loader: DataLoader) -> Iterator[Iterator[Any]]:
 
 
 def _transforms(kind: Kind) -> Callable[[Any], torch.Tensor]:
-    crops = [v2.RandomResizedCrop(kind.side, SCALE, RATIO), v2.RandomHorizontalFlip()] if kind.crops else []
+    crop = v2.RandomResizedCrop(kind.side, SCALE, RATIO, InterpolationMode(kind.interpolation))
+    crops = [crop, v2.RandomHorizontalFlip()] if kind.crops else []
     return v2.Compose([*crops, *_RECIPES[kind.augments], v2.PILToTensor()])
 
 

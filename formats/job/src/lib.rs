@@ -55,8 +55,8 @@ pub use strata::strata_for;
 pub use subset::Subset;
 pub use tables::Tables;
 pub use transforms::{
-    AutoAugmentPolicy, Colour, Degrees, Factor, Hue, InTurn, Interpolation, Pair, Range, Resampling, Shear,
-    Side, Size, Transform,
+    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Hue, InTurn, Interpolation, Pair, Range, Resampling,
+    Shear, Side, Size, Transform,
 };
 pub use values::{parse_rate, parse_time};
 pub use view::{Framing, ImageSpec};

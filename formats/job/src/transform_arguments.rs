@@ -26,6 +26,25 @@ impl Resampling {
         &[Self::Nearest, Self::Box, Self::Bilinear, Self::Hamming, Self::Bicubic, Self::Lanczos];
 }
 
+/// The filter of a crop, or two: one of them is drawn for each image, as by timm's `random`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected one of `nearest`, `box`, `bilinear`, `hamming`, `bicubic`, `lanczos`, or two of them"
+)]
+pub enum Filters {
+    /// Always this.
+    One(Resampling),
+    /// Each as often as the other.
+    Either([Resampling; 2]),
+}
+
+impl Default for Filters {
+    fn default() -> Self {
+        Self::One(Resampling::default())
+    }
+}
+
 /// How pixels that move are made: of the nearest pixel, of the four nearest ones, or of sixteen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -10,8 +10,8 @@ use shade_formats::limits::IMAGE_SIDE_MAX;
 
 use crate::SpecError;
 pub use crate::transform_arguments::{
-    AutoAugmentPolicy, Colour, Degrees, Factor, Hue, Interpolation, Pair, Range, Resampling, Shear, Side,
-    Size,
+    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Hue, Interpolation, Pair, Range, Resampling, Shear,
+    Side, Size,
 };
 
 /// Largest factor of a colour, sharpness or ratio, and largest sigma.
@@ -52,6 +52,7 @@ pub enum Transform {
         padding: u32,
     },
     /// A part of random share of the area and random width / height, resized to `size`.
+    /// Where there are two interpolations, one is drawn for each image.
     RandomResizedCrop {
         size: Size,
         #[serde(default = "crop_scale")]
@@ -59,7 +60,7 @@ pub enum Transform {
         #[serde(default = "crop_ratio")]
         ratio: [f64; 2],
         #[serde(default)]
-        interpolation: Resampling,
+        interpolation: Filters,
     },
     /// Mirrors from left to right.
     RandomHorizontalFlip {

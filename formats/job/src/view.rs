@@ -1,16 +1,17 @@
-//! One view of each image: which part of it becomes a row, and what is done to the row's pixels.
+//! One view of each image: which part of it becomes a row, and what is done to pixels before and
+//! behind that.
 //! The rules of the order of transforms are here.
 
 use shade_formats::ViewShape;
-use shade_formats::limits::TRANSFORMS_MAX;
+use shade_formats::limits::{IMAGE_SIDE_MAX, TRANSFORMS_MAX};
 
 use crate::SpecError;
-use crate::transforms::{Resampling, Side, Transform};
+use crate::transforms::{Filters, Side, Transform};
 
 /// The order that transforms must have.
 const ORDER: &str = "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before \
                      CenterCrop or RandomCrop, Pad before RandomCrop, and flips and transforms of pixels, such as \
-                     ColorJitter, follow";
+                     ColorJitter, before or behind all of these";
 
 /// Which part of an image becomes the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,8 +54,8 @@ pub struct ImageSpec {
     pub width: u32,
     /// Which part of the image.
     pub framing: Framing,
-    /// The filter that resizes it.
-    pub resampling: Resampling,
+    /// The filter that resizes it, or two to draw from.
+    pub resampling: Filters,
     /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
     pub flip: f64,
     /// Chance that it is mirrored from top to bottom, 0 to 1: `RandomVerticalFlip(p)`.
@@ -65,6 +66,8 @@ pub struct ImageSpec {
     pub exact: bool,
     /// One channel of grey, Pillow's "L" of the row's colours: `Grayscale()`.
     pub grey: bool,
+    /// Operations on all of the image's pixels, before its geometry.
+    pub before: Vec<Transform>,
     /// Operations on the row's pixels, after its geometry.
     pub pixels: Vec<Transform>,
 }
@@ -82,11 +85,12 @@ impl ImageSpec {
     /// They give images of several sizes, stand in an order that the daemon does not have, or have
     /// arguments that torchvision refuses, too.
     pub fn new(transforms: &[Transform]) -> Result<Self, SpecError> {
-        let (flips, rest) = transforms.split_at(transforms.iter().take_while(|step| step.is_flip()).count());
-        let geometry = rest.iter().take_while(|step| !step.is_of_pixels() && !step.is_flip()).count();
-        let (framing, after) = rest.split_at(geometry);
-        let mut spec = Self::framed(framing).ok_or_else(|| out_of_order(transforms, framing))?;
-        if let (Some(flip), Framing::Center { .. }) = (flips.first(), spec.framing) {
+        let (before, rest) =
+            transforms.split_at(transforms.iter().take_while(|step| step.keeps_size()).count());
+        let (framing, after) = rest.split_at(rest.iter().take_while(|step| !step.keeps_size()).count());
+        let mut spec = Self::framed(framing).ok_or_else(|| out_of_order(transforms, framing, after))?;
+        let flip = before.iter().find(|step| step.is_flip());
+        if let (Some(flip), Framing::Center { .. }) = (flip, spec.framing) {
             return Err(wrong(format!(
                 "got {}, expected {} behind CenterCrop: it rounds the middle of an image to one side, so a mirrored \
                  image has another one",
@@ -95,7 +99,7 @@ impl ImageSpec {
             )));
         }
         // Every other crop of a mirrored image is as likely as its mirrored crop.
-        spec.add(flips.iter().chain(after), transforms)?;
+        spec.add(before, after, transforms)?;
         let count: usize = transforms.iter().map(Transform::count).sum();
         if count > TRANSFORMS_MAX {
             let text = format!(
@@ -104,21 +108,30 @@ impl ImageSpec {
             return Err(wrong(text));
         }
         let row = [spec.height, spec.width];
-        flips
-            .iter()
-            .chain(framing)
-            .chain(after.iter().filter(|step| !step.is_grey()))
-            .try_for_each(|step| check(step, row))?;
+        // Each image is asked once more whether its size will do.
+        let largest = [IMAGE_SIDE_MAX; 2];
+        let steps = before.iter().map(|step| (step, largest));
+        let steps = steps.chain(framing.iter().chain(after).map(|step| (step, row)));
+        steps.filter(|(step, _)| !step.is_grey()).try_for_each(|(step, size)| check(step, size))?;
         Ok(spec)
+    }
+
+    /// Refuses an image of this height and width for what comes before its geometry.
+    ///
+    /// # Errors
+    /// A kernel is larger than the image and its reflection.
+    pub fn fits_before(&self, image: [u32; 2]) -> Result<(), SpecError> {
+        let steps = self.before.iter().filter(|step| !step.is_grey());
+        steps.into_iter().try_for_each(|step| check(step, image))
     }
 
     /// The framing of these transforms; `None` if they make none.
     fn framed(transforms: &[Transform]) -> Option<Self> {
         let (short, mut resampling, rest) = match transforms {
             [Transform::Resize { size: Side::Shorter(short), interpolation }, rest @ ..] => {
-                (*short, *interpolation, rest)
+                (*short, Filters::One(*interpolation), rest)
             }
-            rest => (0, Resampling::default(), rest),
+            rest => (0, Filters::default(), rest),
         };
         let (before, last) = match rest {
             [last] => (0, last),
@@ -130,7 +143,7 @@ impl ImageSpec {
             Transform::Cover { size } if is_alone => (size.0, Framing::Cover),
             Transform::Whole { size } if is_alone => (size.0, Framing::Whole),
             Transform::Resize { size: Side::Both(size), interpolation } if is_alone => {
-                resampling = interpolation;
+                resampling = Filters::One(interpolation);
                 (size, Framing::Stretch)
             }
             Transform::RandomResizedCrop { size, scale, ratio, interpolation } if is_alone => {
@@ -146,15 +159,12 @@ impl ImageSpec {
         Some(Self { height, width, framing, resampling, ..Self::default() })
     }
 
-    /// Adds the transforms beside the framing.
-    fn add<'a>(
-        &mut self,
-        behind: impl Iterator<Item = &'a Transform>,
-        all: &[Transform],
-    ) -> Result<(), SpecError> {
+    /// Adds the transforms before and behind the framing.
+    fn add(&mut self, before: &[Transform], after: &[Transform], all: &[Transform]) -> Result<(), SpecError> {
         let unfit = |expected: std::fmt::Arguments<'_>| wrong(format!("got {}, {expected}", named(all)));
         let (mut flips, mut flips_down) = (false, false);
-        for step in behind {
+        let steps = before.iter().map(|step| (step, true)).chain(after.iter().map(|step| (step, false)));
+        for (step, is_before) in steps {
             let (flips, flip, p) = match *step {
                 Transform::RandomHorizontalFlip { p } => (&mut flips, &mut self.flip, p),
                 Transform::RandomVerticalFlip { p } => (&mut flips_down, &mut self.flip_down, p),
@@ -163,12 +173,19 @@ impl ImageSpec {
                     let why = "other transforms of pixels have three channels";
                     return Err(unfit(format_args!("expected Grayscale(1) last, as {why}")));
                 }
-                _ if step.is_grey() => {
-                    self.grey = true;
-                    continue;
+                _ if is_before && step.knows_places() && (flips || flips_down) => {
+                    let name = step.name();
+                    return Err(unfit(format_args!(
+                        "expected flips behind {name}, as the daemon flips after all that comes before a crop"
+                    )));
                 }
                 _ => {
-                    self.pixels.push(step.clone());
+                    self.grey = step.is_grey();
+                    if is_before {
+                        self.before.push(step.clone());
+                    } else if !self.grey {
+                        self.pixels.push(step.clone());
+                    }
                     continue;
                 }
             };
@@ -223,7 +240,7 @@ fn check(step: &Transform, row: [u32; 2]) -> Result<(), SpecError> {
         if !held.is_of_pixels() {
             return Err(wrong(format!(
                 "{}: got {}, expected transforms of pixels, such as ColorJitter: the daemon crops and flips each \
-                 image before all of these",
+                 image apart from these",
                 step.name(),
                 held.name()
             )));
@@ -237,12 +254,24 @@ fn wrong(text: String) -> SpecError {
     SpecError::told("decode", text)
 }
 
-/// Why these transforms, of which `framing` come first, make no rows of one size.
-fn out_of_order(transforms: &[Transform], framing: &[Transform]) -> SpecError {
-    if let [Transform::Resize { size: Side::Shorter(side), .. }] = framing {
+/// Why these transforms, `framing` and some before and `after` it, make no rows of one size.
+fn out_of_order(transforms: &[Transform], framing: &[Transform], after: &[Transform]) -> SpecError {
+    if let [Transform::Resize { size: Side::Shorter(side), .. }] = framing
+        && after.iter().all(Transform::keeps_size)
+    {
         return wrong(format!(
             "Resize({side}) keeps each image's ratio, so images have different sizes: add CenterCrop or RandomCrop, or \
              use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
+        ));
+    }
+    if let [Transform::Resize { size: Side::Both([height, width]), .. }, crop] = framing
+        && matches!(crop, Transform::CenterCrop { .. } | Transform::RandomCrop { .. })
+    {
+        let crop = crop.name();
+        return wrong(format!(
+            "got Resize(({height}, {width})) before {crop}, but it stretches images to rows of that size: leave one of \
+             the two out, or give Resize one number, such as Resize({}), which keeps each image's ratio before {crop}",
+            height.min(width)
         ));
     }
     wrong(format!("got {}, {ORDER}", named(transforms)))
@@ -256,6 +285,7 @@ fn named(transforms: &[Transform]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Resampling;
 
     fn spec(text: &str) -> Result<ImageSpec, String> {
         let transforms: crate::InTurn = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -290,8 +320,11 @@ mod tests {
             ),
             (r#"{"RandomResizedCrop": {"size": [8, 9], "interpolation": "bicubic"}}"#, Resampling::Bicubic),
         ] {
-            assert_eq!(spec(text).unwrap().resampling, resampling, "{text}");
+            assert_eq!(spec(text).unwrap().resampling, Filters::One(resampling), "{text}");
         }
+        let text = r#"{"RandomResizedCrop": {"size": 8, "interpolation": ["bilinear", "bicubic"]}}"#;
+        let either = Filters::Either([Resampling::Bilinear, Resampling::Bicubic]);
+        assert_eq!(spec(text).unwrap().resampling, either);
         let text = r#"[{"RandomHorizontalFlip": {}}, {"Pad": {"padding": 4}}, {"RandomCrop": {"size": 8}}, {"RandomVerticalFlip": {"p": 1}}]"#;
         let flipped = spec(text).unwrap();
         assert_eq!((flipped.flip, flipped.flip_down), (0.5, 1.0));
@@ -299,6 +332,27 @@ mod tests {
         let spec = spec(text).unwrap();
         assert_eq!((spec.flip, spec.flip_down, spec.grey, spec.bytes()), (0.0, 1.0, true, 64));
         assert_eq!(spec.pixels, [Transform::RandomInvert { p: 0.5 }]);
+    }
+
+    #[test]
+    fn transforms_of_pixels_may_come_before_the_framing() {
+        let text = r#"[{"RandomInvert": {}}, {"RandomHorizontalFlip": {}}, {"GaussianBlur": {"kernel_size": 9}}, {"Grayscale": {}}, {"RandomCrop": {"size": 2}}, {"RandomVerticalFlip": {}}]"#;
+        let before = spec(text).unwrap();
+        assert_eq!(
+            before.before.iter().map(Transform::name).collect::<Vec<_>>(),
+            ["RandomInvert", "GaussianBlur", "Grayscale"]
+        );
+        assert_eq!((before.flip, before.flip_down, before.grey), (0.5, 0.5, true));
+        assert_eq!(before.pixels, []);
+        // Each image tells whether its size will do.
+        assert!(before.fits_before([5, 9]).is_ok());
+        let error = before.fits_before([4, 9]).unwrap_err().to_string();
+        assert!(
+            error.contains("kernel_size is (9, 9), but must be less than twice the sides of a row, 9 x 4"),
+            "{error}"
+        );
+        let both = spec(r#"[{"RandAugment": {}}, {"RandomCrop": {"size": 9}}, {"RandomInvert": {}}, {"RandomHorizontalFlip": {}}]"#).unwrap();
+        assert_eq!((both.before.len(), both.pixels.len(), both.flip), (1, 1, 0.5));
     }
 
     #[test]
@@ -375,12 +429,42 @@ mod tests {
         for (text, expected) in [
             ("[]", "got [], expected Resize"),
             (r#"{"Resize": {"size": 8}}"#, "Resize(8) keeps each image's ratio"),
-            (r#"[{"Resize": {"size": [8, 8]}}, {"CenterCrop": {"size": 8}}]"#, "got [Resize, CenterCrop]"),
+            (
+                r#"[{"Resize": {"size": [8, 9]}}, {"CenterCrop": {"size": 7}}]"#,
+                "got Resize((8, 9)) before CenterCrop, but it stretches images to rows of that size: leave one of the two \
+                 out, or give Resize one number, such as Resize(8)",
+            ),
+            (
+                r#"[{"Resize": {"size": [8, 9]}}, {"RandomCrop": {"size": 7}}]"#,
+                "before RandomCrop, but it stretches",
+            ),
+            (
+                r#"{"RandomResizedCrop": {"size": 8, "interpolation": ["box", "box", "box"]}}"#,
+                "expected one of `nearest`, `box`, `bilinear`, `hamming`, `bicubic`, `lanczos`, or two of them",
+            ),
+            (r#"{"Resize": {"size": [8, 8], "interpolation": ["box", "bicubic"]}}"#, "Resize: "),
             (
                 r#"[{"Resize": {"size": 8}}, {"RandomResizedCrop": {"size": 8}}]"#,
                 "got [Resize, RandomResizedCrop]",
             ),
             (r#"[{"Pad": {"padding": 2}}, {"CenterCrop": {"size": 8}}]"#, "Pad before RandomCrop"),
+            (
+                r#"[{"Resize": {"size": 9}}, {"RandomInvert": {}}, {"CenterCrop": {"size": 8}}]"#,
+                "got [Resize, RandomInvert, CenterCrop], expected Resize",
+            ),
+            (
+                r#"[{"RandomHorizontalFlip": {}}, {"RandAugment": {}}, {"RandomCrop": {"size": 8}}]"#,
+                "expected flips behind RandAugment, as the daemon flips after all that comes before a crop",
+            ),
+            (
+                r#"[{"Grayscale": {}}, {"CenterCrop": {"size": 8}}, {"RandomInvert": {}}]"#,
+                "expected Grayscale(1) last",
+            ),
+            (
+                r#"[{"Grayscale": {}}, {"CenterCrop": {"size": 8}}, {"Grayscale": {}}]"#,
+                "expected Grayscale(1) last",
+            ),
+            (r#"[{"RandomInvert": {"p": 2}}, {"CenterCrop": {"size": 8}}]"#, "RandomInvert: p is 2"),
             (
                 r#"[{"RandomHorizontalFlip": {}}, {"CenterCrop": {"size": 8}}]"#,
                 "expected RandomHorizontalFlip behind CenterCrop",

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shade_job::{
-    AutoAugmentPolicy, Colour, Decode, Degrees, InTurn, Interpolation, JOB_BYTES_MAX, JobSpec, OnError,
-    Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side, Tail, Transform,
+    AutoAugmentPolicy, Colour, Decode, Degrees, Filters, InTurn, Interpolation, JOB_BYTES_MAX, JobSpec,
+    OnError, Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side, Tail, Transform,
 };
 
 fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> + Clone {
@@ -87,7 +87,7 @@ fn view() -> impl Strategy<Value = InTurn> {
             size,
             scale: [a.min(b).max(1e-3), a.max(b).max(1e-3)],
             ratio: [0.75, 4.0 / 3.0],
-            interpolation: Resampling::Lanczos
+            interpolation: Filters::Either([Resampling::Lanczos, Resampling::Box])
         }]),
     ];
     (framing, prop::option::of(share()), prop::collection::vec(pixels(), 0..4)).prop_map(

@@ -15,11 +15,11 @@
 //! filter's taps may reach beyond the box.
 
 use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
-use shade_job::{Framing, ImageSpec, Resampling};
+use shade_job::{Filters, Framing, ImageSpec, Resampling};
 
 use super::randomness::Randomness;
 use crate::part::Span;
-use crate::resample::reach;
+use crate::resample::{Order, reach};
 use crate::size::scaled;
 use crate::{Area, ImageFault, JPEG_REDUCTIONS, Part, Size};
 
@@ -43,7 +43,8 @@ pub(super) struct CropBox {
     /// Whether the finished row is mirrored from top to bottom.
     pub(super) upside_down: bool,
     exact: bool,
-    resampling: Resampling,
+    /// The filter that resizes it.
+    pub(super) resampling: Resampling,
 }
 
 impl CropBox {
@@ -59,8 +60,9 @@ impl CropBox {
             row,
             flips: false,
             upside_down: false,
-            exact: spec.exact,
-            resampling: spec.resampling,
+            // What comes before the geometry changes all of the image.
+            exact: spec.exact || !spec.before.is_empty(),
+            resampling: Resampling::default(),
         };
         match spec.framing {
             Framing::Whole if source != row => return Err(ImageFault::Unlike { image: source, row }),
@@ -79,6 +81,12 @@ impl CropBox {
             }
             Framing::RandomResized { scale, ratio } => crop.scope = random_part(source, scale, ratio, random),
         }
+        // Behind the part, which is the same by one filter and by either.
+        crop.resampling = match spec.resampling {
+            Filters::One(filter) => filter,
+            Filters::Either([one, _]) if random.share() < 0.5 => one,
+            Filters::Either([_, other]) => other,
+        };
         crop.flips = spec.flip > 0.0 && random.share() < spec.flip;
         crop.upside_down = spec.flip_down > 0.0 && random.share() < spec.flip_down;
         Ok(crop)
@@ -167,6 +175,11 @@ impl CropBox {
         let visible = self.visible()?;
         let (left, top) = (self.scope.left + visible.left, self.scope.top + visible.top);
         (self.resized == self.scope.size).then_some(Area { left, top, ..visible })
+    }
+
+    /// The order of the passes that resize it, also of a reduced source.
+    pub(super) fn order(&self) -> Order {
+        Order::of(self.scope.size, self.resized)
     }
 
     /// The pixels that the filter may read in the source reduced `by`, rounded outwards.

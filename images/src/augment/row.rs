@@ -60,7 +60,7 @@ impl RowWriter {
         let scope = crop.scope(pixels.reduced_by);
         let (source, spans) = within(pixels, scope, spans).ok_or(RowFault::Missing)?;
         let Self { resampler, grey, .. } = self;
-        resampler.start(spec.resampling, source.size, spans, crop.flips);
+        resampler.start(crop.resampling, crop.order(), source.size, spans, crop.flips);
         for first in (0..place.size.height).step_by(LINES) {
             let band = resampler.band(&source, first as usize, target.is_interleaved());
             let count = LINES.min((place.size.height - first) as usize);

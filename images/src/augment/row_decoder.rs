@@ -8,7 +8,7 @@ use shade_formats::{Draw, Geometry};
 use shade_job::{ImageSpec, JpegDecoder};
 
 use super::crop_box::CropBox;
-use super::pixels::Workbench;
+use super::pixels::{Before, Workbench};
 use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
@@ -22,6 +22,8 @@ pub struct RowDecoder {
     rows: RowWriter,
     /// The box of each view of the image at hand.
     crops: Vec<CropBox>,
+    /// The image whose pixels change before its geometry.
+    before: Before,
     /// A row whose pixels change once more.
     bench: Workbench,
     /// A piece of an image that is delivered whole.
@@ -76,7 +78,7 @@ impl RowDecoder {
         mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut decode = || {
-            let Self { images, rows, crops, bench, .. } = self;
+            let Self { images, rows, crops, before, bench, .. } = self;
             let mut drawn = None;
             let decoded = images.decode_part(media, bytes, |source| {
                 let found = drawn.insert(draw_crops(source, views, draw, crops));
@@ -90,16 +92,19 @@ impl RowDecoder {
             }
             for (view, (spec, crop)) in (0..).zip(views.iter().zip(crops.iter())) {
                 let write = |at, bytes: &[u8]| write(usize::from(view), at, bytes);
+                let mut numbers = Randomness::of_pixels(draw, view);
+                let pixels = if spec.before.is_empty() {
+                    pixels
+                } else {
+                    before.change(&pixels, spec, &mut numbers).ok_or_else(|| not_decoded(media))??
+                };
                 let written = if spec.pixels.is_empty() && !crop.upside_down {
                     rows.write(&pixels, crop, spec, write)
                 } else {
-                    let numbers = Randomness::of_pixels(draw, view);
                     bench.write(rows, &pixels, crop, spec, numbers, write)
                 };
                 written.map_err(|fault| match fault {
-                    RowFault::Missing => {
-                        ImageFault::corrupt(media, "a visible part of the image was not decoded").into()
-                    }
+                    RowFault::Missing => not_decoded(media).into(),
                     RowFault::Write(error) => error,
                 })?;
             }
@@ -108,6 +113,7 @@ impl RowDecoder {
         let written = decode();
         self.images.shrink();
         self.rows.shrink();
+        self.before.shrink();
         self.bench.shrink();
         written
     }
@@ -150,6 +156,10 @@ impl RowDecoder {
     pub fn part(spec: &ImageSpec, draw: Draw, source: Size) -> Result<Part, ImageFault> {
         CropBox::new(source, spec, &mut Randomness::new(draw, 0)).map(|crop| crop.part())
     }
+}
+
+fn not_decoded(media: Media) -> ImageFault {
+    ImageFault::corrupt(media, "a visible part of the image was not decoded")
 }
 
 /// Fills `crops` with the box of each view.

@@ -12,12 +12,14 @@
 //! Neither does another's work well: see `docs/decisions/013-a-resizer-of-our-own.md`.
 
 mod bands;
+mod order;
 mod passes;
 mod source;
 mod whole;
 
 use bands::Bands;
 pub(crate) use bands::LINES;
+pub(crate) use order::Order;
 use passes::Passes;
 pub(crate) use passes::reach;
 use shade_job::Resampling;
@@ -37,12 +39,20 @@ pub(crate) struct Resampler {
 
 impl Resampler {
     /// Prepares resizing a source of size `source` to these columns and lines, mirrored from left
-    /// to right if `mirrored`.
-    pub(crate) fn start(&mut self, filter: Resampling, source: Size, spans: [Span; 2], mirrored: bool) {
+    /// to right if `mirrored`. The bilinear filter has one order, as either gives its result to
+    /// within a level.
+    pub(crate) fn start(
+        &mut self,
+        filter: Resampling,
+        order: Order,
+        source: Size,
+        spans: [Span; 2],
+        mirrored: bool,
+    ) {
         self.filter = filter;
         match filter {
             Resampling::Bilinear => self.bands.start(source, &spans, mirrored),
-            _ => self.passes.start(filter, source, &spans, mirrored),
+            _ => self.passes.start(filter, order, source, &spans, mirrored),
         }
     }
 

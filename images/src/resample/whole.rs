@@ -4,6 +4,7 @@ use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
+use super::Order;
 use crate::limits::check_size;
 use crate::{Image, ImageFault, Size};
 
@@ -33,12 +34,15 @@ impl Image {
             // The cubic with a = -0.5, which Pillow means by "bicubic".
             Filter::Bicubic => FilterType::CatmullRom,
         };
-        // Pillow resizes along rows first, and rounds to bytes in between: where the cubic has
-        // overshot, the other order gives other colours.
-        let wide = Size { width: to.width, height: from.height };
-        check_size(wide.width.into(), wide.height.into())?;
-        let along_rows = resize(self.rgb(), from, wide, filter)?;
-        Self::new(to, resize(&along_rows, wide, to, filter)?)
+        // Pillow rounds to bytes in between: where the cubic has overshot, the other order gives
+        // other colours.
+        let between = match Order::of(from, to) {
+            Order::AcrossFirst => Size { width: to.width, height: from.height },
+            Order::DownFirst => Size { width: from.width, height: to.height },
+        };
+        check_size(between.width.into(), between.height.into())?;
+        let once = resize(self.rgb(), from, between, filter)?;
+        Self::new(to, resize(&once, between, to, filter)?)
     }
 }
 

@@ -18,6 +18,8 @@ from PIL import Image, ImageOps
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZE = 13, 9
 RESIZED = [(31, 22), (30, 20), (20, 14), (13, 9), (7, 5), (61, 20), (17, 43), (70, 50)]
+# The last three are resized vertically first.
+EDGES_RESIZED = [(31, 22), (20, 43), (61, 20), (17, 43), (90, 71), (7, 5), (50, 10), (58, 20), (90, 20)]
 # Images with a reference X.EXT.16.rgb.
 CROPPED = ["resize.png", "tall.png", "rgb8.png", "baseline.jpg", "reduced.jpg"]
 COLOURS = {"grey": (0, 1), "rgb": (2, 3), "la": (4, 2), "rgba": (6, 4)}
@@ -331,7 +333,7 @@ def main():
     for filter in [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC]:
         for width, height in RESIZED:
             write(f"resize.png.{filter.name.lower()}.{width}x{height}.rgb", source.resize((width, height), filter))
-        for width, height in [(31, 22), (20, 43), (61, 20), (17, 43), (90, 71), (7, 5)]:
+        for width, height in EDGES_RESIZED:
             resized = Image.open("edges.png").resize((width, height), filter)
             write(f"edges.png.{filter.name.lower()}.{width}x{height}.rgb", resized)
 

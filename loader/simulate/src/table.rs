@@ -1,4 +1,4 @@
-//! The result as text: what was simulated, an aligned table, and what is recommended.
+//! The result as text: what was simulated, aligned tables, and what is recommended.
 
 use std::fmt;
 
@@ -8,13 +8,24 @@ use crate::recommend::Recommendation;
 use crate::row::Row;
 use crate::run::{Recorded, Report};
 
+/// Longest line of a table, and of what stands above it.
+const WIDTH_MAX: usize = 100;
 /// Between two columns.
 const GAP: &str = "  ";
-/// Columns whose text begins at the left; numbers end at the right.
-const LEFT: usize = 2;
+
+/// What a column says. Where all are too wide for one table, each part stays together.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// Which row it is: in every table, from the left. Numbers end at the right.
+    Row,
+    Reads,
+    Waits,
+    Scaling,
+}
 
 /// A column of the table.
 struct Column {
+    part: Part,
     head: &'static str,
     /// Which results have it.
     is_in: fn(&Report) -> bool,
@@ -22,40 +33,92 @@ struct Column {
 }
 
 const fn column(
+    part: Part,
     head: &'static str,
     is_in: fn(&Report) -> bool,
     cell: fn(&Report, &Row) -> Option<String>,
 ) -> Column {
-    Column { head, is_in, cell }
+    Column { part, head, is_in, cell }
 }
 
 const COLUMNS: &[Column] = &[
-    column("policy", always, |_, row| Some(row.policy.clone())),
-    column("cache", always, |report, row| Some(cache(report, row))),
-    column("shared", of_jobs, |_, row| {
+    column(Part::Row, "policy", always, |_, row| Some(row.policy.clone())),
+    column(Part::Row, "cache", always, |report, row| Some(cache(report, row))),
+    column(Part::Row, "shared", of_jobs, |_, row| {
         Some(if row.is_shared? { "one cache" } else { "a part each" }.to_owned())
     }),
-    column("hit %", always, |_, row| percent(Some(row.hit_ratio), row.hit_ratio_ci95, 2)),
-    column("tier %", of_nodes, |report, row| percent(report.tier.as_ref().map(|_| row.tier_ratio), None, 2)),
-    column("store %", of_nodes, |_, row| percent(Some(row.store_ratio), None, 2)),
-    column("datasets/epoch", of_several, |_, row| {
+    column(Part::Reads, "hit %", always, |_, row| percent(Some(row.hit_ratio), row.hit_ratio_ci95, 2)),
+    column(Part::Reads, "tier %", of_nodes, |report, row| {
+        percent(report.tier.as_ref().map(|_| row.tier_ratio), None, 2)
+    }),
+    column(Part::Reads, "store %", of_nodes, |_, row| percent(Some(row.store_ratio), None, 2)),
+    column(Part::Reads, "datasets/epoch", of_several, |_, row| {
         Some(spread(row.datasets_per_epoch, row.datasets_per_epoch_ci95, 3, 3))
     }),
-    column("decoded %", of_jobs, |_, row| percent(Some(row.decoded_share), None, 1)),
-    column("seen %", of_one, |_, row| percent(row.ever_seen_share, None, 1)),
-    column("max repeat", of_one, |_, row| Some(HumanCount(u64::from(row.repeat_max)).to_string())),
-    column("bytes read", always, |_, row| Some(BinaryBytes(row.bytes_read?).to_string())),
-    column("evictions", of_one, |_, row| Some(HumanCount(row.evictions).to_string())),
-    column("waits %", always, |_, row| match &row.stall_shares {
+    column(Part::Reads, "decoded %", of_jobs, |_, row| percent(Some(row.decoded_share), None, 1)),
+    column(Part::Reads, "seen %", of_one, |_, row| percent(row.ever_seen_share, None, 1)),
+    column(Part::Reads, "max repeat", of_one, |_, row| {
+        Some(HumanCount(u64::from(row.repeat_max)).to_string())
+    }),
+    column(Part::Reads, "bytes read", always, |_, row| Some(BinaryBytes(row.bytes_read?).to_string())),
+    column(Part::Reads, "evictions", of_one, |_, row| Some(HumanCount(row.evictions).to_string())),
+    column(Part::Waits, "waits %", always, |_, row| match &row.stall_shares {
         Some(of_jobs) => Some(range(of_jobs)),
         None => waits(row.stall_share, row.stall_share_ci95),
     }),
-    column("Jain", of_jobs, |_, row| Some(format!("{:.3}", row.jain?))),
-    column("stragglers %", of_nodes, |_, row| percent(row.straggle_share, None, 1)),
-    column("boundary s", of_nodes, |_, row| Some(format!("{:.3}", row.boundary_s?))),
-    column("efficiency %", of_nodes, |_, row| percent(row.efficiency, row.efficiency_ci95, 1)),
-    column("loader's %", of_nodes, |_, row| percent(row.loader_efficiency, row.loader_efficiency_ci95, 1)),
+    column(Part::Waits, "Jain", of_jobs, |_, row| Some(format!("{:.3}", row.jain?))),
+    column(Part::Waits, "stragglers %", of_nodes, |_, row| percent(row.straggle_share, None, 1)),
+    column(Part::Waits, "boundary s", of_nodes, |_, row| Some(format!("{:.3}", row.boundary_s?))),
+    column(Part::Scaling, "efficiency %", of_nodes, |_, row| percent(row.efficiency, row.efficiency_ci95, 1)),
+    column(Part::Scaling, "loader's %", of_nodes, |_, row| {
+        percent(row.loader_efficiency, row.loader_efficiency_ci95, 1)
+    }),
 ];
+
+/// A column with its text: the head first, then a cell for each row.
+struct Filled {
+    part: Part,
+    lines: Vec<String>,
+    width: usize,
+}
+
+impl Filled {
+    /// `None` if no row has a value.
+    fn new(column: &Column, report: &Report) -> Option<Self> {
+        let cells: Vec<Option<String>> = report.rows.iter().map(|row| (column.cell)(report, row)).collect();
+        cells.iter().any(Option::is_some).then(|| {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+            let lines: Vec<String> = std::iter::once(column.head.to_owned()).chain(cells).collect();
+            let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+            Self { part: column.part, lines, width }
+        })
+    }
+}
+
+/// All columns in one table where they fit, else in several that each say which row it is. A part
+/// that fits into one table is in one.
+fn tables(columns: &[Filled]) -> Vec<Vec<&Filled>> {
+    let fits = |table: &[&Filled], more: &[&Filled]| {
+        let width = |column: &&Filled| column.width + GAP.len();
+        table.iter().chain(more).map(width).sum::<usize>() <= WIDTH_MAX + GAP.len()
+    };
+    let all: Vec<&Filled> = columns.iter().collect();
+    let parts: Vec<&[&Filled]> = all.chunk_by(|left, right| left.part == right.part).collect();
+    let Some((&rows, parts)) = parts.split_first() else {
+        return Vec::new();
+    };
+    let mut tables = vec![rows.to_vec()];
+    for &part in parts {
+        let is_whole = fits(rows, part);
+        for more in if is_whole { vec![part] } else { part.chunks(1).collect() } {
+            match tables.last_mut().filter(|table| fits(table, more) || table.len() == rows.len()) {
+                Some(table) => table.extend(more),
+                None => tables.push([rows, more].concat()),
+            }
+        }
+    }
+    tables
+}
 
 fn always(_: &Report) -> bool {
     true
@@ -93,8 +156,7 @@ impl fmt::Display for Report {
             let (cache, accesses) = (BinaryBytes(*cache_bytes), HumanCount(*accesses));
             writeln!(f, "recorded: {percent:.2} % of {accesses} hit, with {policy} and a cache of {cache}")?;
         }
-        writeln!(f)?;
-        self.write_table(f)?;
+        self.write_tables(f)?;
         if let Some(all) = &self.recommend {
             writeln!(f, "\nto remove 90 % of the stall that caching everything would remove")?;
             for found in all {
@@ -106,25 +168,39 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// What was simulated, wrapped between two facts.
     fn about(&self) -> String {
+        let mut text = String::new();
+        let mut column = 0;
+        for fact in self.facts() {
+            let gap = match column {
+                0 => "",
+                _ if column + "; ".len() + fact.chars().count() < WIDTH_MAX => "; ",
+                _ => ";\n  ",
+            };
+            column = if gap.ends_with("\n  ") { 2 } else { column + gap.len() };
+            column += fact.chars().count();
+            text = text + gap + &fact;
+        }
+        text
+    }
+
+    fn facts(&self) -> Vec<String> {
         let size = self.bytes.map_or_else(String::new, |bytes| format!(", {}", BinaryBytes(bytes)));
-        let nodes = match (self.nodes, self.ranks_per_node) {
-            (Some(nodes), Some(ranks)) => {
-                format!("; {nodes} nodes, ranks on each: {ranks}; {}", self.parts())
-            }
-            _ => String::new(),
-        };
+        let mut facts = vec![format!("{} samples{size}", HumanCount(u64::from(self.samples)))];
+        if let (Some(nodes), Some(ranks)) = (self.nodes, self.ranks_per_node) {
+            facts.extend([format!("{nodes} nodes, ranks on each: {ranks}"), self.parts()]);
+        }
         let jobs = self.jobs.map_or_else(String::new, |jobs| format!("{jobs} jobs, "));
         let skipped = match self.skipped_epochs {
             0 => String::new(),
             first => format!(", counted from epoch {first} on"),
         };
-        let seeds = if self.seeds == 1 { String::new() } else { format!("; means of {} seeds", self.seeds) };
-        let samples = HumanCount(u64::from(self.samples));
-        format!(
-            "{samples} samples{size}{nodes}; {jobs}{}; epochs: {}{skipped}{seeds}",
-            self.accesses, self.epochs
-        )
+        facts.extend([format!("{jobs}{}", self.accesses), format!("epochs: {}{skipped}", self.epochs)]);
+        if self.seeds != 1 {
+            facts.push(format!("means of {} seeds", self.seeds));
+        }
+        facts
     }
 
     fn parts(&self) -> String {
@@ -149,22 +225,21 @@ impl Report {
         )
     }
 
-    fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&Column> = COLUMNS.iter().filter(|column| (column.is_in)(self)).collect();
-        let cell = |column: &&Column, row| (column.cell)(self, row).unwrap_or_else(|| "-".to_owned());
-        let heads = columns.iter().map(|column| column.head.to_owned()).collect();
-        let rows = self.rows.iter().map(|row| columns.iter().map(|column| cell(column, row)).collect());
-        let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
-        let widths: Vec<usize> = (0..columns.len())
-            .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
-            .collect();
-        for line in lines {
-            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-                let gap = if column == 0 { "" } else { GAP };
-                if column < LEFT {
-                    write!(f, "{gap}{cell:<width$}")?;
-                } else {
-                    write!(f, "{gap}{cell:>width$}")?;
+    /// Each table after an empty line.
+    fn write_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = COLUMNS.iter().filter(|column| (column.is_in)(self));
+        let columns: Vec<Filled> = columns.filter_map(|column| Filled::new(column, self)).collect();
+        for table in tables(&columns) {
+            for line in 0..=self.rows.len() {
+                writeln!(f)?;
+                for (nth, Filled { part, lines, width }) in table.iter().enumerate() {
+                    let gap = if nth == 0 { "" } else { GAP };
+                    match part {
+                        Part::Row => write!(f, "{gap}{:<width$}", lines[line])?,
+                        Part::Reads | Part::Waits | Part::Scaling => {
+                            write!(f, "{gap}{:>width$}", lines[line])?
+                        }
+                    }
                 }
             }
             writeln!(f)?;
@@ -227,6 +302,8 @@ fn range(stalls: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection, prelude::*};
+
     use super::*;
 
     fn row() -> Row {
@@ -290,6 +367,85 @@ lru        20% 1.00 MiB  21.10 ±0.12   100.0           7    5.00 GiB      1,234
 lookahead  64.00 KiB           21.10   100.0           7           -      1,234           -
 ";
         assert_eq!(text, expected, "\n{text}");
+    }
+
+    #[test]
+    fn what_is_too_wide_for_one_table_has_several() {
+        let wide = Row {
+            is_shared: Some(true),
+            datasets_per_epoch: 1.306,
+            datasets_per_epoch_ci95: Some(0.02),
+            store_ratio: 0.789,
+            decoded_share: 1.0,
+            stall_shares: Some(vec![0.01, 0.02]),
+            jain: Some(0.9),
+            straggle_share: Some(0.0),
+            boundary_s: Some(0.029),
+            efficiency: Some(0.997),
+            loader_efficiency: Some(0.998),
+            ..row()
+        };
+        let apart = Row { is_shared: Some(false), jain: None, ..wide.clone() };
+        let report = Report {
+            nodes: Some(2),
+            ranks_per_node: Some(1),
+            strata: Some(6),
+            jobs: Some(2),
+            ..report(vec![wide, apart], None)
+        };
+        let text = report.to_string();
+        let expected = "\
+1,000 samples, 5.00 MiB; 2 nodes, ranks on each: 1; 6 strata; 2 jobs, uniform plans;
+  epochs: 12, counted from epoch 4 on; means of 5 seeds
+SIMULATED store latency=2ms; 1 ms of compute a sample
+
+policy  cache         shared             hit %  store %  datasets/epoch  decoded %  bytes read
+lru     20% 1.00 MiB  one cache    21.10 ±0.12    78.90    1.306 ±0.020      100.0    5.00 GiB
+lru     20% 1.00 MiB  a part each  21.10 ±0.12    78.90    1.306 ±0.020      100.0    5.00 GiB
+
+policy  cache         shared          waits %   Jain  stragglers %  boundary s
+lru     20% 1.00 MiB  one cache    1.0 to 2.0  0.900           0.0       0.029
+lru     20% 1.00 MiB  a part each  1.0 to 2.0      -           0.0       0.029
+
+policy  cache         shared       efficiency %  loader's %
+lru     20% 1.00 MiB  one cache            99.7        99.8
+lru     20% 1.00 MiB  a part each          99.7        99.8
+";
+        assert_eq!(text, expected, "\n{text}");
+    }
+
+    proptest! {
+        /// Widths of the columns of each part.
+        #[test]
+        fn every_column_is_in_one_table_beside_its_rows_names(
+            rows in collection::vec(1..20_usize, 1..4),
+            others in collection::vec(collection::vec(1..30_usize, 0..9), 3),
+        ) {
+            let parts = [Part::Reads, Part::Waits, Part::Scaling].into_iter().zip(others);
+            let columns: Vec<Filled> = std::iter::once((Part::Row, rows))
+                .chain(parts)
+                .flat_map(|(part, widths)| widths.into_iter().map(move |width| (part, width)))
+                .enumerate()
+                .map(|(nth, (part, width))| Filled { part, lines: vec![nth.to_string()], width })
+                .collect();
+            let width = |of: &[&Filled]| of.iter().map(|column| column.width + GAP.len()).sum::<usize>();
+            let (rows, others): (Vec<&Filled>, Vec<&Filled>) =
+                columns.iter().partition(|column| column.part == Part::Row);
+            let names = |of: &[&Filled]| of.iter().map(|column| column.lines[0].clone()).collect::<Vec<_>>();
+            let tables = tables(&columns);
+            let mut found = Vec::new();
+            for table in &tables {
+                prop_assert_eq!(names(&table[..rows.len()]), names(&rows));
+                prop_assert!(width(table) <= WIDTH_MAX + GAP.len());
+                found.extend(names(&table[rows.len()..]));
+            }
+            prop_assert_eq!(found, names(&others));
+            for part in others.chunk_by(|left, right| left.part == right.part) {
+                let has_some = |table: &&Vec<&Filled>| table.iter().any(|column| column.part == part[0].part);
+                let is_narrow = width(&rows) + width(part) <= WIDTH_MAX + GAP.len();
+                prop_assert!(!is_narrow || tables.iter().filter(has_some).count() == 1);
+            }
+        }
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Operations on the pixels of a finished row, as torchvision's functions of these names do them to
-//! a PIL image.
+//! Operations on the pixels of a finished row, or of an image before its geometry, as torchvision's
+//! functions of these names do them to a PIL image.
 //!
 //! ```text
-//!   transforms, Draw ─ draws ─▶ Operation ... ─ workbench ─▶ colours, hue, curves,
-//!                        └ policies                          neighbours, pillow_blur,
-//!                                                             moved
+//!   transforms, Draw ─ draws ─▶ Operation ... ─ canvas ─▶ colours, hue, curves,
+//!                        └ policies                       neighbours, pillow_blur,
+//!                                                          moved
 //! ```
 //!
-//! `policies` are RandAugment and TrivialAugmentWide, `auto_augment` is the third,
-//! `timm` is timm's RandAugment. `workbench` owns the buffers. Meanwhile the
-//! row has a plane for each colour: all three get the same operation, and a loop over bytes of one
+//! `policies` are RandAugment and TrivialAugmentWide, `auto_augment` is the third, `timm` is timm's
+//! RandAugment. `before` changes decoded images and `workbench` finished rows, each on a `canvas`
+//! with a plane for each colour. All three get the same operation, and a loop over bytes of one
 //! kind is compiled to wide instructions.
 //!
 //! Pillow computes in integers or single precision. Where its result depends on how it rounds, the
@@ -17,6 +17,8 @@
 //! torchvision sums its products in another order.
 
 mod auto_augment;
+mod before;
+mod canvas;
 mod colours;
 mod curves;
 mod draws;
@@ -29,4 +31,5 @@ mod policies;
 mod timm;
 mod workbench;
 
+pub(super) use before::Before;
 pub(super) use workbench::Workbench;

@@ -1,10 +1,9 @@
-//! A row between its geometry and its delivery: the buffers, and the operations in turn.
+//! A row between its geometry and its delivery.
 
 use shade_job::ImageSpec;
 
+use super::canvas::Canvas;
 use super::colours::planes;
-use super::operation::Operation;
-use super::{colours, curves, draws, hue, moved, neighbours, pillow_blur};
 use crate::augment::crop_box::CropBox;
 use crate::augment::planes::to_grey;
 use crate::augment::randomness::Randomness;
@@ -15,11 +14,9 @@ use crate::{Pixels, Size, scratch, shrink};
 /// Changes rows; keeps its buffers between images.
 #[derive(Default)]
 pub(in crate::augment) struct Workbench {
-    /// The row's three planes.
-    row: Vec<u8>,
-    /// A copy of what an operation changes, or the row in grey.
-    spare: Vec<u8>,
-    blur: neighbours::Blur,
+    row: Canvas,
+    /// The row in grey.
+    grey: Vec<u8>,
     /// A piece of an interleaved row.
     piece: Vec<u8>,
 }
@@ -32,23 +29,28 @@ impl Workbench {
         pixels: &Pixels<'_>,
         crop: &CropBox,
         spec: &ImageSpec,
-        random: Randomness,
+        mut random: Randomness,
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), RowFault<E>> {
-        let planar = ImageSpec { channels_last: false, grey: false, pixels: Vec::new(), ..*spec };
-        let row = scratch(&mut self.row, planes_bytes(spec));
+        let [before, after] = [Vec::new(), Vec::new()];
+        let planar = ImageSpec { channels_last: false, grey: false, before, pixels: after, ..*spec };
+        let size = Size { width: spec.width, height: spec.height };
+        let row = self.row.planes(size);
         let copy = |at, piece: &[u8]| {
             let at = usize::try_from(at).ok();
             let place = at.and_then(|at| row.get_mut(at..)?.get_mut(..piece.len()));
             place.map(|place| place.copy_from_slice(piece)).ok_or(())
         };
         rows.write(pixels, crop, &planar, copy).map_err(|_| RowFault::Missing)?;
-        self.change(spec, random, crop.upside_down);
-        let Self { row, spare, piece, .. } = self;
-        let row = scratch(row, planes_bytes(spec));
+        let Self { row, grey, piece } = self;
+        if crop.upside_down {
+            turn_upside_down(row.planes(size), size);
+        }
+        row.change(&spec.pixels, size, &mut random);
+        let row = row.planes(size);
         let written = match planes(row) {
             Some([red, green, blue]) if spec.grey => {
-                let grey = scratch(spare, red.len());
+                let grey = scratch(grey, red.len());
                 to_grey(red, green, blue, grey);
                 write(0, grey)
             }
@@ -57,47 +59,12 @@ impl Workbench {
         written.map_err(RowFault::Write)
     }
 
-    /// Turns the row `upside_down`, then does the operations that `spec` and `random` define.
-    fn change(&mut self, spec: &ImageSpec, mut random: Randomness, upside_down: bool) {
-        let size = Size { width: spec.width, height: spec.height };
-        let Self { row, spare, blur, .. } = self;
-        let row = scratch(row, planes_bytes(spec));
-        if upside_down {
-            turn_upside_down(row, size);
-        }
-        draws::draw(&spec.pixels, size, &mut random, &mut |operation| match operation {
-            Operation::Brightness(factor) => colours::brightness(row, factor),
-            Operation::Contrast(factor) => colours::contrast(row, factor),
-            Operation::Saturation(factor) => colours::saturation(row, factor),
-            Operation::Hue(shift) => hue::hue(row, shift),
-            Operation::Grey => colours::grayscale(row),
-            Operation::Permute(from) => colours::permute(row, from, spare),
-            Operation::Blur { kernel, sigma } => blur.blur(row, size, kernel, sigma),
-            Operation::PillowBlur(radius) => pillow_blur::blur(row, size, radius, spare),
-            Operation::Solarize(threshold) => curves::solarize(row, threshold),
-            Operation::SolarizeAdd(add) => curves::solarize_add(row, add),
-            Operation::Posterize(bits) => curves::posterize(row, bits),
-            Operation::Invert => curves::invert(row),
-            Operation::Autocontrast => curves::autocontrast(row),
-            Operation::Equalize => curves::equalize(row),
-            Operation::Sharpness(factor) => neighbours::sharpness(row, size, factor, spare),
-            Operation::Move(motion, how) => moved::shift(row, size, motion, how, spare),
-            Operation::Erase(area, colour) => moved::erase(row, size, area, colour),
-        });
-    }
-
     /// Frees the buffers if a large row made them grow.
     pub(in crate::augment) fn shrink(&mut self) {
-        shrink(&mut self.row);
-        shrink(&mut self.spare);
+        self.row.shrink();
+        shrink(&mut self.grey);
         shrink(&mut self.piece);
-        self.blur.shrink();
     }
-}
-
-/// Bytes of a row's three planes.
-fn planes_bytes(spec: &ImageSpec) -> usize {
-    3 * spec.width as usize * spec.height as usize
 }
 
 /// Mirrors each plane from top to bottom.

@@ -51,7 +51,8 @@ fn weight(filter: Resampling, x: f64) -> f64 {
         Resampling::Hamming if from_middle >= 1.0 => 0.0,
         Resampling::Hamming => {
             let x = from_middle * PI;
-            x.sin() / x * (0.54 + 0.46 * x.cos())
+            // Pillow's constants have single precision.
+            x.sin() / x * (f64::from(0.54_f32) + f64::from(0.46_f32) * x.cos())
         }
         Resampling::Bicubic => bicubic(from_middle),
         Resampling::Lanczos if (-3.0..3.0).contains(&x) => sinc(x) * sinc(x / 3.0),

@@ -1,7 +1,8 @@
 //! Resizing by any of Pillow's filters in Pillow's order and arithmetic, so that each pixel is its:
-//! along lines first, rounded to bytes, then down the columns.
+//! along lines, rounded to bytes, then down the columns; or first down the columns.
 //!
 //! ```text
+//! across first:
 //!   lines of the source    band: columns         band: columns of the row    lines, resized along
 //!   R G B R G B R ..       R R R ..              R R R ..                    R R R ..
 //!   R G B R G B R ..  turn G G G ..     across   G G G ..      turn_back     R R R ..
@@ -10,6 +11,11 @@
 //!   lines, resized along        lines of the row
 //!   R R R ..            down    R R R ..
 //!   ..                 ----->   ..
+//!
+//! down first:
+//!   lines of the source      band: lines              band: columns          columns of the row
+//!   R G B R G B R ..  down   R G B R G B R ..  turn   R R R ..      across   R R R ..  turn_back
+//!   ..               ----->  ..               ----->  G G G ..     ------->  G G G ..  -------->
 //! ```
 //!
 //! As in `bands`, `across` adds whole columns and `down` whole lines. Where a filter has weights
@@ -21,6 +27,7 @@ mod kernels;
 use multiversion::multiversion;
 use shade_job::Resampling;
 
+use super::Order;
 use super::bands::{CHUNK, LINES, chunk, turn_back, turn_lines};
 use super::source::Source;
 use crate::part::Span;
@@ -38,15 +45,17 @@ const HALF: i32 = 1 << (PRECISION - 1);
 /// Resizes; keeps its buffers between images.
 #[derive(Default)]
 pub(super) struct Passes {
+    order: Order,
     across: Kernels,
     down: Kernels,
     /// Columns of the result.
     width: usize,
-    /// The used lines of the source in the result's width: plane by plane, or one plane of colours
-    /// side by side. The first `ready` lines of each plane are there.
-    along: Vec<u8>,
+    /// Lines after the first pass. Across first: the used lines of the source in the result's
+    /// width, plane by plane, or one plane of colours side by side; the first `ready` lines of each
+    /// plane are there. Down first: a band of the result in the used width of the source.
+    once: Vec<u8>,
     ready: usize,
-    /// A band of the source, the same in the result's width, and its lines.
+    /// A band in the source's width, the same in the result's width, and its lines.
     pixels: Vec<[Column; 3]>,
     done: Vec<[Column; 3]>,
     band: Vec<u8>,
@@ -59,38 +68,69 @@ impl Passes {
     pub(super) fn start(
         &mut self,
         filter: Resampling,
+        order: Order,
         source: Size,
         [across, down]: &[Span; 2],
         mirrored: bool,
     ) {
+        self.order = order;
         self.across.set(filter, source.width, across, mirrored);
         self.down.set(filter, source.height, down, false);
         self.width = across.count as usize;
         self.ready = 0;
-        self.along.resize(3 * self.width * self.down.seen, 0);
+        let once = match order {
+            Order::AcrossFirst => self.width * self.down.seen,
+            Order::DownFirst => self.across.seen * LINES,
+        };
+        self.once.resize(3 * once, 0);
         // Sixteen columns are turned at a time.
         self.pixels.resize(self.across.seen.next_multiple_of(LINES), Default::default());
         self.done.resize(self.width, Default::default());
-        self.band.resize(3 * LINES * self.width, 0);
+        let band = if order == Order::AcrossFirst { LINES * self.width } else { 0 };
+        self.band.resize(3 * band, 0);
         self.lines.resize(3 * LINES * self.width, 0);
     }
 
     /// As [`Resampler::band`](super::Resampler::band).
     pub(super) fn band(&mut self, source: &Source<'_>, first: usize, channels_last: bool) -> &[u8] {
+        match self.order {
+            Order::AcrossFirst => self.across_first(source, first, channels_last),
+            Order::DownFirst => self.down_first(source, first, channels_last),
+        }
+        &self.lines
+    }
+
+    /// Fills `lines` with a band, each line of which needs some lines in the result's width.
+    fn across_first(&mut self, source: &Source<'_>, first: usize, channels_last: bool) {
         let pitch = if channels_last { 3 * self.width } else { self.width };
         let ends = self.down.from(first).take(LINES).map(|(start, weights)| start + weights.len());
         let end = ends.max().unwrap_or_default();
         while self.ready < end {
             self.next_lines(source, pitch, channels_last);
         }
-        let planes = self.along.chunks_exact((pitch * self.down.seen).max(1));
+        let planes = self.once.chunks_exact((pitch * self.down.seen).max(1));
         for (plane, lines) in planes.zip(self.lines.chunks_exact_mut((pitch * LINES).max(1))) {
             let kernels = self.down.from(first);
             for ((start, weights), line) in kernels.zip(lines.chunks_exact_mut(pitch.max(1))) {
                 down(plane.get(start * pitch..).unwrap_or_default(), pitch, weights, line);
             }
         }
-        &self.lines
+    }
+
+    /// Fills `lines` with a band, which is made of the source's lines without another band.
+    fn down_first(&mut self, source: &Source<'_>, first: usize, channels_last: bool) {
+        let used = self.down.skipped * source.pitch + 3 * self.across.skipped;
+        let rgb = source.rgb.get(used..).unwrap_or_default();
+        let pitch = 3 * self.across.seen;
+        let kernels = self.down.from(first).take(LINES);
+        let mut count = 0;
+        for ((start, weights), line) in kernels.zip(self.once.chunks_exact_mut(pitch.max(1))) {
+            down(rgb.get(start * source.pitch..).unwrap_or_default(), source.pitch, weights, line);
+            count += 1;
+        }
+        turn_lines(&self.once, pitch, count, self.pixels.as_flattened_mut());
+        across(&self.pixels, &self.across, &mut self.done);
+        turn_back(&self.done, channels_last, &mut self.lines);
     }
 
     /// Resizes the next band of the source along its lines, which become `pitch` bytes each.
@@ -101,7 +141,7 @@ impl Passes {
         turn_lines(rgb, source.pitch, count, self.pixels.as_flattened_mut());
         across(&self.pixels, &self.across, &mut self.done);
         turn_back(&self.done, channels_last, &mut self.band);
-        let planes = self.along.chunks_exact_mut((pitch * self.down.seen).max(1));
+        let planes = self.once.chunks_exact_mut((pitch * self.down.seen).max(1));
         for (plane, band) in planes.zip(self.band.chunks_exact((pitch * LINES).max(1))) {
             let lines = plane.chunks_exact_mut(pitch.max(1)).skip(self.ready);
             for (line, band) in lines.zip(band.chunks_exact(pitch.max(1))) {
@@ -116,7 +156,7 @@ impl Passes {
         let columns = self.pixels.capacity() + self.done.capacity();
         let bytes = self.across.bytes()
             + self.down.bytes()
-            + self.along.capacity()
+            + self.once.capacity()
             + size_of::<[Column; 3]>() * columns
             + self.band.capacity()
             + self.lines.capacity();
@@ -212,6 +252,10 @@ mod tests {
             (0..bytes).map(|at| u8::try_from(value(at)).unwrap()).collect()
         }
 
+        fn order(&self) -> Order {
+            Order::of(self.source, self.resized)
+        }
+
         fn spans(&self) -> [Span; 2] {
             let along = |source: u32, resized: u32, (first, count)| Span {
                 start: 0.0,
@@ -229,7 +273,7 @@ mod tests {
         /// Interleaved, not mirrored.
         fn resampled(&self, passes: &mut Passes, image: &[u8]) -> Vec<u8> {
             let source = Source { rgb: image, pitch: 3 * self.source.width as usize, size: self.source };
-            passes.start(self.filter, self.source, &self.spans(), self.mirrored);
+            passes.start(self.filter, self.order(), self.source, &self.spans(), self.mirrored);
             let [(_, width), (_, height)] = self.shown;
             let (width, height) = (width as usize, height as usize);
             let mut result = vec![0; 3 * width * height];
@@ -251,9 +295,12 @@ mod tests {
 
         /// The same by another resizer, in Pillow's order.
         fn expected(&self, image: &[u8]) -> Vec<u8> {
-            let wide = Size { width: self.resized.width, height: self.source.height };
-            let along = resize(image, self.source, wide, self.filter);
-            let all = resize(&along, wide, self.resized, self.filter);
+            let between = match self.order() {
+                Order::AcrossFirst => Size { width: self.resized.width, height: self.source.height },
+                Order::DownFirst => Size { width: self.source.width, height: self.resized.height },
+            };
+            let once = resize(image, self.source, between, self.filter);
+            let all = resize(&once, between, self.resized, self.filter);
             let [(left, width), (top, height)] = self.shown;
             let lines = all.chunks_exact(3 * self.resized.width as usize);
             let shown = lines.skip(top as usize).take(height as usize);

@@ -214,10 +214,10 @@ def attributes(transform: object, names: Collection[str]) -> dict[str, Any]:
 
 
 def interpolation(value: Any) -> Any:
-    """The name of an interpolation: torchvision also takes an enumeration and Pillow's numbers."""
+    """The name of an interpolation: torchvision also takes an enumeration and Pillow's numbers. timm has several."""
     value = value.value if isinstance(value, Enum) else value
     if isinstance(value, tuple | list):
-        raise ValueError(f"decode: got interpolation={value!r}, one of which timm draws for each image: expected one")
+        return [interpolation(each) for each in value]
     if isinstance(value, int):
         return _INTERPOLATIONS.get(value, value)
     # They differ for tensors only.

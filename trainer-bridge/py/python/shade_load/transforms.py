@@ -9,8 +9,8 @@ A list of such lists makes several views of each image, from one read and one de
 torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
 no transform: each image has its own size.
 
-First comes what makes rows of one size, such as RandomResizedCrop. Transforms of pixels, such as
-ColorJitter, follow; flips too, or they come before a random crop. The latter are in `shade_load.pixel_transforms`.
+One step makes rows of one size, such as RandomResizedCrop. Transforms of pixels, such as ColorJitter, and
+flips come behind it, where they cost less, or before. The former are in `shade_load.pixel_transforms`.
 """
 
 from __future__ import annotations
@@ -76,12 +76,15 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """Crops a part of random area share and ratio (width / height), and resizes it to `size`."""
+    """Crops a part of random area share and ratio (width / height), and resizes it to `size`.
+
+    Where there are two interpolations, one is drawn for each image, as by timm's `random`.
+    """
 
     size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation | tuple[Interpolation, Interpolation] = "bilinear"
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,7 @@ def _with_known_parts(step: Holder) -> Holder:
             if not isinstance(transform, PixelTransform):
                 raise TypeError(
                     f"{place}: got {transform!r}, expected transforms of pixels, such as ColorJitter: the daemon "
-                    "crops and flips each image before all of these"
+                    "crops and flips each image apart from these"
                 )
         parts.append(inner[0] if len(inner) == 1 else inner)
     return replace(step, transforms=tuple(parts))
