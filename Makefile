@@ -83,6 +83,7 @@ release: $(VENV)/.release ## dist/release: notes, sdist, wheels for x86-64 and a
 	$(VENV)/bin/python setup/release.py $(RELEASE_ARGS)
 
 bench: build ## the benches of benches/
+	cargo build --release --package shade-tests --bin shade-test-bucket
 	cargo run --release --package shade-benches
 
 bench-rivals: build dataset $(rivals)/.installed ## pack, read, decode beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)

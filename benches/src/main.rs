@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
 mod augmenting;
+mod buckets;
 mod cache_policies;
 mod cache_rivals;
 mod coalesce;
@@ -97,6 +98,8 @@ enum Name {
     Far,
     /// Random records from the local disk, beside fio. Needs fio.
     Reads,
+    /// Random records from a bucket whose requests take 30 ms, beside bare requests.
+    Bucket,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
     /// How long the daemon's main thread serves nobody, with 1.28 million samples: minutes.
@@ -129,7 +132,8 @@ fn run(args: &Args) -> Result<()> {
         names => names.to_vec(),
     };
     let needs_files = names.iter().any(|name| {
-        matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Silence | Name::Tier)
+        use Name::{Bucket, Far, Pack, Reads, Serve, Silence, Tier};
+        matches!(name, Pack | Far | Reads | Bucket | Serve | Silence | Tier)
     });
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
@@ -163,6 +167,7 @@ fn bench(name: Name, scratch: Option<&Scratch>, photos: u32) -> Result<Vec<Figur
         (Name::Pack, Some(scratch)) => packing::run(scratch),
         (Name::Far, Some(scratch)) => far_away::run(scratch),
         (Name::Reads, Some(scratch)) => local_reads::run(scratch),
+        (Name::Bucket, Some(scratch)) => buckets::run(scratch),
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch, photos),
         (Name::Silence, Some(scratch)) => silence::run(scratch, silence::SAMPLES),
         (Name::Tier, Some(scratch)) => {
@@ -170,8 +175,9 @@ fn bench(name: Name, scratch: Option<&Scratch>, photos: u32) -> Result<Vec<Figur
             let _ = tempfile::env::override_temp_dir(scratch.folder());
             tier::run(&tier::FULL)
         }
-        (Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Silence | Name::Tier, None) => {
-            Ok(Vec::new())
-        }
+        (
+            Name::Pack | Name::Far | Name::Reads | Name::Bucket | Name::Serve | Name::Silence | Name::Tier,
+            None,
+        ) => Ok(Vec::new()),
     }
 }
