@@ -131,7 +131,8 @@ fn an_object_that_is_replaced_is_named_and_never_mixed() {
 fn what_is_wrong_at_the_start_is_told_at_once() {
     let packed = Packed::mixed(8);
     let bucket = Bucket::of(&packed);
-    let table: [(&str, &str, &[(&str, &str)], &str); 5] = [
+    type Settings = &'static [(&'static str, &'static str)];
+    let table: [(&str, &str, Settings, &str); 5] = [
         ("keys", Bucket::URL, &[("AWS_SECRET_ACCESS_KEY", "another")], "the store refuses these keys"),
         ("prefix", "s3://photos/none", &[], "s3://photos/none is no dataset: it has no dataset.shade"),
         ("host", Bucket::URL, &[("AWS_ENDPOINT_URL", "http://127.0.0.1:9")], "the store cannot be reached"),

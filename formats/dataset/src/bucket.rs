@@ -10,7 +10,6 @@ use shade_formats::limits::READS_DEPTH_MAX;
 use shade_store::{Objects, StoreFault, Url};
 
 use crate::fault::ReadFault;
-use crate::files::Unopened;
 use crate::object::Object;
 use crate::origin::Origin;
 use crate::slots::{OpenShard, Source};
@@ -43,9 +42,9 @@ impl Bucket {
     }
 
     /// A shard. Nothing is asked of the store for it: the first read finds out what is there.
-    pub(crate) fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let shard = index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
-        let fault = |fault| Unopened::Fault(ReadFault::Store { fault, tried: Duration::ZERO });
+    pub(crate) fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
+        let shard = index.shard(shard).ok_or(ReadFault::UnknownShard)?;
+        let fault = |fault| ReadFault::Store { fault, tried: Duration::ZERO };
         let object = Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes);
         Ok(Arc::new(OpenShard { source: Source::Object(object), direct_align_bytes: None }))
     }

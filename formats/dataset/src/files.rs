@@ -15,9 +15,10 @@ use shade_store::{Answer, Objects, StoreFault};
 use crate::bucket::Bucket;
 use crate::descriptors::{Descriptors, open_max};
 use crate::direct::PAGE_BYTES;
+use crate::error::DatasetError;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
-use crate::open::{Content, DatasetError, shards_folder};
+use crate::open::{Content, shards_folder};
 use crate::outage::Outage;
 use crate::refusal::Refusal;
 use crate::regular;
@@ -286,7 +287,7 @@ impl Files {
         file: &mut ShardFile,
     ) -> Result<Arc<OpenShard>, Unopened> {
         if let Some(bucket) = &self.bucket {
-            let open = bucket.open(&self.index, shard)?;
+            let open = bucket.open(&self.index, shard).map_err(Unopened::Fault)?;
             file.open = Some(Arc::clone(&open));
             return Ok(open);
         }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError, ShardId};
-use shade_store::{Address, AddressError, StoreFault};
+use shade_store::Address;
 
 use crate::direct::{FileSystem, Locality};
+use crate::error::DatasetError;
 use crate::origin::Origin;
 use crate::regular;
 
@@ -35,77 +36,6 @@ pub struct Content {
     pub classes: u32,
     /// The dataset's content id.
     pub id: ContentId,
-}
-
-/// Why a dataset cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum DatasetError {
-    /// It is missing or cannot be read.
-    #[error("cannot open the dataset at {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// It is no packed dataset.
-    #[error(
-        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT), \
-         or index it where it is (shade-pack index {path} OUT)",
-        path = folder.display()
-    )]
-    NotPacked {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// There is no packed dataset at an address.
-    #[error(
-        "{url} is no dataset: it has no {INDEX_FILE}; see that the address is right, and what lies there"
-    )]
-    NotPackedAt {
-        /// The address.
-        url: String,
-    },
-    /// What was given is no address.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// An object store does not give the index.
-    #[error("cannot open {url}: {fault}")]
-    Store {
-        /// The index's address.
-        url: String,
-        /// What the store answers.
-        fault: StoreFault,
-    },
-    /// The index is damaged or of another version.
-    #[error("{}: {source}", path.display())]
-    Format {
-        /// The index file.
-        path: PathBuf,
-        /// What is wrong and where.
-        source: FormatError,
-    },
-    /// The dataset is not the one that was expected.
-    #[error(
-        "{}: content id {got}, expected {expected}: the dataset was replaced meanwhile; open it anew",
-        path.display()
-    )]
-    Replaced {
-        /// The index file.
-        path: PathBuf,
-        /// The content id of the dataset that is there.
-        got: ContentId,
-        /// The content id of the dataset that was opened first.
-        expected: ContentId,
-    },
-}
-
-impl DatasetError {
-    /// Whether the index exists and is damaged.
-    #[must_use]
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Format { .. })
-    }
 }
 
 impl Dataset {

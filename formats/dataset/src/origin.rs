@@ -15,7 +15,7 @@ use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_store::{Address, Answer, Objects, StoreFault, Url};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::open::DatasetError;
+use crate::error::DatasetError;
 use crate::regular;
 
 /// The file that says where a folder's index came from.
