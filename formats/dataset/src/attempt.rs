@@ -151,7 +151,10 @@ impl Attempt {
                 let file = files.buffer(self.shard);
                 self.read_from(file, now, files)
             }
-            Verdict::Good => Next::End(Ok(())),
+            Verdict::Good => {
+                let check = |file: &Arc<OpenShard>| files.check_read(self.shard, file);
+                Next::End(self.file.as_ref().map_or(Ok(()), check))
+            }
             Verdict::Fail(fault) => Next::End(Err(fault)),
         }
     }
