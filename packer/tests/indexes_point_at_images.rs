@@ -217,6 +217,15 @@ fn update_makes_it_again_only_if_a_folder_or_a_tar_was_changed() {
     assert!(update(&[]).contains("made again") && update(&[]).contains("nothing was written"));
     assert!(update(&[&"--exclude", &"0.*"]).contains("with other options"));
 
+    // What cannot be read, by damage or by age, is made again, if no shard says that it was packed.
+    let alone = index.join("dataset.shade");
+    fs::write(&alone, b"damaged").unwrap();
+    assert!(update(&[]).contains("made again"));
+    fs::write(&alone, b"damaged").unwrap();
+    write(&index.join("shard-000000.tar"), b"precious");
+    let refused = run(&[&"index", &source, &index, &"--update", &"-q"]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+
     let tars = rig.path("tars");
     let of_tars = rig.path("of-tars");
     let (name, image) = ("1.ppm", picture(1, 9, 8));

@@ -166,7 +166,8 @@ impl Attempt {
             }
             Verdict::Good => {
                 files.answered();
-                Next::End(Ok(()))
+                let check = |file: &Arc<OpenShard>| files.check_read(self.shard, file);
+                Next::End(self.file.as_ref().map_or(Ok(()), check))
             }
             Verdict::Fail(fault) => Next::End(Err(fault)),
         }

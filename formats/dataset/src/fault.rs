@@ -187,9 +187,9 @@ impl ReadFault {
         }
     }
 
-    /// Whether the store has lost the bytes: the file is gone, too short or another one, or its disk
-    /// cannot read them. Any other fault means that this user may not read them, or that this machine cannot
-    /// now.
+    /// Whether the store has lost the bytes: the file is gone, too short or another one, or its
+    /// disk cannot read them. Any other fault means that this user may not read them, or that this
+    /// machine cannot now.
     #[must_use]
     pub fn is_loss(&self) -> bool {
         match self {

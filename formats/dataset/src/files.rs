@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{Advice, CWD, OFlags, fadvise};
+use rustix::fs::{Advice, AtFlags, CWD, OFlags, StatxFlags, fadvise, statx};
 use rustix::io::Errno;
 use shade_formats::index::{INDEX_FILE, Index, PlacesKind};
 use shade_formats::{ContentId, ShardId};
@@ -254,7 +254,9 @@ impl Files {
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
         let Source::File(fd) = &open.source else { return mismatch.into() };
         let (at_path, open) = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(fd).ok());
-        if let Some(Err(Unopened::Fault(fault))) = open.map(|open| self.check_place(shard, &path, open)) {
+        if let Some(Err(Unopened::Fault(fault))) =
+            open.map(|open| self.check_place(shard, &path, open.bytes, open.changed_ns))
+        {
             return fault;
         }
         match what_changed(self.index_file, bytes, first, at_path, open) {
@@ -348,7 +350,7 @@ impl Files {
             None => Unopened::Fault(ReadFault::NotAFile { path: path.clone(), what: fault.to_string() }),
         })?;
         let identity = FileIdentity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
-        self.check_place(shard, &path, identity)?;
+        self.check_place(shard, &path, identity.bytes, identity.changed_ns)?;
         // With few descriptors a shard is opened many times, and its path may have changed
         // meanwhile.
         if file.suspect || file.first.is_some_and(|first| first != identity) {
@@ -388,16 +390,34 @@ impl Files {
         if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
     }
 
+    /// Checks that nobody wrote to a file of an index of places while it was open: nothing else tells
+    /// where no checksum is known. It asks for the attributes that the system has, which came with
+    /// the open and with each answer of a server, and so never waits.
+    pub(crate) fn check_read(&self, shard: ShardId, open: &OpenShard) -> Result<(), ReadFault> {
+        if self.places.is_none() {
+            return Ok(());
+        }
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let Ok(found) = statx(open.fd(), "", flags, StatxFlags::BASIC_STATS) else { return Ok(()) };
+        let path = self.path(shard)?;
+        let changed_ns = found.stx_mtime.tv_sec.saturating_mul(1_000_000_000);
+        let changed_ns = changed_ns.saturating_add(found.stx_mtime.tv_nsec.into());
+        match self.check_place(shard, &path, found.stx_size, changed_ns) {
+            Err(Unopened::Fault(fault)) => Err(fault),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Checks that a file of an index of places is the one that was indexed. Its attributes came
     /// with the open, so this costs no round trip.
-    fn check_place(&self, shard: ShardId, path: &Path, identity: FileIdentity) -> Result<(), Unopened> {
+    fn check_place(&self, shard: ShardId, path: &Path, bytes: u64, now_ns: i64) -> Result<(), Unopened> {
         let Some(changed_ns) = self.index.changed_ns(shard) else { return Ok(()) };
         let expected = self.index.shard(shard).map_or(0, |shard| shard.bytes);
-        let why = if identity.bytes != expected {
-            format!("it has {} bytes, the index says {expected}", identity.bytes)
-        } else if identity.changed_ns != changed_ns {
+        let why = if bytes != expected {
+            format!("it has {bytes} bytes, the index says {expected}")
+        } else if now_ns != changed_ns {
             #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-            let seconds = (identity.changed_ns - changed_ns) as f64 / 1e9;
+            let seconds = now_ns.saturating_sub(changed_ns) as f64 / 1e9;
             format!("its time of change differs by {seconds:.3} s")
         } else {
             return Ok(());

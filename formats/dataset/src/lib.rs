@@ -2,12 +2,12 @@
 //!
 //! `open` opens an index and tells whether it has changed. `files` opens shards, within
 //! `descriptors`, and opens them again when they go stale; `slots` has what is known of each, and
-//! `identity` says whether a file is still the same one. `direct` decides between direct and buffered reads, by the file system of the
-//! mount, and has aligned memory for them. An `attempt` is one read on its way: `rules` judges each
-//! of its results, and `outage` tells of trouble that it waits for. `blocking` makes a read's
-//! system calls in the calling thread; the daemon's engines make their own. `decompress` checks
-//! records and decompresses them. `fault` says what can go wrong. `regular` is how any crate opens
-//! a file by its name.
+//! `identity` says whether a file is still the same one. `direct` decides between direct and
+//! buffered reads, by the file system of the mount, and has aligned memory for them. An `attempt`
+//! is one read on its way: `rules` judges each of its results, and `outage` tells of trouble that
+//! it waits for. `blocking` makes a read's system calls in the calling thread; the daemon's engines
+//! make their own. `decompress` checks records and decompresses them. `fault` says what can go
+//! wrong. `regular` is how any crate opens a file by its name.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attempt;

@@ -113,7 +113,7 @@ impl Slot {
 }
 
 impl Slots {
-    /// A slot for each of so many shards; those in `missing` do not exist.
+    /// A slot for each of this number of shards; those in `missing` do not exist.
     pub(crate) fn each(shards: usize, missing: &[ShardId]) -> Self {
         let mut slots: Vec<Slot> = std::iter::repeat_with(Slot::default).take(shards).collect();
         for shard in missing {
@@ -124,7 +124,7 @@ impl Slots {
         Self::Each(slots.into_iter().map(Arc::new).collect())
     }
 
-    /// Slots of the open ones among so many shards.
+    /// Slots of the open ones among this number of shards.
     pub(crate) fn open(shards: usize) -> Self {
         Self::Open(OpenSlots { shards, parts: std::array::from_fn(|_| Mutex::default()) })
     }

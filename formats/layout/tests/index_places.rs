@@ -128,6 +128,10 @@ fn what_leads_elsewhere_or_does_not_fit_is_refused() {
     for base in [&b""[..], b"data", b"/a\0b", &[b'/'; 5000]] {
         refused(files(&["a"], base), "an absolute path");
     }
+    let mut more = files(&["a"], b"/data");
+    more.push_shard(Shard { name: "", bytes: 1, crc32c: 0, records: 0 }).unwrap();
+    more.set_places(PlacesKind::Files, b"/data", vec![0, 0]);
+    refused(more, "2 shards");
     let mut few = files(&["a", "b"], b"/data");
     few.set_places(PlacesKind::Files, b"/data", vec![1]);
     refused(few, "8 for each shard");

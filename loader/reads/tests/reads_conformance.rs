@@ -382,23 +382,34 @@ fn a_file_that_was_changed_replaced_or_removed_since_it_was_indexed_is_never_rea
     for kind in [Kind::Tars, Kind::Files] {
         in_every_way_of(kind, 4096, |dataset, rig| {
             let victim = dataset.sample_of(7000);
-            let path = dataset.shard(dataset.entry(victim).shard);
-            let was = std::fs::read(&path).unwrap();
-            let told = |rig: &mut Rig, why: &str| {
-                let fault = rig.read(dataset, victim).unwrap_err();
-                let ReadFault::NotAsIndexed { path: of, why: text } = &fault else { panic!("{fault:?}") };
-                assert!(*of == path && text.contains(why) && fault.is_not_the_record_s(), "{fault}");
+            let path_of = |sample| dataset.shard(dataset.entry(sample).shard);
+            let told = |rig: &mut Rig, sample, why: &str| {
+                let fault = rig.read(dataset, sample).unwrap_err();
+                let ReadFault::NotAsIndexed { path, why: text } = &fault else { panic!("{fault:?}") };
+                assert!(*path == path_of(sample) && text.contains(why), "{fault}");
+                assert!(fault.is_not_the_record_s(), "{fault}");
             };
+            let path = path_of(victim);
+            let was = std::fs::read(&path).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            // In place, while it is open: neither length nor checksum tell.
+            assert!(rig.read(dataset, victim).unwrap() == dataset.records[victim.index()]);
+            let indexed = dataset.index.changed_ns(dataset.entry(victim).shard);
+            // Within a tick of the clock its time stays what it was.
+            while Some(changed_ns(&rustix::fs::fstat(&file).unwrap())) == indexed {
+                file.write_all_at(&[!was[was.len() - 1]], was.len() as u64 - 1).unwrap();
+            }
+            told(rig, victim, "time of change differs");
             // Another length; then the old one, at another time.
             std::fs::write(&path, [&was[..], b"more"].concat()).unwrap();
-            told(rig, "bytes, the index says");
+            told(rig, victim, "bytes, the index says");
             std::fs::write(&path, &was).unwrap();
-            let file = std::fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
-            told(rig, "time of change differs");
+            told(rig, victim, "time of change differs");
             if kind == Kind::Files {
-                std::fs::remove_file(&path).unwrap();
-                told(rig, "it is gone");
+                let gone = dataset.sample_of(100_000);
+                std::fs::remove_file(path_of(gone)).unwrap();
+                told(rig, gone, "it is gone");
                 let other = dataset.sample_of(65_536);
                 assert!(rig.read(dataset, other).unwrap() == dataset.records[other.index()]);
             }

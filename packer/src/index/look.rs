@@ -29,7 +29,7 @@ pub(super) struct Looked {
     pub(super) height: u16,
     /// `None` without `--checksums`.
     pub(super) crc32c: Option<u32>,
-    /// Of each field, in the catalogue's order.
+    /// The checksum of each field, in the catalogue's order.
     pub(super) fields: Vec<Option<u32>>,
     /// What it is, if trainers cannot decode it.
     pub(super) not_decodable: Option<Kind>,

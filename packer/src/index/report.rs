@@ -101,7 +101,7 @@ impl Probe {
     fn told(&self, source: &dyn fmt::Display) -> String {
         let Self { files, files_per_s, records_per_s } = self;
         format!(
-            "measured here with {files} files: {files_per_s:.0} files/s opened and read, {records_per_s:.0} records/s \
+            "measured here with {files} files: {files_per_s:.0} files/s opened and read, up to {records_per_s:.0} records/s \
              packed; `shade-pack create {source} OUT.shade` packs them"
         )
     }

@@ -42,7 +42,6 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     let base = fs::canonicalize(&source.path).map_err(Error::io("find", &source.path))?;
     let workers = Workers::start(args.threads.in_flight())?;
     let there = there(args)?;
-    let changed = there.as_ref().map(|there| why_changed(there, &wanted, &base, &workers));
     let report = |changed| Indexed {
         dataset: args.out.clone(),
         source: args.source.path.clone(),
@@ -50,10 +49,15 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
         changed,
         ..Indexed::default()
     };
-    if let (Some(there), Some(None)) = (&there, &changed) {
-        return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) });
-    }
-    let mut indexed = report(changed.flatten());
+    let changed = match &there {
+        There::Nothing => None,
+        There::Damaged(fault) => Some(fault.clone()),
+        There::Index(there) => match why_changed(there, &wanted, &base, &workers) {
+            None => return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) }),
+            changed => changed,
+        },
+    };
+    let mut indexed = report(changed);
     let mut catalogue = source.list(&workers, args.output.shown(), stop)?;
     refuse_listed(&[(source.path.as_path(), &catalogue)], args.accept())?;
     indexed.notes = std::mem::take(&mut catalogue.notes);
@@ -61,7 +65,7 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     if !args.no_probe {
         indexed.probe = probed(&catalogue, &workers);
     }
-    write(args, there.is_some(), &made)?;
+    write(args, !matches!(there, There::Nothing), &made)?;
     indexed.content_id = content_id(&made, &source.path)?;
     (indexed.samples, indexed.classes, indexed.files) = (made.samples, catalogue.classes.len(), made.files);
     (indexed.source_bytes, indexed.index_bytes) = (made.bytes, made.index.len() as u64);
@@ -89,19 +93,36 @@ fn wanted(args: &IndexArgs, source: &Source) -> Result<Indexing, Error> {
     Err(Error::Usage(fault))
 }
 
-/// The index at OUT, if it may be made again.
-fn there(args: &IndexArgs) -> Result<Option<Dataset>, Error> {
+/// What is at OUT.
+enum There {
+    Nothing,
+    Index(Dataset),
+    /// An index that cannot be read, and why.
+    Damaged(String),
+}
+
+/// What is at OUT, if it may be made again.
+fn there(args: &IndexArgs) -> Result<There, Error> {
     if !args.update || !args.out.exists() {
-        return Ok(None);
+        return Ok(There::Nothing);
     }
     match Dataset::open(&args.out) {
-        Ok(dataset) if dataset.is_in_place() => Ok(Some(dataset)),
+        Ok(dataset) if dataset.is_in_place() => Ok(There::Index(dataset)),
         Ok(dataset) => {
             let dir = dataset.dir.display();
             Err(Error::Usage(format!("{dir} is a packed dataset: --update is for indexes of files")))
         }
+        Err(Error::Dataset(fault)) if fault.is_damage() && is_alone(&args.out)? => {
+            Ok(There::Damaged(fault.to_string()))
+        }
         Err(fault) => Err(fault),
     }
+}
+
+/// Whether the folder has nothing except an index: a packed dataset has shards beside it.
+fn is_alone(folder: &Path) -> Result<bool, Error> {
+    let mut names = fs::read_dir(folder).map_err(Error::io("list", folder))?;
+    Ok(names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == INDEX_FILE)))
 }
 
 fn unchanged(there: &Dataset, report: Indexed) -> Indexed {

@@ -69,7 +69,7 @@ pub(super) fn why_changed(
 
 fn changed_folder(folders: &[ListedFolder], base: &Path) -> Option<String> {
     folders.par_iter().find_map_any(|folder| {
-        let path = base.join(&folder.path);
+        let path = if folder.path.is_empty() { base.to_owned() } else { base.join(&folder.path) };
         match stat(&path).map(|found| changed_ns(&found)) {
             Ok(now) if now == folder.changed_ns => None,
             Ok(_) => Some(format!("the folder {} was changed", path.display())),

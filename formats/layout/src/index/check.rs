@@ -91,9 +91,8 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     limited(header.shards.into(), SHARDS_MAX.into(), 48, "shards")?;
     limited(header.classes.into(), CLASSES_MAX.into(), 52, "classes")?;
     let table = Section::table(index, &header)?;
-    for section in &table {
-        check_section(index, section)?;
-    }
+    table.iter().try_for_each(|section| check_section(index, section))?;
+    check_content_id(index, &table, &header)?;
     let optional = |kind, structure| find_optional(&table, kind, structure);
     let find = |kind, structure| find(&table, kind, structure);
     let shards = find(KIND_SHARDS, SHARDS)?;
@@ -105,20 +104,9 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     let keys = optional(KIND_KEYS, "index keys")?;
     let dictionaries = optional(KIND_DICTIONARIES, "index dictionaries")?;
     let fields = optional(KIND_FIELDS, "index fields")?;
-
     let places = optional(KIND_PLACES, "index places")?;
     let members = optional(KIND_MEMBERS, "index members")?;
 
-    let section = |kind| index.get(optional(kind, "index section").ok()??);
-    let got = Hashed::of(section).content_id();
-    if got != header.content_id {
-        return Err(FormatError::new(
-            "index header",
-            24,
-            format_args!("content id {}", header.content_id),
-            got,
-        ));
-    }
     let places = places.map(|range| PlacesLayout::check(index, range, header.shards)).transpose()?;
     let kind = places.as_ref().map(|places| places.kind);
     let (shard_rows, shard_names) = check_shards(index, &shards, header.shards, kind)?;
@@ -134,7 +122,7 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     check_entries(index, &entries, &around)?;
     let paths = Names::check(index, names, header.samples, NAME_BYTES_MAX, NAMES)?;
     if kind == Some(PlacesKind::Files) {
-        check_file_names(index, &paths, samples)?;
+        check_file_names(index, &paths, samples, header.shards)?;
     }
     let keys_at = keys.map(|range| check_keys(&range, samples)).transpose()?;
     let shard_bytes = |shard: usize| shard_rows.get(shard).map(|(bytes, _)| *bytes);
@@ -144,9 +132,7 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         let row = index.get(entries.clone())?.get(sample.checked_mul(ENTRY_BYTES)?..)?;
         shard_bytes(Entry::decode(row)?.shard.index())
     })?;
-    if std::str::from_utf8(slice(index, &options)?).is_err() {
-        return Err(FormatError::new(OPTIONS, options.start as u64, "bytes that are not UTF-8", "JSON text"));
-    }
+    check_options(index, &options)?;
     Ok(IndexLayout {
         content_id: header.content_id,
         samples,
@@ -164,6 +150,23 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         places,
         members,
     })
+}
+
+fn check_content_id(index: &[u8], table: &[Section], header: &Header) -> Result<(), FormatError> {
+    let section = |kind| index.get(find_optional(table, kind, "index section").ok()??);
+    let got = Hashed::of(section).content_id();
+    if got == header.content_id {
+        return Ok(());
+    }
+    let said = format_args!("content id {}", header.content_id);
+    Err(FormatError::new("index header", 24, said, got))
+}
+
+fn check_options(index: &[u8], range: &Range<usize>) -> Result<(), FormatError> {
+    match std::str::from_utf8(slice(index, range)?) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(FormatError::new(OPTIONS, range.start as u64, "bytes that are not UTF-8", "JSON text")),
+    }
 }
 
 /// The members of an index of tars. `has_fields`: it has a section of fields.
@@ -185,8 +188,16 @@ fn check_members(
     range.map(check).transpose()
 }
 
-/// Checks that each path leads to a file below the base.
-fn check_file_names(index: &[u8], paths: &Names, samples: u32) -> Result<(), FormatError> {
+/// Checks that each path leads to a file below the base, and that there is one for each shard.
+fn check_file_names(index: &[u8], paths: &Names, samples: u32, shards: u32) -> Result<(), FormatError> {
+    if shards != samples {
+        return Err(FormatError::new(
+            SHARDS,
+            0,
+            format_args!("{shards} shards"),
+            format_args!("{samples} files"),
+        ));
+    }
     for number in 0..samples {
         let name = paths.get(index, number.into()).unwrap_or_default();
         if !is_path_below(name) {

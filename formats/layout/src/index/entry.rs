@@ -148,7 +148,8 @@ impl Entry {
     /// Reads 32 bytes; `None` for fewer, for a codec or flag this version does not know.
     pub(super) fn decode(row: &[u8]) -> Option<Self> {
         let row: &[u8; ENTRY_BYTES] = row.first_chunk()?;
-        // There is one way to say that a checksum is not known, as the content id covers these bytes.
+        // There is one way to say that a checksum is not known, as the content id covers these
+        // bytes.
         let crc32c = match (u16_at(row, 30)?, u32_at(row, 16)?) {
             (0, crc32c) => Some(crc32c),
             (FLAG_NO_CHECKSUM, 0) => None,

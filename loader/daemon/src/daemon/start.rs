@@ -140,6 +140,14 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     })
 }
 
+/// Refuses a tier for records without checksums.
+fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonError> {
+    if settings.tier.is_some() && !dataset.index.has_checksums() {
+        return Err(DaemonError::NoChecksums { folder: dataset.folder.display().to_string() });
+    }
+    Ok(())
+}
+
 /// Serves the dataset in `folder` at `listener`.
 fn serve_at(
     listener: &Listener,
@@ -150,9 +158,7 @@ fn serve_at(
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
-    if settings.tier.is_some() && !index.has_checksums() {
-        return Err(DaemonError::NoChecksums { folder: dataset.folder.display().to_string() });
-    }
+    refuse_tier(settings, &dataset)?;
 
     let Records { arena, free, cache_bytes, staging_bytes, words } =
         records(config, &index, &listener.address)?;

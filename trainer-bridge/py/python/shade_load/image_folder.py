@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, SupportsIndex, overload
 
 from . import _native
+from .in_place import indexed
 from .options import choice, dataset_path
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class ImageFolder(_Base):
     the page cache keeps records. Without torch the class has no base.
 
     Args:
-        root: Folder made by `shade-pack create`.
+        root: Folder made by `shade-pack create` or `shade-pack index`, or images that are not packed, as
+            for a Loader.
         transform: Function of an image; its result is the sample's first half.
         target_transform: Function of the class's number; its result is the sample's second half.
         loader: Function of a binary file with one record; its result is the image. Default:
@@ -71,7 +73,7 @@ class ImageFolder(_Base):
         self.transform = transform
         self.target_transform = target_transform
         self.loader = loader
-        self._folder = str(dataset_path(self.root))
+        self._folder = str(dataset_path(indexed(self.root)))
         self._buffered = choice("io", io, ("buffered", "direct")) == "buffered"
         # The process that opened the reader: another one must not use its locks.
         self._pid = os.getpid()

@@ -19,6 +19,7 @@ from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .exchange import Exchange, torch_exchange
+from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
 from .nodes import Placement, place
@@ -58,7 +59,7 @@ EXCHANGE_SHARE = 0.2
 
 
 class Loader(AsDataLoader):
-    """Batches of a packed dataset for one rank.
+    """Batches of a dataset, packed or not, for one rank.
 
     The first Loader of a dataset on a node starts a daemon that reads, caches and decodes for all
     ranks of all trainings on it, and ends with the last of them. Each iteration is one epoch. The next
@@ -78,7 +79,9 @@ class Loader(AsDataLoader):
     `plan` configures the batches' content, and `daemon` the daemon: see `Plan` and `Daemon`.
 
     Args:
-        dataset: Folder made by `shade-pack create`.
+        dataset: Folder made by `shade-pack create` or `shade-pack index`; or an ImageFolder or a folder of
+            WebDataset tars, not packed: its index is made once and kept in the user's cache folder
+            ($XDG_CACHE_HOME/shade), and compared with the folder at each start.
         batch_size: Samples per batch and rank, 1 to 32768.
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
@@ -153,6 +156,7 @@ class Loader(AsDataLoader):
                 raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
         decode, transform = recipe(decode, transform)
+        dataset = indexed(dataset)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._job = _document(
             dataset,
