@@ -16,7 +16,7 @@ use crate::ls::{LsArgs, ls};
 use crate::merge::{MergeArgs, merge};
 use crate::parts::{FinishArgs, ListArgs, PlanArgs, create_part, finish, list, plan};
 use crate::report::Outcome;
-use crate::subset::{SubsetArgs, subset};
+use crate::subset::{RelabelArgs, SubsetArgs, relabel, subset};
 use crate::verify::{VerifyArgs, verify};
 
 /// Packs images into a shade dataset: tar shards and one index, which shade-load reads.
@@ -83,6 +83,10 @@ enum Command {
     /// To train on some samples without a second dataset, give Plan(indices=...) to the Loader.
     #[command(after_help = SUBSET_EXAMPLES)]
     Subset(Box<SubsetArgs>),
+    /// Give a dataset's samples other labels, without copying a byte.
+    ///
+    /// The new dataset has the same shards, and an index of its own. Ids and paths stay.
+    Relabel(Box<RelabelArgs>),
     /// Add the samples of a source that a dataset does not have yet.
     Append(Box<AppendArgs>),
     /// Print a shell's completion script, for it to load.
@@ -121,7 +125,8 @@ impl Cli {
             Command::Extract(args) => (args.output.json, Box::new(extract(&args, stop)?)),
             Command::Diff(args) => (args.output.json, Box::new(diff(&args, stop)?)),
             Command::Merge(args) => (args.output.json, Box::new(merge(&args, stop)?)),
-            Command::Subset(args) => (args.output.json, Box::new(subset(&args, stop)?)),
+            Command::Subset(args) => (args.new.output.json, Box::new(subset(&args, stop)?)),
+            Command::Relabel(args) => (args.new.output.json, Box::new(relabel(&args, stop)?)),
             Command::Append(args) => (args.pack.output.json, Box::new(append(&args, stop)?)),
             Command::Completions(args) => (false, Box::new(completions(args.shell))),
         })

@@ -31,6 +31,7 @@ mod order_and_labels_are_torchvisions;
 mod packed_in_parts;
 mod pairs_stay_together;
 mod raw_pixels_train_fast;
+mod relabelled_datasets_share_their_shards;
 mod removed_shards_are_made_again;
 mod reports_are_for_people_and_programs;
 mod resumed_work_is_checked;
