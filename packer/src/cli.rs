@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::append::{AppendArgs, append};
-use crate::create::{CreateArgs, create};
+use crate::create::{CreateArgs, create, create_from_stream};
 use crate::diff::{DiffArgs, diff};
 use crate::error::Error;
 use crate::extract::{ExtractArgs, extract};
@@ -135,6 +135,9 @@ impl Cli {
 
 /// The whole dataset, or one part of it.
 fn created(args: &CreateArgs, stop: &Stop) -> Result<Box<dyn Outcome>, Error> {
+    if args.new.pack.source.is_stream() {
+        return Ok(Box::new(create_from_stream(args, stop)?));
+    }
     Ok(match args.part {
         None => Box::new(create(args, stop)?),
         Some(part) => Box::new(create_part(args, part, stop)?),

@@ -12,6 +12,7 @@ mod support;
 mod a_dataset_appears_whole_or_not_at_all;
 mod a_source_that_changed_is_told;
 mod a_source_that_changes_meanwhile_is_bad;
+mod a_stream_becomes_a_dataset;
 mod append_adds_what_is_new;
 mod bytes_depend_on_source_and_options_only;
 mod diff_tells_what_changed;

@@ -22,7 +22,7 @@ pub(crate) use given_labels::{GivenLabels, LabelMeaning, read_labels};
 pub(crate) use image_folder::EXTENSIONS;
 pub(crate) use labels::Labels;
 pub use selection::Selection;
-pub(crate) use tars::is_tar;
+pub(crate) use tars::{Cut, StreamClasses, StreamListing, StreamPiece, each_piece, is_tar};
 
 use crate::catalogue::Catalogue;
 use crate::error::Error;
