@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -14,6 +14,9 @@ use crate::pack::{Format, Interpolation, Transform};
 use crate::pair::Pair;
 use crate::progress::Shown;
 use crate::source::{Labels, Selection, Source, SourceKind};
+
+/// The SOURCE that stands for standard input.
+const STDIN: &str = "-";
 
 const QUALITY: u8 = 90;
 
@@ -35,7 +38,7 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
     /// An ImageFolder, a folder of WebDataset tars, or a CSV file of paths and labels. It is only
-    /// read.
+    /// read. With `create`, '-' is a tar from standard input.
     #[arg(value_name = "SOURCE", value_parser = local())]
     pub(crate) path: PathBuf,
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a
@@ -71,7 +74,32 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
+    /// Whether it is standard input.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.path == Path::new(STDIN)
+    }
+
+    /// What the user says that it is.
+    pub(crate) fn kind(&self) -> Option<SourceKind> {
+        self.from
+    }
+
+    /// A source that can be listed before it is read.
     pub(crate) fn source(&self) -> Result<Source, Error> {
+        if self.is_stream() {
+            let text = "'-': standard input can be read once, and this command lists SOURCE before it reads it. Only \
+                        `shade-pack create - OUT` takes it; a file of this name is './-'";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        self.parsed(self.from)
+    }
+
+    /// Standard input.
+    pub(crate) fn stream(&self) -> Result<Source, Error> {
+        self.parsed(Some(SourceKind::Webdataset))
+    }
+
+    fn parsed(&self, kind: Option<SourceKind>) -> Result<Source, Error> {
         let selection = Selection::excluding(&self.exclude)?;
         let labels = self.labels.clone().map_or(Labels::Own, Labels::from);
         let mut pairs = self.pair.clone();
@@ -83,7 +111,7 @@ impl SourceArgs {
         }) {
             return Err(Error::Usage(format!("--pair: '{twice}' is given twice")));
         }
-        Ok(Source { path: self.path.clone(), kind: self.from, labels, selection, pairs })
+        Ok(Source { path: self.path.clone(), kind, labels, selection, pairs })
     }
 }
 
@@ -181,6 +209,11 @@ impl LayoutArgs {
     /// Whether the user says how images are transformed.
     pub(crate) fn has_format(&self) -> bool {
         self.format.is_some()
+    }
+
+    /// Whether the user says in which order samples lie on disk.
+    pub(crate) fn has_seed(&self) -> bool {
+        self.seed.is_some()
     }
 
     fn is_about_images(&self) -> bool {

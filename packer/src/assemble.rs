@@ -6,7 +6,7 @@ use std::path::Path;
 use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
 use shade_formats::{FormatError, SampleId, ShardId};
 
-use crate::catalogue::Bad;
+use crate::catalogue::{Bad, SampleStore};
 use crate::error::Error;
 use crate::files;
 use crate::pack::{DoneRecord, NotDecodable, Packing, fields_row};
@@ -17,7 +17,7 @@ use crate::workers::Workers;
 /// Records of completion of this many samples are read together, 40 bytes or more for each.
 const SAMPLES_AT_ONCE: usize = 1 << 18;
 
-/// Builds an index: classes first, then shards with their samples.
+/// Builds an index: shards with their samples. Classes come at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     builder: IndexBuilder,
@@ -64,6 +64,11 @@ impl Assembly {
             assembly.builder.push_class(class)?;
         }
         Ok(assembly)
+    }
+
+    /// Adds a class, behind those that are there.
+    pub(crate) fn push_class(&mut self, name: &[u8]) -> Result<(), FormatError> {
+        self.builder.push_class(name).map(|_| ())
     }
 
     /// Adds all shards that `packing`, or runs of its parts, have completed, and their samples in
@@ -115,8 +120,10 @@ impl Assembly {
             // file.
             let changed_ns = catalogue.changed_ns_of(SampleId(number));
             let file = SourceFile { changed_ns, bytes: sample.bytes };
+            // A stream has no time.
+            let file = (!matches!(sample.store, SampleStore::Piece { .. })).then_some(file);
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
-            self.times.push(Some(file), entry.crc32c);
+            self.times.push(file, entry.crc32c);
         }
         let lost = (0u32..).zip(catalogue.counts()).zip(left).filter(|((_, had), has)| *had > 0 && *has == 0);
         packed.lost = lost.map(|((label, _), _)| label).collect();

@@ -53,6 +53,12 @@ pub(crate) enum SampleStore {
     Folder(PathBuf),
     /// One file, a tar, that holds samples at offsets.
     Container(PathBuf),
+    /// A piece of a stream, a temporary file of this process: no one else writes to it.
+    Piece {
+        path: PathBuf,
+        /// The place of its first byte in the stream.
+        base: u64,
+    },
 }
 
 /// A folder as it was when it was listed.
@@ -63,6 +69,9 @@ pub(crate) struct ListedFolder {
     /// 0 where it was being changed: nothing is equal to that.
     pub(crate) changed_ns: i64,
 }
+
+/// What messages call a stream.
+pub(crate) const STREAM: &str = "standard input";
 
 /// A folder of a class in which no file has the extension of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -466,15 +475,31 @@ impl Sample<'_> {
     pub(crate) fn file(&self) -> PathBuf {
         match self.store {
             SampleStore::Folder(folder) => folder.join(self.path),
-            SampleStore::Container(file) => file.clone(),
+            SampleStore::Container(file) | SampleStore::Piece { path: file, .. } => file.clone(),
+        }
+    }
+
+    /// The file as people know it.
+    pub(crate) fn shown_file(&self) -> PathBuf {
+        match self.store {
+            SampleStore::Piece { .. } => STREAM.into(),
+            SampleStore::Folder(_) | SampleStore::Container(_) => self.file(),
+        }
+    }
+
+    /// Where it begins in that.
+    pub(crate) fn shown_offset(&self) -> u64 {
+        match self.store {
+            SampleStore::Piece { base, .. } => base.saturating_add(self.offset),
+            SampleStore::Folder(_) | SampleStore::Container(_) => self.offset,
         }
     }
 
     /// Says what is wrong with it, behind its file and its place there.
     pub(crate) fn bad(&self, fault: impl Display) -> Bad {
-        let mut path = self.file().display().to_string();
-        if let SampleStore::Container(_) = self.store {
-            path += &format!(" ({} at byte {})", self.path, self.offset);
+        let mut path = self.shown_file().display().to_string();
+        if !matches!(self.store, SampleStore::Folder(_)) {
+            path += &format!(" ({} at byte {})", self.path, self.shown_offset());
         }
         Bad { path, fault: fault.to_string() }
     }

@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::append::{AppendArgs, append};
-use crate::create::{CreateArgs, create};
+use crate::create::{CreateArgs, create, create_from_stream};
 use crate::diff::{DiffArgs, diff};
 use crate::error::Error;
 use crate::extract::{ExtractArgs, extract};
@@ -17,7 +17,7 @@ use crate::ls::{LsArgs, ls};
 use crate::merge::{MergeArgs, merge};
 use crate::parts::{FinishArgs, ListArgs, PlanArgs, create_part, finish, list, plan};
 use crate::report::Outcome;
-use crate::subset::{SubsetArgs, subset};
+use crate::subset::{RelabelArgs, SubsetArgs, relabel, subset};
 use crate::verify::{VerifyArgs, verify};
 
 /// Packs images into a shade dataset: tar shards and one index, which shade-load reads.
@@ -90,6 +90,10 @@ enum Command {
     /// To train on some samples without a second dataset, give Plan(indices=...) to the Loader.
     #[command(after_help = SUBSET_EXAMPLES)]
     Subset(Box<SubsetArgs>),
+    /// Give a dataset's samples other labels, without copying a byte.
+    ///
+    /// The new dataset has the same shards, and an index of its own. Ids and paths stay.
+    Relabel(Box<RelabelArgs>),
     /// Add the samples of a source that a dataset does not have yet.
     Append(Box<AppendArgs>),
     /// Print a shell's completion script, for it to load.
@@ -129,7 +133,8 @@ impl Cli {
             Command::Extract(args) => (args.output.json, Box::new(extract(&args, stop)?)),
             Command::Diff(args) => (args.output.json, Box::new(diff(&args, stop)?)),
             Command::Merge(args) => (args.output.json, Box::new(merge(&args, stop)?)),
-            Command::Subset(args) => (args.output.json, Box::new(subset(&args, stop)?)),
+            Command::Subset(args) => (args.new.output.json, Box::new(subset(&args, stop)?)),
+            Command::Relabel(args) => (args.new.output.json, Box::new(relabel(&args, stop)?)),
             Command::Append(args) => (args.pack.output.json, Box::new(append(&args, stop)?)),
             Command::Completions(args) => (false, Box::new(completions(args.shell))),
         })
@@ -138,6 +143,9 @@ impl Cli {
 
 /// The whole dataset, or one part of it.
 fn created(args: &CreateArgs, stop: &Stop) -> Result<Box<dyn Outcome>, Error> {
+    if args.new.pack.source.is_stream() {
+        return Ok(Box::new(create_from_stream(args, stop)?));
+    }
     Ok(match args.part {
         None => Box::new(create(args, stop)?),
         Some(part) => Box::new(create_part(args, part, stop)?),

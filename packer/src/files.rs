@@ -49,6 +49,11 @@ impl PartialFile {
         Err(Error::io("create", &path)(fault))
     }
 
+    /// Where the file is until it is published.
+    pub(crate) fn temporary_path(&self) -> &Path {
+        &self.partial
+    }
+
     /// For `map_err`: the temporary file could not be treated so.
     pub(crate) fn fault(&self, action: &'static str) -> impl FnOnce(io::Error) -> Error {
         Error::io(action, &self.partial)

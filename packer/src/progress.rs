@@ -93,7 +93,13 @@ impl CommandProgress {
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         match &self.display {
             Display::Quiet => {}
-            Display::Bar(bar) => bar.set_position(if self.bytes_total == 0 { records } else { bytes }),
+            Display::Bar(bar) if self.bytes_total > 0 => bar.set_position(bytes),
+            Display::Bar(bar) => {
+                bar.set_position(records);
+                if bytes > 0 {
+                    bar.set_message(format!(", {}", human_bytes(bytes)));
+                }
+            }
             Display::Lines { last, every, json } => {
                 // A thread that does not get the lock leaves the line to the one that has it.
                 if let Ok(mut last) = last.try_lock()
@@ -136,6 +142,9 @@ impl CommandProgress {
             let line = ProgressLine { progress: what, records, records_total, bytes, bytes_total, seconds };
             // Plain numbers always serialise.
             serde_json::to_string(&line).unwrap_or_default()
+        } else if records_total == 0 && bytes > 0 {
+            let rate = megabytes_per_second(self.bytes_of_this_run(), seconds);
+            format!("{what}: {records} records, {}, {rate:.1} MB/s", human_bytes(bytes))
         } else if records_total == 0 {
             format!("{what}: {records} found in {seconds:.1} s")
         } else if bytes_total == 0 {
@@ -163,7 +172,7 @@ impl Drop for CommandProgress {
 
 fn bar(what: &'static str, records_total: u64, bytes_total: u64) -> ProgressBar {
     let (total, template) = if records_total == 0 {
-        (None, "{spinner} {prefix}: {pos} found in {elapsed}")
+        (None, "{spinner} {prefix}: {pos} found in {elapsed}{msg}")
     } else if bytes_total == 0 {
         // What is read of each file is little.
         (Some(records_total), "{prefix} {wide_bar} {pos} of {len} files {elapsed} {per_sec} eta {eta}")

@@ -11,7 +11,7 @@ use crate::merge::Merged;
 use crate::parts::{Finished, Listing, PackedPart, PlanMade};
 use crate::progress::ProgressLine;
 use crate::schemas::is_described;
-use crate::subset::Report;
+use crate::subset::{RelabelReport, Report};
 use crate::verify::Verified;
 
 #[test]
@@ -29,6 +29,7 @@ fn reports_are_described() {
     is_described::<Compared>("shade-pack-diff", "shade-pack diff --json");
     is_described::<Merged>("shade-pack-merge", "shade-pack merge --json");
     is_described::<Report>("shade-pack-subset", "shade-pack subset --json");
+    is_described::<RelabelReport>("shade-pack-relabel", "shade-pack relabel --json");
     is_described::<Appended>("shade-pack-append", "shade-pack append --json");
     is_described::<ProgressLine>("shade-pack-progress", "A line of shade-pack --progress json");
 }

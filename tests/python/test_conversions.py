@@ -35,11 +35,22 @@ def converted(page: str, folder: Path) -> list[tuple[bytes, int]]:
     """Record and label of each sample, after the page's script and `shade-pack create`."""
     run(code_with("tarfile", page), folder)
     packed.run_pack("create", folder / "tars", folder / "photos.shade")
+    return records(folder / "photos.shade")
+
+
+def records(dataset: Path) -> list[tuple[bytes, int]]:
+    """Record and label of each sample."""
     found = []
-    with Loader(folder / "photos.shade", BATCH, train=False, daemon=Daemon(linger=0)) as loader:
+    with Loader(dataset, BATCH, train=False, daemon=Daemon(linger=0)) as loader:
         for batch in loader:
             found += zip(map(bytes, batch.records.memoryviews()), batch.labels.tolist(), strict=True)
     return found
+
+
+def packed_by_convert(page: str, folder: Path) -> list[tuple[bytes, int]]:
+    """Record and label of each sample, after the page's lines with `convert`."""
+    run(code_with("convert(", page), folder)
+    return records(folder / "photos-train.shade")
 
 
 def before(page: str, samples: int) -> str:
@@ -68,6 +79,7 @@ def test_mds(compression: str | None, samples: list[tuple[bytes, int]], tmp_path
         for image, label in samples:
             writer.write({"image": image, "label": label})
     assert converted("from-mosaicml.md", tmp_path) == samples
+    assert packed_by_convert("from-mosaicml.md", tmp_path) == samples
     run(before("from-mosaicml.md", len(samples)), tmp_path)
 
 
@@ -79,6 +91,7 @@ def test_litdata(samples: list[tuple[bytes, int]], tmp_path: Path, monkeypatch: 
         start_method="fork", verbose=False,
     )  # fmt: skip
     assert converted("from-litdata.md", tmp_path) == samples
+    assert packed_by_convert("from-litdata.md", tmp_path) == samples
     run(before("from-litdata.md", len(samples)), tmp_path)
 
 

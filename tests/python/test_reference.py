@@ -22,7 +22,7 @@ NO_VARIABLES = {
     "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NOFILE",
 }  # fmt: skip
 # What libraries read (rustls-native-certs), and what the package computes from a program's name.
-READ_ELSEWHERE = {"SSL_CERT_FILE", "SSL_CERT_DIR", "SHADE_LOAD_BIN"}
+READ_ELSEWHERE = {"SSL_CERT_FILE", "SSL_CERT_DIR", "SHADE_LOAD_BIN", "SHADE_PACK_BIN"}
 # Where the exit code of each command's error is.
 CODES = {
     "serve": "loader/daemon/src/daemon/start.rs",

@@ -118,6 +118,9 @@ def test_packing(dataset: packed.Packed, tmp_path: Path) -> None:
     pack("shade-pack-extract", "extract", out, tmp_path / "back")
     assert pack("shade-pack-diff", "diff", folder, out)["same"]
     pack("shade-pack-subset", "subset", out, tmp_path / "some.shade", "--fraction", "0.5")
+    (tmp_path / "labels.csv").write_text("path,label\nant/000.png,bee\n")
+    words = ("--labels", tmp_path / "labels.csv", "--keep")
+    assert pack("shade-pack-relabel", "relabel", out, tmp_path / "other.shade", *words)["changed"] == 1
     more = tmp_path / "more"
     packed.image_folder(more, "jpeg", {"bee": 3, "dog": 2})
     (more / "dog" / "note.png").write_text("no image")

@@ -77,6 +77,13 @@ pub(crate) struct CreateArgs {
     pub(super) dry_run: bool,
 }
 
+impl CreateArgs {
+    /// Whether the user says that it should go on.
+    pub(super) fn has_resume(&self) -> bool {
+        self.resume
+    }
+}
+
 impl NewArgs {
     /// What is packed and how, if something can be made at OUT.
     pub(crate) fn checked(&self) -> Result<(Source, Layout), Error> {

@@ -48,7 +48,7 @@ pub(crate) fn refuse_listed(listed: &[(&Path, &Catalogue)], accept: Accept) -> R
 
 /// Ends a run at the first bad file that listing found, unless such files are skipped. `list` still
 /// reads everything.
-fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
+pub(super) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
     match (on_bad, bad.first()) {
         (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
         _ => Ok(()),

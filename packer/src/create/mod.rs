@@ -7,7 +7,8 @@
 //!
 //! `args` is the command line. `run` is the whole way: `planning` lists and plans, `checks` refuses
 //! what nobody expects, `planned` is one dataset on the way, `report` the result. `missing` makes
-//! lost shards again. `parts` goes the same way in several runs.
+//! lost shards again. `stream` packs what comes through a pipe. `parts` goes the same way in several
+//! runs.
 
 mod args;
 mod checks;
@@ -16,6 +17,7 @@ mod planned;
 mod planning;
 mod report;
 mod run;
+mod stream;
 
 pub(crate) use args::{CreateArgs, NewArgs, check_splits, refuse_inside};
 pub(crate) use checks::{refuse_left, refuse_listed, refuse_packed};
@@ -23,3 +25,4 @@ pub(crate) use planned::{PackJob, Planned, Prepared};
 pub(crate) use planning::{Begun, Listed, begin, list_all, notes_of, plan_all, sources_of};
 pub(crate) use report::Created;
 pub(crate) use run::create;
+pub(crate) use stream::create_from_stream;

@@ -128,7 +128,9 @@ fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
         needed.extend(catalogue.pairs.iter().map(|pair| pair.folder.clone()));
         for sample in catalogue.samples() {
             match sample.store {
-                SampleStore::Container(tar) => needed.insert(tar.clone()),
+                SampleStore::Container(tar) | SampleStore::Piece { path: tar, .. } => {
+                    needed.insert(tar.clone())
+                }
                 SampleStore::Folder(_) => {
                     needed.insert(sample.file().parent().unwrap_or(Path::new("/")).to_owned())
                 }

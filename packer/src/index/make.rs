@@ -140,6 +140,7 @@ impl<'a> Making<'a> {
                     next
                 }
             },
+            SampleStore::Piece { .. } => unreachable!("nothing is left of a stream to point at"),
             SampleStore::Folder(_) => {
                 let (bytes, changed_ns) = (u64::from(sample.bytes), sample.changed_ns);
                 self.shards.push(ShardRow { name: String::new(), bytes, changed_ns, records: 0 });

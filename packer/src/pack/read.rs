@@ -50,6 +50,8 @@ pub(crate) enum SourceFault {
 pub(crate) struct SourceReader {
     folders: HashMap<PathBuf, OwnedFd>,
     container: Option<(PathBuf, OpenContainer)>,
+    /// A file of this process.
+    piece: Option<(PathBuf, File)>,
 }
 
 /// A file as it was listed.
@@ -78,6 +80,7 @@ impl SourceReader {
             SampleStore::Container(file) => {
                 self.span(file, sample.changed_ns, sample.offset, sample.bytes, bytes)
             }
+            SampleStore::Piece { path, .. } => self.own_span(path, sample.offset, sample.bytes, bytes),
         }
     }
 
@@ -97,6 +100,9 @@ impl SourceReader {
             SampleStore::Container(file) => {
                 self.span(file, sample.changed_ns, sample.offset, sample.bytes.min(most), bytes)
             }
+            SampleStore::Piece { path, .. } => {
+                self.own_span(path, sample.offset, sample.bytes.min(most), bytes)
+            }
         }
     }
 
@@ -114,6 +120,9 @@ impl SourceReader {
             }
             (FieldContent::Stored { offset, bytes: len }, SampleStore::Container(file)) => {
                 self.span(file, sample.changed_ns, offset, len, bytes)
+            }
+            (FieldContent::Stored { offset, bytes: len }, SampleStore::Piece { path, .. }) => {
+                self.own_span(path, offset, len, bytes)
             }
             (FieldContent::File { pair, bytes: len, changed_ns }, _) => {
                 let path = pair.file_of(sample.path);
@@ -166,6 +175,26 @@ impl SourceReader {
             true => Ok(()),
             false => Err(SourceFault::TarTouched),
         }
+    }
+}
+
+impl SourceReader {
+    /// Reads a file that this process has written, and nobody else writes to.
+    fn own_span(
+        &mut self,
+        path: &PathBuf,
+        offset: u64,
+        len: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SourceFault> {
+        let open = match self.piece.take().filter(|(open, _)| open == path) {
+            Some(open) => open,
+            None => (path.clone(), regular::open(path).map_err(SourceFault::Open)?),
+        };
+        let (_, file) = &*self.piece.insert(open);
+        let start = bytes.len();
+        bytes.resize(start.saturating_add(len as usize), 0);
+        file.read_exact_at(bytes.get_mut(start..).unwrap_or_default(), offset).map_err(SourceFault::Read)
     }
 }
 

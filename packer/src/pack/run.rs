@@ -104,6 +104,11 @@ impl Packing<'_> {
         Ok(done.filter(|done| done.has_dictionary(self.recipe.dictionary())))
     }
 
+    /// Removes the records of completion of its shards: nobody needs them any more.
+    pub(crate) fn forget_done(&self) -> Result<(), Error> {
+        self.shards().into_iter().try_for_each(|number| done::forget(self.folder, self.shard_id(number)))
+    }
+
     /// Shards that earlier runs have not completed, by their numbers in the plan. Every byte of the
     /// others is read: somebody may have changed a folder that was left behind, or the disk may
     /// have lost what it never confirmed.

@@ -352,7 +352,10 @@ impl StoreOutline {
     fn of(store: &SampleStore, base: &Path) -> Result<Self, Error> {
         Ok(match store {
             SampleStore::Folder(path) => Self::Folder(StorePlace::of(path, base)?),
-            SampleStore::Container(path) => Self::Container(StorePlace::of(path, base)?),
+            // A plan is refused for a stream.
+            SampleStore::Container(path) | SampleStore::Piece { path, .. } => {
+                Self::Container(StorePlace::of(path, base)?)
+            }
         })
     }
 

@@ -167,6 +167,11 @@ impl Texts {
         number
     }
 
+    /// All distinct ones, by their numbers.
+    pub(super) fn distinct(&self) -> &[String] {
+        &self.distinct
+    }
+
     pub(super) fn into_distinct(self) -> Vec<String> {
         self.distinct
     }

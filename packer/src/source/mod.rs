@@ -3,6 +3,7 @@
 //! `image_folder` knows torchvision's rules, and `pairs` adds files of other folders to its images;
 //! `tars` reads WebDataset tars; `list` reads a CSV of paths and labels.
 
+mod given_labels;
 pub mod image_folder;
 mod labels;
 mod list;
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use given_labels::{GivenLabels, LabelMeaning, read_labels};
 pub(crate) use image_folder::EXTENSIONS;
 pub(crate) use labels::Labels;
 pub use selection::Selection;
-pub(crate) use tars::is_tar;
+pub(crate) use tars::{Cut, StreamClasses, StreamListing, StreamPiece, each_piece, is_tar};
 
 use crate::catalogue::Catalogue;
 use crate::error::Error;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use shade_formats::index::{Entry, Index, Shard};
 use shade_formats::{SampleId, ShardId};
 
@@ -33,18 +34,26 @@ const COPIED: &str = "copied";
 
 #[derive(Debug, Args)]
 pub(crate) struct SubsetArgs {
-    /// The dataset's directory. It is only read.
-    #[arg(value_parser = local())]
-    dataset: PathBuf,
-    /// The new dataset's directory. It must not exist.
-    #[arg(value_parser = local())]
-    out: PathBuf,
+    /// The dataset and the new one.
+    #[command(flatten)]
+    pub(crate) new: OverArgs,
     /// Samples.
     #[command(flatten)]
     choice: Choice,
     /// Draws.
     #[command(flatten)]
     draw: Draw,
+}
+
+/// A dataset over shards of another one.
+#[derive(Debug, Args)]
+pub(crate) struct OverArgs {
+    /// The dataset's directory. It is only read.
+    #[arg(value_parser = local())]
+    pub(super) dataset: PathBuf,
+    /// The new dataset's directory. It must not exist.
+    #[arg(value_parser = local())]
+    pub(super) out: PathBuf,
     /// Shards.
     #[command(flatten)]
     how: How,
@@ -56,10 +65,23 @@ pub(crate) struct SubsetArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// How the subset gets its shards.
+/// What the new dataset takes from the other one.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// In the order of their ids.
+    pub(super) samples: Vec<SampleId>,
+    /// Names of classes, by label.
+    pub(super) classes: Vec<Vec<u8>>,
+    /// The label of each of the other dataset's samples, if they get others.
+    pub(super) labels: Option<Vec<u32>>,
+    /// What the options say of it.
+    pub(super) told: Map<String, Value>,
+}
+
+/// How the new dataset gets its shards.
 #[derive(Clone, Copy, Debug, Args)]
 struct How {
-    /// Give DATASET's shards a second name (hard links): no byte is copied, and the subset stays
+    /// Give DATASET's shards a second name (hard links): no byte is copied, and OUT stays
     /// whole if DATASET is removed. This is the default. It needs one file system.
     #[arg(long, conflicts_with_all = ["symlink", "copy"])]
     link: bool,
@@ -67,13 +89,13 @@ struct How {
     /// must stay where it is.
     #[arg(long, conflicts_with = "copy")]
     symlink: bool,
-    /// Write shards again that hold the chosen samples alone. Choose it to move the subset
-    /// elsewhere, or for a small share on a store that is read in whole shards.
+    /// Write shards again that hold the samples of OUT alone. Choose it to move OUT elsewhere, or
+    /// for a small share on a store that is read in whole shards.
     #[arg(long)]
     copy: bool,
 }
 
-/// What `subset` made.
+/// What `subset` or `relabel` made.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
@@ -114,22 +136,30 @@ struct Chosen {
 /// The dataset cannot be opened or is damaged; the choice names what is not there; a shard cannot
 /// be linked; the destination exists; or [`Error::Interrupted`]. There is no dataset then.
 pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
-    let start = Instant::now();
-    let dataset = Dataset::open(&args.dataset)?;
+    let dataset = Dataset::open(&args.new.dataset)?;
     let remedy =
         "Plan(indices=...) trains on some of its samples, `shade-pack index --exclude` leaves files out";
     dataset.refuse_in_place("subset", remedy)?;
     let samples = args.choice.samples(args.draw, &dataset)?;
+    let classes = dataset.class_names().map(<[u8]>::to_vec).collect();
+    let told = [("choice", json!(args.choice)), ("draw", json!(args.draw))];
+    let told = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    make(&args.new, &dataset, &Taken { samples, classes, labels: None, told }, stop)
+}
+
+/// Makes a dataset of what is taken of another one.
+pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Stop) -> Result<Report, Error> {
+    let start = Instant::now();
     let times = Times::read(&dataset.dir)?;
     let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
-    let chosen = chosen(&dataset, &samples, partial.path());
+    let chosen = chosen(dataset, &taken.samples, partial.path());
     let written = if args.how.copy {
-        copied(args, &dataset, &chosen, stop)?
+        copied(args, dataset, &chosen, stop)?
     } else {
-        linked(args, &dataset, &chosen, stop)?
+        linked(args, dataset, &chosen, stop)?
     };
     let copied_bytes = if args.how.copy { written.iter().map(|shard| shard.bytes).sum() } else { 0 };
-    let index = write_index(args, &dataset, &times, written, partial.path())?;
+    let index = write_index(args, dataset, &times, taken, written, partial.path())?;
     stop.check()?;
     partial.publish()?;
     Ok(Report {
@@ -160,12 +190,7 @@ fn chosen(dataset: &Dataset, samples: &[SampleId], folder: &Path) -> Vec<Chosen>
         .collect()
 }
 
-fn copied(
-    args: &SubsetArgs,
-    dataset: &Dataset,
-    chosen: &[Chosen],
-    stop: &Stop,
-) -> Result<Vec<Written>, Error> {
+fn copied(args: &OverArgs, dataset: &Dataset, chosen: &[Chosen], stop: &Stop) -> Result<Vec<Written>, Error> {
     let workers = Workers::start(args.jobs.jobs)?;
     let shards = dataset.shards(stop);
     let extent = |(sample, entry): &(SampleId, Entry)| {
@@ -185,12 +210,7 @@ fn copied(
 }
 
 /// Links the shards. Their files stay what they are, with all members.
-fn linked(
-    args: &SubsetArgs,
-    dataset: &Dataset,
-    chosen: &[Chosen],
-    stop: &Stop,
-) -> Result<Vec<Written>, Error> {
+fn linked(args: &OverArgs, dataset: &Dataset, chosen: &[Chosen], stop: &Stop) -> Result<Vec<Written>, Error> {
     chosen
         .iter()
         .map(|Chosen { shard, samples, to }| {
@@ -228,38 +248,38 @@ fn why_not_linked(from: &Path, fault: io::Error) -> Error {
 
 /// Writes the index of these shards into `folder`, and reads it back.
 fn write_index(
-    args: &SubsetArgs,
+    args: &OverArgs,
     dataset: &Dataset,
     times: &Times,
+    taken: &Taken,
     written: Vec<Written>,
     folder: &Path,
 ) -> Result<Index, Error> {
     let fault = |source| Error::Index { path: args.out.clone(), source };
-    let mut assembly = Assembly::new(dataset.class_names()).map_err(fault)?;
+    let mut assembly = Assembly::new(taken.classes.iter().map(Vec::as_slice)).map_err(fault)?;
     let mut samples = Vec::new();
     for (number, shard) in (0u32..).zip(written) {
         let records = u32::try_from(shard.entries.len()).unwrap_or(u32::MAX);
         let Written { bytes, crc32c, entries } = shard;
         let row = Shard { name: &shard_name(number), bytes, records, crc32c };
         assembly.add_shard(row).map_err(fault)?;
-        samples.extend(
-            entries.into_iter().map(|(sample, entry)| (sample, Entry { shard: ShardId(number), ..entry })),
-        );
+        let label = |sample: SampleId, entry: &Entry| match &taken.labels {
+            Some(labels) => labels.get(sample.index()).copied().unwrap_or(entry.label),
+            None => entry.label,
+        };
+        samples.extend(entries.into_iter().map(|(sample, entry)| {
+            (sample, Entry { shard: ShardId(number), label: label(sample, &entry), ..entry })
+        }));
     }
     samples.sort_unstable_by_key(|(sample, _)| *sample);
     assembly.add_samples(&dataset.index, times, &samples).map_err(fault)?;
     let shards = if args.how.copy { COPIED } else { LINKED };
-    let options = serde_json::json!({
-        "tool": TOOL,
-        "subset": {
-            "content_id": dataset.index.content_id().to_string(),
-            "samples": dataset.index.len(),
-            "choice": args.choice,
-            "draw": args.draw,
-            "shards": shards,
-            "of": dataset.options(),
-        },
-    });
+    let mut subset = taken.told.clone();
+    subset.insert("content_id".to_owned(), dataset.index.content_id().to_string().into());
+    subset.insert("samples".to_owned(), dataset.index.len().into());
+    subset.insert("shards".to_owned(), shards.into());
+    subset.insert("of".to_owned(), dataset.options());
+    let options = json!({ "tool": TOOL, "subset": subset });
     let assembled = assembly.finish(&options).map_err(fault)?;
     assembled.write(folder, true)?;
     Index::open(assembled.index).map_err(fault)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::groups::each_group;
+use super::groups::{KeyPlaces, TarFile, each_group};
 use super::label::{LabelSource, TarLabelFault};
 use super::sample::{NoSample, label, label_source, make};
 use crate::catalogue::{Bad, Catalogue, LimitFault, NewSample, SampleStore};
@@ -20,7 +20,7 @@ use crate::source::image_folder::{changed_ns, listed_folder};
 use crate::source::labels::{Classes, LabelFault, Labels, Texts};
 
 /// What people should know of tars with captions.
-const CAPTIONS: &str = "no sample has a label: .txt members are captions, which are kept as fields. If they are \
+pub(super) const CAPTIONS: &str = "no sample has a label: .txt members are captions, which are kept as fields. If they are \
                         classes: --labels txt";
 
 /// Ends of names of compressed tars.
@@ -75,7 +75,8 @@ pub(crate) fn scan(
     let source = source.filter(|_| !has_captions);
     let given = Classes::given(if has_captions { &Labels::None } else { labels })?;
     let list = |tar: &Tar| {
-        let listed = tar.samples(source, has_captions, selection, stop)?;
+        let rule = LabelRule { source, has_captions };
+        let listed = tar.samples(rule, &mut KeyPlaces::new(), selection, stop)?;
         progress.add(listed.len().into(), 0);
         Ok(listed)
     };
@@ -111,10 +112,22 @@ pub(crate) fn scan(
     Ok(catalogue)
 }
 
-struct Tar {
-    path: PathBuf,
-    /// Its name without `.tar`: the folder of its samples.
-    stem: String,
+/// A tar whose samples are listed.
+pub(super) struct Tar {
+    pub(super) file: TarFile,
+    /// Its name without `.tar`: the folder of its samples; empty for none.
+    pub(super) stem: String,
+    pub(super) store: SampleStore,
+    pub(super) changed_ns: i64,
+}
+
+/// Which members are labels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LabelRule {
+    /// `None` if samples have none.
+    pub(super) source: Option<LabelSource>,
+    /// Whether texts are captions, which nobody said.
+    pub(super) has_captions: bool,
 }
 
 /// The tars of a folder by name. Tars that cannot be read are `bad`.
@@ -155,7 +168,8 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
             continue;
         };
         if stems.insert(stem.to_owned()) {
-            tars.push(Tar { stem: stem.to_owned(), path });
+            let stem = stem.to_owned();
+            tars.push(Tar::at(path, stem));
         } else {
             bad.push(Bad::new(&path, format!("another tar is called '{stem}', too: rename one of them")));
         }
@@ -165,7 +179,7 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
 
 /// Where the labels are: in the first of the label members that the first sample has. With
 /// `may_be_captions`, `.txt` may be of any form.
-fn find_labels(
+pub(super) fn find_labels(
     tars: &[Tar],
     may_be_captions: bool,
     selection: &Selection,
@@ -174,7 +188,7 @@ fn find_labels(
     let mut found = None;
     for tar in tars {
         // Faults will be found again.
-        each_group(&tar.path, &LabelSource::ALL, stop, &mut |group| {
+        each_group(&tar.file, &LabelSource::ALL, &mut KeyPlaces::new(), stop, &mut |group| {
             found = label_source(&group, &tar.stem, may_be_captions, selection);
             if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -186,20 +200,28 @@ fn find_labels(
 }
 
 impl Tar {
+    /// The tar at `path`, in the state in which it is now.
+    fn at(path: PathBuf, stem: String) -> Self {
+        let changed_ns = rustix::fs::stat(&path).map_or(0, |found| changed_ns(&found));
+        let store = SampleStore::Container(path.clone());
+        Self { file: TarFile { name: path.clone(), path, base: 0 }, stem, store, changed_ns }
+    }
+
     /// Lists the samples. Their classes are the tar's own: its labels as texts, numbered as they
-    /// appear.
-    fn samples(
+    /// appear. Keys in `seen` have come before.
+    pub(super) fn samples(
         &self,
-        source: Option<LabelSource>,
-        has_captions: bool,
+        rule: LabelRule,
+        seen: &mut KeyPlaces,
         selection: &Selection,
         stop: &Stop,
     ) -> Result<Catalogue, Error> {
+        let LabelRule { source, has_captions } = rule;
         let mut catalogue = Catalogue::default();
-        catalogue.stores.push(SampleStore::Container(self.path.clone()));
-        let changed_ns = rustix::fs::stat(&self.path).map_or(0, |found| changed_ns(&found));
+        catalogue.stores.push(self.store.clone());
+        let changed_ns = self.changed_ns;
         let mut texts = Texts::default();
-        let faults = each_group(&self.path, source.as_slice(), stop, &mut |group| {
+        let faults = each_group(&self.file, source.as_slice(), seen, stop, &mut |group| {
             let added = make(&group, &self.stem, source, selection).and_then(|made| {
                 let Some(made) = made else { return Ok(()) };
                 if has_captions && group.has(LabelSource::Cls) {
@@ -220,7 +242,7 @@ impl Tar {
                     texts.number(text);
                 }
                 let fault = format!("sample '{}' at byte {}: {fault}", group.key, group.at);
-                catalogue.bad.push(Bad::new(&self.path, fault));
+                catalogue.bad.push(Bad::new(&self.file.name, fault));
             }
             ControlFlow::Continue(())
         })?;
@@ -231,15 +253,20 @@ impl Tar {
 }
 
 /// Adds one tar's samples, labelled by the dataset's classes.
-fn add(catalogue: &mut Catalogue, tar: Catalogue, store: u32, classes: &Classes) -> Result<(), LimitFault> {
+pub(super) fn add(
+    catalogue: &mut Catalogue,
+    tar: Catalogue,
+    store: u32,
+    classes: &Classes,
+) -> Result<(), LimitFault> {
     let labels: Vec<Result<u32, LabelFault>> = tar.classes.iter().map(|text| classes.label(text)).collect();
     catalogue.bad.extend(tar.bad.iter().cloned());
     for (id, sample) in (0u32..).zip(tar.samples()) {
         let label = match labels.get(sample.label as usize) {
             Some(Ok(label)) => *label,
             Some(Err(fault)) => {
-                let fault = format!("sample '{}' at byte {}: {fault}", sample.path, sample.offset);
-                catalogue.bad.push(Bad::new(&sample.file(), fault));
+                let fault = format!("sample '{}' at byte {}: {fault}", sample.path, sample.shown_offset());
+                catalogue.bad.push(Bad::new(&sample.shown_file(), fault));
                 continue;
             }
             None => continue,

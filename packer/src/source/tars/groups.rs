@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shade_dataset::regular;
 use tar::{Archive, Entry, EntryType};
@@ -21,7 +21,7 @@ use crate::interrupt::Stop;
 
 /// Most bytes read from one header to the next: its long name, or the label behind it, with room
 /// for both.
-const READ_BYTES_MAX: u64 = 2 * JSON_BYTES_MAX;
+pub(super) const READ_BYTES_MAX: u64 = 2 * JSON_BYTES_MAX;
 
 /// Bytes that are looked at behind a tar's end mark. GNU tar fills up to a multiple of 10 KiB with
 /// zeros.
@@ -62,7 +62,7 @@ pub(super) enum GroupFault {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum TarFault {
+pub(super) enum TarFault {
     #[error("cannot be opened: {0}")]
     Open(io::Error),
     #[error("cannot be looked at: {0}")]
@@ -99,22 +99,37 @@ pub(super) struct Member {
     pub(super) bytes: u64,
 }
 
+/// A file with a tar in it, and how people are told of places in it.
+#[derive(Clone, Debug)]
+pub(super) struct TarFile {
+    pub(super) path: PathBuf,
+    /// What people know it by.
+    pub(super) name: PathBuf,
+    /// The place of its first byte in what people know.
+    pub(super) base: u64,
+}
+
+/// Where the members of each key begin.
+pub(super) type KeyPlaces = HashMap<String, u64>;
+
 /// Gives each group of a tar to `take`, until that breaks. Labels are read from the members of
-/// `sources`.
+/// `sources`. Keys in `seen` have come before.
 ///
 /// Returns what is wrong with the tar and with members that belong to no group. When a tar cannot
 /// be read on, the group at that point is left out: some of its members may be missing.
 pub(super) fn each_group(
-    tar: &Path,
+    tar: &TarFile,
     sources: &[LabelSource],
+    seen: &mut KeyPlaces,
     stop: &Stop,
     take: &mut dyn FnMut(Group) -> ControlFlow<()>,
 ) -> Result<Vec<Bad>, Error> {
-    let file = match open(tar) {
+    let file = match open(&tar.path) {
         Ok(file) => file,
-        Err(fault) => return Ok(vec![Bad::new(tar, fault)]),
+        Err(fault) => return Ok(vec![Bad::new(&tar.name, fault)]),
     };
-    let mut walk = TarWalk { sources, stop, take, seen: HashMap::new(), group: None, faults: Vec::new() };
+    let base = tar.base;
+    let mut walk = TarWalk { base, sources, stop, take, seen, group: None, faults: Vec::new() };
     let fault = match walk.tar(&file) {
         Ok(()) => walk.close(),
         Err(end) => Err(end),
@@ -127,7 +142,7 @@ pub(super) fn each_group(
             None => fault,
         }),
     }
-    Ok(walk.faults.into_iter().map(|fault| Bad::new(tar, fault)).collect())
+    Ok(walk.faults.into_iter().map(|fault| Bad::new(&tar.name, fault)).collect())
 }
 
 fn open(tar: &Path) -> Result<(File, u64), TarFault> {
@@ -147,11 +162,12 @@ enum End {
 }
 
 struct TarWalk<'a> {
+    /// See [`TarFile::base`].
+    base: u64,
     sources: &'a [LabelSource],
     stop: &'a Stop,
     take: &'a mut dyn FnMut(Group) -> ControlFlow<()>,
-    /// Where each key's members begin.
-    seen: HashMap<String, u64>,
+    seen: &'a mut KeyPlaces,
     group: Option<Group>,
     faults: Vec<TarFault>,
 }
@@ -182,7 +198,7 @@ impl TarWalk<'_> {
     fn member<R: Read>(&mut self, mut entry: Entry<'_, R>, file_bytes: u64) -> Result<u64, End> {
         let kind = entry.header().entry_type();
         let (at, offset, bytes) = (entry.raw_header_position(), entry.raw_file_position(), entry.size());
-        let end = offset.saturating_add(bytes);
+        let (at, end) = (self.base.saturating_add(at), offset.saturating_add(bytes));
         // Other members (folders, volume labels, settings for all members) hold no sample.
         if !is_content(kind) {
             return Ok(if kind.is_dir() { offset } else { end });
@@ -248,7 +264,7 @@ impl TarWalk<'_> {
 }
 
 /// Whether a member of this kind claims to be a file of the sample's.
-fn is_content(kind: EntryType) -> bool {
+pub(super) fn is_content(kind: EntryType) -> bool {
     kind_holds_data(kind)
         || kind.is_gnu_sparse()
         || kind.is_hard_link()
@@ -258,7 +274,7 @@ fn is_content(kind: EntryType) -> bool {
         || kind.is_fifo()
 }
 
-fn kind_holds_data(kind: EntryType) -> bool {
+pub(super) fn kind_holds_data(kind: EntryType) -> bool {
     kind.is_file() || kind.is_contiguous()
 }
 
@@ -277,7 +293,7 @@ fn unusable(kind: EntryType, is_sparse: bool) -> Option<&'static str> {
 
 /// The name of a file that is sparse in the PAX form. Its header looks like that of a plain file
 /// with another name, whose content begins with a map of the holes.
-fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> {
+pub(super) fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> {
     let plain = entry.path_bytes().into_owned();
     let extensions = entry.pax_extensions().ok().flatten()?;
     let sparse = extensions.flatten().filter(|extension| extension.key_bytes().starts_with(b"GNU.sparse."));
@@ -295,17 +311,30 @@ fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> {
 fn unreadable(file: &File, at: u64, fault: io::Error) -> End {
     let mut magic = [0; 6];
     let is_read = at == 0 && file.read_exact_at(&mut magic, 0).is_ok();
-    let compressed = match magic {
-        [0x1f, 0x8b, ..] => Some("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-        [b'B', b'Z', b'h', ..] => Some("bzip2"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
-        _ => None,
-    };
-    End::Fault(match compressed.filter(|_| is_read) {
-        Some(with) => TarFault::Compressed(with),
+    End::Fault(match compression(&magic).filter(|_| is_read) {
+        Some(with) => TarFault::Compressed(with.name),
         None => TarFault::Header { at, fault },
     })
+}
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Compressed {
+    pub(super) name: &'static str,
+    /// The program that decompresses it to standard output.
+    pub(super) cat: &'static str,
+}
+
+/// How a file that begins so is compressed, if it is.
+pub(super) fn compression(start: &[u8]) -> Option<Compressed> {
+    let (name, cat) = match start {
+        [0x1f, 0x8b, ..] => ("gzip", "zcat"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => ("zstd", "zstdcat"),
+        [b'B', b'Z', b'h', ..] => ("bzip2", "bzcat"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("xz", "xzcat"),
+        _ => return None,
+    };
+    Some(Compressed { name, cat })
 }
 
 /// The first byte behind the end mark that is not zero.

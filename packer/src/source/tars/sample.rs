@@ -126,8 +126,10 @@ fn extensions(group: &Group) -> String {
     all.join(", ")
 }
 
+/// A member's path in the dataset; without the tar's name if that is empty.
 fn path(stem: &str, key: &str, extension: &str) -> String {
-    format!("{stem}/{key}.{extension}")
+    let slash = if stem.is_empty() { "" } else { "/" };
+    format!("{stem}{slash}{key}.{extension}")
 }
 
 /// The member that is the image; `None` if the selection leaves out what could be.

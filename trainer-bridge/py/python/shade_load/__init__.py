@@ -22,12 +22,14 @@ from ._native import (
     __version__,
 )
 from .batch import Batch, Records
+from .convert import convert
 from .daemon import Daemon
 from .dataset import PackedDataset
 from .launch import find_daemon
 from .loader import Loader
 from .normalize import Normalize
 from .plan import Plan
+from .writer import Writer
 
 if TYPE_CHECKING:
     from .image_folder import ImageFolder
@@ -45,8 +47,10 @@ __all__ = [
     "RecordError",
     "Records",
     "ShadeError",
+    "Writer",
     "__version__",
     "cmake_prefix_path",
+    "convert",
     "find_daemon",
 ]
 
