@@ -289,7 +289,6 @@ def test_records_and_whole_images_have_no_crops(pngs: packed.Packed) -> None:
         ([GLOBAL, FLIP], r"decode: got RandomHorizontalFlip\(p=0.5\) beside a list"),
         ([GLOBAL] * 17, "decode: got 17 views, expected at most 16"),
         ([GLOBAL, [Pad(4)]], "view 1: decode: got"),
-        ([GLOBAL, [Grayscale(), *GLOBAL]], "view 1: decode: got"),
         ([[*LOCAL, Grayscale(4)]], "decode: Grayscale: num_output_channels is 4"),
         ([Pad(4), Grayscale()], "decode: got"),
     ],
