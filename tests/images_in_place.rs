@@ -1,6 +1,6 @@
 //! An index that points at images gives the very batches of the packed dataset; a file that was
 //! changed is an error and never other pixels.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,8 +70,11 @@ fn append(tar: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     tar.resize(tar.len().next_multiple_of(512), 0);
 }
 
+/// Ids, labels, weights, flags, records and pixels of a batch.
+type Rows = (Vec<u32>, Vec<u32>, Vec<f32>, Vec<u32>, Vec<Vec<u8>>, Vec<u8>);
+
 /// Batches as far as they may not differ: when reads end is no matter.
-fn seen(batches: Vec<Taken>) -> Vec<(Vec<u32>, Vec<u32>, Vec<f32>, Vec<u32>, Vec<Vec<u8>>, Vec<u8>)> {
+fn seen(batches: Vec<Taken>) -> Vec<Rows> {
     let row = |batch: Taken| {
         let Taken { ids, labels, weights, flags, records, pixels, .. } = batch;
         (ids, labels, weights, flags, records, pixels)

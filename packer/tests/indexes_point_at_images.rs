@@ -108,7 +108,7 @@ fn assert_like_packed(rig: &Rig, source: &Path, kind: PlacesKind, more: &[&str])
     assert!(whole.contains("are whole") && whole.contains("were only read"), "{whole}");
     args(&[vec!["diff".to_owned()], point[1..].to_vec()].concat(), &index);
     let long = run_well(&[&"ls", &"-l", &index]);
-    assert_eq!(long.lines().count() as u32, dataset.index.len());
+    assert_eq!(long.lines().count(), dataset.index.len() as usize);
     assert!(run_well(&[&"info", &index]).contains("in place"), "it says what it is");
 
     let checked = rig.path("checked");

@@ -390,9 +390,9 @@ impl Files {
         if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
     }
 
-    /// Checks that nobody wrote to a file of an index of places while it was open: nothing else tells
-    /// where no checksum is known. It asks for the attributes that the system has, which came with
-    /// the open and with each answer of a server, and so never waits.
+    /// Checks that nobody wrote to a file of an index of places while it was open: nothing else
+    /// tells where no checksum is known. It asks for the attributes that the system has, which came
+    /// with the open and with each answer of a server, and so never waits.
     pub(crate) fn check_read(&self, shard: ShardId, open: &OpenShard) -> Result<(), ReadFault> {
         if self.places.is_none() {
             return Ok(());

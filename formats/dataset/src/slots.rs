@@ -64,10 +64,13 @@ pub(crate) enum Slots {
     Open(OpenSlots),
 }
 
+/// The slots of open files, by shard.
+type OpenFiles = HashMap<usize, Arc<Slot>>;
+
 #[derive(Debug)]
 pub(crate) struct OpenSlots {
     shards: usize,
-    parts: [Mutex<HashMap<usize, Arc<Slot>>>; PARTS],
+    parts: Box<[Mutex<OpenFiles>; PARTS]>,
 }
 
 impl OpenShard {
@@ -126,7 +129,7 @@ impl Slots {
 
     /// Slots of the open ones among this number of shards.
     pub(crate) fn open(shards: usize) -> Self {
-        Self::Open(OpenSlots { shards, parts: std::array::from_fn(|_| Mutex::default()) })
+        Self::Open(OpenSlots { shards, parts: Box::new(std::array::from_fn(|_| Mutex::default())) })
     }
 
     /// The slot of a shard; `None` if there is no such shard.
@@ -183,8 +186,8 @@ impl Slots {
 }
 
 impl OpenSlots {
-    fn part(&self, shard: usize) -> MutexGuard<'_, HashMap<usize, Arc<Slot>>> {
-        let [first, ..] = &self.parts;
+    fn part(&self, shard: usize) -> MutexGuard<'_, OpenFiles> {
+        let [first, ..] = &*self.parts;
         let part = self.parts.get(shard % PARTS).unwrap_or(first);
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -155,8 +155,7 @@ class Loader(AsDataLoader):
             if not isinstance(given, kind):
                 raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
-        decode, transform = recipe(decode, transform)
-        dataset = indexed(dataset)
+        dataset, (decode, transform) = indexed(dataset), recipe(decode, transform)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._job = _document(
             dataset,
