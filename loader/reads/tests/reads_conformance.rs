@@ -90,6 +90,45 @@ fn serve(folder: &Path) -> (Child, String) {
     (server, line.trim().to_owned())
 }
 
+/// Puts the shards into a bucket, through its server, which then keeps each object's ETag. Says in
+/// `folder` where they are.
+fn in_bucket(folder: &Path, base: &Path, index: &Index, shards: &[Vec<u8>]) -> Child {
+    let (server, address) = serve(base);
+    let Ok(Address::Url(url)) = Address::parse(&format!("{address}/data")) else { panic!("{address}") };
+    let objects = Objects::open(&url, 1).unwrap();
+    for (number, bytes) in (0..).map(ShardId).zip(shards) {
+        objects.put(index.shard(number).unwrap().name, bytes.clone()).unwrap();
+    }
+    std::fs::write(folder.join("origin"), format!("shade-origin 1\n{url}\n")).unwrap();
+    server
+}
+
+/// Appends a record to the bytes of its shard.
+fn put(kind: Kind, record: &[u8], shard: ShardId, bytes: &mut Vec<u8>) -> Entry {
+    let is_packed = matches!(kind, Kind::Packed | Kind::Objects);
+    if kind != Kind::Files {
+        bytes.resize(bytes.len().next_multiple_of(512) + 512, 0xee);
+    }
+    let offset = bytes.len() as u64;
+    bytes.extend(record);
+    if is_packed {
+        bytes.resize(bytes.len().next_multiple_of(512), 0xee);
+    }
+    let len = u32::try_from(record.len()).unwrap();
+    Entry {
+        shard,
+        offset,
+        stored_len: len,
+        raw_len: len,
+        crc32c: is_packed.then(|| crc32c(record)),
+        label: 0,
+        width: 0,
+        height: 0,
+        codec: Codec::None,
+        media: Media::Other,
+    }
+}
+
 impl Dataset {
     fn create() -> Self {
         Self::of(Kind::Packed)
@@ -109,26 +148,7 @@ impl Dataset {
             let mut record = vec![0; LENS[number % LENS.len()]];
             rng.fill_bytes(&mut record);
             let shard = number % shards.len();
-            let bytes: &mut Vec<u8> = &mut shards[shard];
-            if kind != Kind::Files {
-                bytes.resize(bytes.len().next_multiple_of(512) + 512, 0xee);
-            }
-            entries.push(Entry {
-                shard: ShardId(u32::try_from(shard).unwrap()),
-                offset: bytes.len() as u64,
-                stored_len: u32::try_from(record.len()).unwrap(),
-                raw_len: u32::try_from(record.len()).unwrap(),
-                crc32c: matches!(kind, Kind::Packed | Kind::Objects).then(|| crc32c(&record)),
-                label: 0,
-                width: 0,
-                height: 0,
-                codec: Codec::None,
-                media: Media::Other,
-            });
-            bytes.extend(&record);
-            if matches!(kind, Kind::Packed | Kind::Objects) {
-                bytes.resize(bytes.len().next_multiple_of(512), 0xee);
-            }
+            entries.push(put(kind, &record, ShardId(u32::try_from(shard).unwrap()), &mut shards[shard]));
             records.push(record);
         }
         let base = folder.path().join("base");
@@ -166,20 +186,7 @@ impl Dataset {
         let index = builder.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());
-        let server = (kind == Kind::Objects).then(|| {
-            let (server, address) = serve(&base);
-            let Ok(Address::Url(url)) = Address::parse(&format!("{address}/data")) else {
-                panic!("{address}")
-            };
-            let objects = Objects::open(&url, 1).unwrap();
-            // Through the server, which then keeps each object's ETag.
-            for (number, bytes) in (0..).map(ShardId).zip(&shards) {
-                objects.put(index.shard(number).unwrap().name, bytes.clone()).unwrap();
-            }
-            std::fs::write(folder.path().join("origin"), format!("shade-origin 1\n{address}/data\n"))
-                .unwrap();
-            server
-        });
+        let server = (kind == Kind::Objects).then(|| in_bucket(folder.path(), &base, &index, &shards));
         Self { folder, index, records, server }
     }
 
