@@ -27,7 +27,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was opened.
+    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was
+    /// opened.
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let url = Origin::of_folder(folder).ok().flatten()?.url;
         Some(Self { url, objects: OnceLock::new() })

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
 use crate::settings::client;
-use crate::watched::{Seen, watching};
+use crate::watched::{Seen, Watching, watching};
 
 /// Threads that sockets and TLS are served by. One carries some thousand requests a second.
 const THREADS: usize = 2;
@@ -202,8 +202,8 @@ fn found(name: &str, answer: &GetResult) -> Found {
 }
 
 /// The result of some work, with the last answer that was seen meanwhile.
-fn judged<T>((result, seen): (Result<T, Error>, Option<Seen>)) -> Result<T, StoreFault> {
-    let error = match result {
+fn judged<T>(work: Watching<Result<T, Error>>) -> Result<T, StoreFault> {
+    let error = match work.done {
         Ok(done) => return Ok(done),
         Err(error) => error,
     };
@@ -213,7 +213,7 @@ fn judged<T>((result, seen): (Result<T, Error>, Option<Seen>)) -> Result<T, Stor
         }
         _ => words_of(&error.to_string()),
     };
-    let (answer, status, wait) = match seen {
+    let (answer, status, wait) = match work.seen {
         Some(Seen::Status { status, wait }) if status >= 300 => {
             (Answer::of_status(status), Some(status), wait)
         }

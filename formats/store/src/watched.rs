@@ -57,11 +57,17 @@ impl HttpService for Watched {
     }
 }
 
-/// Runs `work`. Also returns the last answer that it saw.
-pub(crate) async fn watching<T>(work: impl Future<Output = T>) -> (T, Option<Seen>) {
+/// Some work that is done, and the last answer that it saw.
+pub(crate) struct Watching<T> {
+    pub(crate) done: T,
+    pub(crate) seen: Option<Seen>,
+}
+
+/// Runs `work`.
+pub(crate) async fn watching<T>(work: impl Future<Output = T>) -> Watching<T> {
     LAST.scope(Cell::new(None), async {
         let done = work.await;
-        (done, LAST.with(Cell::get))
+        Watching { done, seen: LAST.with(Cell::get) }
     })
     .await
 }
