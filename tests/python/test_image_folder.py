@@ -164,8 +164,9 @@ class TestWhatItHolds:
         assert all(map(same, ours.__getitems__(range(61)), datasets.ImageFolder(noise.folder)))
 
     def test_a_folder_that_is_no_dataset(self, noise: packed.Packed, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
         with pytest.raises(FileNotFoundError, match="shade-pack create"):
-            shade_load.ImageFolder(noise.folder)
+            shade_load.ImageFolder(tmp_path / "empty")
         with pytest.raises(ValueError, match="io: got 'fast'"):
             shade_load.ImageFolder(noise.path, io="fast")  # type: ignore[arg-type]
         shutil.copytree(noise.path, tmp_path / "bent")
