@@ -196,8 +196,8 @@ impl Files {
         Self { slots, ..self }
     }
 
-    /// What a refused read of a shard is: trouble that may pass. A fault at once is what was missing
-    /// at the start, and what an object store says that has never answered well.
+    /// What a refused read of a shard is: trouble that may pass. What was missing at the start, and
+    /// what an object store says that has never answered well, is a fault at once.
     pub(crate) fn refused(&self, shard: ShardId, refusal: Refusal) -> Unopened {
         let tried = Duration::ZERO;
         match (self.path(shard), refusal) {

@@ -20,7 +20,8 @@
 //! | 401, 403, 404 | trouble of the store: again, until the patience is over |
 //! | no connection, no name, no trusted certificate | the same |
 //! | 429, 503 | the same, after the wait that the store asks for; fewer requests are in flight |
-//! | any other 5xx, no answer in time, a connection that is cut, other bytes than those asked for | the same; fewer are in flight if many are |
+//! | any other 5xx, no answer in time, a cut connection | the same |
+//! | other bytes than those asked for | the same |
 //! | 412 (another ETag), or another length than the index says | the object was replaced |
 //! | 416 | the object is truncated |
 //! | any other status | failed |

@@ -44,7 +44,7 @@ impl Profile {
     /// The profile `name` of two files' texts.
     pub(crate) fn of_texts(name: &str, credentials: &str, config: &str) -> Self {
         let mut profile = Self::default();
-        // In config a section is called "profile NAME", but for the default one.
+        // In config a section is called "profile NAME", the default one alone is not.
         let in_config = if name == "default" { name.to_owned() } else { format!("profile {name}") };
         for (text, section) in [(config, in_config.as_str()), (credentials, name)] {
             for (key, value) in lines_of(text, section) {

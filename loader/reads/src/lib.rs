@@ -10,8 +10,8 @@
 //!
 //! The way of a read:
 //!
-//! - `reader` hands it to an engine: `uring`, `threads`, `objects` or `sim`, behind the one seam, `Engine` of
-//!   `flight`.
+//! - `reader` hands it to an engine: `uring`, `threads`, `objects` or `sim`, behind the one seam,
+//!   `Engine` of `flight`.
 //! - The engine begins it when the `gate` has room; `depth` finds the gate's width.
 //! - `flight` follows each result, by the rules of `shade_dataset`, which also has the shards'
 //!   files and the choice of direct or buffered reads.

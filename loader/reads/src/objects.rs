@@ -1,8 +1,8 @@
 //! The engine for shards that are objects in a bucket: a task for each read in flight, on the
 //! client's own threads.
 //!
-//! A task owns its flight, and bytes are copied into its blocks as they come. So a read can be given
-//! up at any moment, unlike a file's: stopping waits for no answer.
+//! A task owns its flight, and bytes are copied into its blocks as they come. So a read can be
+//! given up at any moment, unlike a file's: stopping waits for no answer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -125,8 +125,8 @@ impl Pool {
         }
     }
 
-    /// Reads a flight to its end or to its next wait, which happens in a task of its own: whoever
-    /// waits holds no place of the gate's.
+    /// Reads a flight to its end or to its next wait. It waits in a task of its own, as it holds no
+    /// place of the gate's then.
     async fn follow(self: &Arc<Self>, flight: Flight) {
         let shared = &*self.shared;
         let mut step = flight.next(Instant::now(), shared);

@@ -7,8 +7,8 @@
 //!
 //! `args` is the command line. `run` is the whole way: `planning` lists and plans, `checks` refuses
 //! what nobody expects, `planned` is one dataset on the way, `report` the result. `missing` makes
-//! lost shards again. `stream` packs what comes through a pipe. `parts` goes the same way in several
-//! runs.
+//! lost shards again. `stream` packs what comes through a pipe. `parts` goes the same way in
+//! several runs.
 
 mod args;
 mod checks;

@@ -1,5 +1,5 @@
-//! A real S3 server for tests, s3s-fs, and before it what makes a store bad: answers that come late,
-//! that refuse, that are cut, or that are of other bytes. For the Rust and the Python tests.
+//! A real S3 server for tests, s3s-fs, and before it what makes a store bad: answers that come
+//! late, that refuse, that are cut, or that are of other bytes. For the Rust and the Python tests.
 //!
 //! `shade-test-bucket FOLDER [KEY=VALUE ...]`: each folder in FOLDER is a bucket. The first line of
 //! its output is the endpoint. It ends when its standard input does. A line on its input that is a

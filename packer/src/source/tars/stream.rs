@@ -1,5 +1,5 @@
-//! Lists the samples of a stream piece by piece. Which classes there are is known at its end, unless
-//! the user names them.
+//! Lists the samples of a stream piece by piece. Which classes there are is known at its end,
+//! unless the user names them.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -308,7 +308,8 @@ class _Program:
         return words or f"shade-pack ended with exit code {code}"
 
 
-# A child of a fork has the pipe, too. While it had, shade-pack would wait for it, also if this process is gone.
+# A child of a fork has the pipe, too. While it had, shade-pack would wait for it, also if this
+# process is gone.
 _alive: weakref.WeakSet[_Program] = weakref.WeakSet()
 
 
