@@ -27,7 +27,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of the dataset in `folder`. A damaged origin was told when the dataset was
+    /// The bucket of the dataset in `folder`. A damaged origin is written anew when its address is
     /// opened.
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let url = Origin::of_folder(folder).ok().flatten()?.url;
