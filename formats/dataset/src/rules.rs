@@ -287,6 +287,29 @@ mod tests {
     }
 
     #[test]
+    fn first_answers_of_an_object_store() {
+        let fault = |answer| StoreFault { answer, status: None, wait: None, words: String::new() };
+        let judged = |answer| {
+            let mut read = fresh();
+            let verdict = read.judge(Err(fault(answer).into()), 1, false);
+            (verdict, read.take_failure())
+        };
+        let trouble = |answer| Verdict::Trouble(fault(answer).into());
+        for answer in [Answer::Forbidden, Answer::NotFound, Answer::Unreachable] {
+            assert_eq!(judged(answer), (trouble(answer), false), "{answer:?}: the store is not slow");
+        }
+        for answer in [Answer::SlowDown, Answer::Broken, Answer::Cut, Answer::TimedOut, Answer::Wrong] {
+            assert_eq!(judged(answer), (trouble(answer), true), "{answer:?}: fewer in flight");
+        }
+        for answer in [Answer::Changed, Answer::Refused] {
+            let store = ReadFault::Store { fault: fault(answer), tried: Duration::ZERO };
+            assert_eq!(judged(answer), (Verdict::Fail(store), false), "{answer:?}");
+        }
+        let truncated = Verdict::Fail(ReadFault::Truncated { got: 0, expected: 1000 });
+        assert_eq!(judged(Answer::OutOfRange), (truncated, false));
+    }
+
+    #[test]
     fn short_reads_continue_where_they_ended() {
         let mut read = fresh();
         assert_eq!(read.judge(Ok(300), 1, false), Verdict::Again);

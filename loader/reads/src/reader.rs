@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, choose, shards_folder};
+use shade_dataset::{Files, Origin, choose, shards_folder};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
@@ -77,8 +77,8 @@ impl Reads {
         {
             return Err(ReadsError::Depth { got });
         }
-        let files = Files::surveyed(folder, Arc::clone(&index), None, &[], config.patience);
-        if files.are_objects() {
+        if matches!(Origin::of_folder(folder), Ok(Some(_))) {
+            let files = Files::surveyed(folder, index, None, &[], config.patience);
             return Self::start_objects(files, arena, &config, &completions, Box::new(on_failure));
         }
         let surveyed = survey(folder, &index);
