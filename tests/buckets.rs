@@ -5,13 +5,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use shade_client::{JobSpec, Order, PlanSpec, Sampler};
+use shade_formats::control::socket_name;
 use shade_tests::{
-    Bucket, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, sorted_ids,
-    spec, take_epoch, train,
+    Bucket, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, program,
+    sorted_ids, spec, take_epoch, train,
 };
 
 fn served(bucket: &Bucket, args: &[&dyn AsRef<OsStr>]) -> Daemon {
@@ -188,4 +189,45 @@ fn a_daemon_stops_at_once_while_the_store_is_silent() {
     daemon.wait();
     let log = daemon.log();
     assert!(!log.contains("left to the kernel"), "{log}");
+}
+
+#[test]
+fn top_says_what_the_store_answers_while_a_training_waits() {
+    let packed = large();
+    let mut bucket = Bucket::of(&packed);
+    let daemon = served(&bucket, &[&"--cache", &"0"]);
+    let name = socket_name(rustix::process::geteuid().as_raw(), &bucket.known_as());
+    let socket = format!("@{}", String::from_utf8(name).unwrap());
+    let session = attach(&bucket.known_as(), 0, spec(8, 1));
+    take_epoch(&session, 0).unwrap();
+    let top = |json: bool| {
+        let mut command = Command::new(program("shade-load"));
+        command.args(["top", "--once", "--interval", "100ms", "--socket", &socket]);
+        let output = command.args(json.then_some("--json")).output().unwrap();
+        text(&output.stdout)
+    };
+    assert!(!top(true).contains("slower pace"), "{}", top(true));
+    // The next epoch may have been read ahead, and the one behind it not.
+    for (epoch, (status, reason)) in (1..).step_by(2).zip([
+        ("503", "503: asks for a slower pace"),
+        ("429", "429: asks for a slower pace"),
+        ("403", "403: refuses these keys"),
+        ("500", "500: failed"),
+    ]) {
+        bucket.be(&format!("{status}=1"));
+        std::thread::scope(|threads| {
+            let taking = threads.spawn(|| [0, 1].map(|more| take_epoch(&session, epoch + more).unwrap()));
+            eventually("top names the answer", || {
+                top(false).contains(&format!(" for storage ({reason}): the store refuses requests"))
+            });
+            let figures: serde_json::Value = serde_json::from_str(&top(true)).unwrap();
+            assert_eq!(figures[0]["store_trouble"], reason);
+            assert!(figures[0]["reads_in_trouble"].as_u64().unwrap() > 0, "{figures}");
+            assert_eq!(figures[0]["jobs"][0]["remedy"]["reason"], reason);
+            bucket.be("");
+            taking.join().unwrap().iter().for_each(|batches| assert_whole(&packed, batches));
+        });
+    }
+    eventually("it is forgotten", || !top(true).contains("failed"));
+    drop((session, daemon));
 }

@@ -199,6 +199,7 @@ impl Attempt {
             files.outage.begin();
             Trouble::begin(now)
         });
+        files.outage.meet(&fault, now);
         let tried = trouble.tried(now);
         let Some(wait) = trouble.wait(now, files.patience) else {
             return Next::End(Err(fault.after(tried)));

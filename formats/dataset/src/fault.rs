@@ -205,6 +205,19 @@ impl ReadFault {
         }
     }
 
+    /// What it is in a few words, for a line that says already that reads wait for the store.
+    #[must_use]
+    pub fn in_short(&self) -> String {
+        match self {
+            Self::Open { errno, .. } | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
+                let text = errno.to_string();
+                text.split(" (os error").next().unwrap_or_default().to_owned()
+            }
+            Self::Store { fault, .. } => fault.in_short(),
+            other => other.to_string(),
+        }
+    }
+
     /// This fault, after tries for this long.
     #[must_use]
     pub fn after(self, tried: Duration) -> Self {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, AtFlags, CWD, OFlags, StatxFlags, fadvise, statx};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use crate::error::DatasetError;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
 use crate::open::{Content, shards_folder};
-use crate::outage::Outage;
+use crate::outage::{Outage, StoreTrouble};
 use crate::refusal::Refusal;
 use crate::regular;
 use crate::rules::{PATIENCE, may_pass, refuses_direct};
@@ -223,6 +223,12 @@ impl Files {
     /// The store has given a record.
     pub(crate) fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Trouble of the store that reads wait for, or did a moment ago.
+    #[must_use]
+    pub fn trouble(&self, now: Instant) -> Option<StoreTrouble> {
+        self.outage.now(now)
     }
 
     /// The dataset's index.

@@ -91,6 +91,17 @@ impl Answer {
     }
 }
 
+impl StoreFault {
+    /// Its status and what it means, in a few words: "503: asks for a slower pace".
+    #[must_use]
+    pub fn in_short(&self) -> String {
+        let sentence = self.answer.sentence();
+        let first = sentence.split(':').next().unwrap_or(sentence);
+        let first = first.strip_prefix("the store ").unwrap_or(first);
+        self.status.map_or_else(|| first.to_owned(), |status| format!("{status}: {first}"))
+    }
+}
+
 impl fmt::Display for StoreFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.answer.sentence())?;

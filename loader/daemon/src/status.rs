@@ -38,6 +38,10 @@ pub(crate) struct DaemonStatus {
     pub(crate) reads_submitted: u64,
     /// Those that have had no answer for long.
     pub(crate) reads_late: u32,
+    /// Reads that wait before another try, because of trouble of the store.
+    pub(crate) reads_in_trouble: u32,
+    /// That trouble, or what it was a moment ago: "503: asks for a slower pace".
+    pub(crate) store_trouble: Option<String>,
     /// Latency of recent reads; `None` before the first.
     pub(crate) read_latency: Option<ReadLatency>,
     /// The tier; `None` without one, and until its servers are reached.

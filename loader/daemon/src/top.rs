@@ -37,7 +37,8 @@ your daemons on this machine, their jobs, and each rank's ring: finished batches
 filled. All rates are those between two looks. q ends it.
 
 A trainer waits for
-  storage  records that are read, or wait for their turn
+  storage  records that are read, or wait for their turn; in brackets what the store says, if
+           it refuses requests
   workers  rows that are copied or decoded
   plan     the daemon's main thread, which draws an epoch or opens batches
   ranks    other ranks, which have not begun the epoch

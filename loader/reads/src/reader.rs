@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, Origin, choose, shards_folder};
+use shade_dataset::{Files, Origin, StoreTrouble, choose, connections_max, shards_folder};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
@@ -126,7 +126,7 @@ impl Reads {
             files: files.without(&missing(&surveyed)),
             arena,
             bounce: BouncePool::create().ok(),
-            gate: Gate::of_objects(config.depth),
+            gate: Gate::of_objects(config.depth, connections_max()),
             flights: AtomicU64::new(0),
             on_failure,
         });
@@ -160,6 +160,12 @@ impl Reads {
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.shared.gate.depth()
+    }
+
+    /// Trouble of the store that reads wait for, or did a moment ago.
+    #[must_use]
+    pub fn trouble(&self) -> Option<StoreTrouble> {
+        self.shared.files.trouble(Instant::now())
     }
 
     /// How records are read and why, on one line.

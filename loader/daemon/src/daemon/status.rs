@@ -14,6 +14,7 @@ impl Daemon {
         let silence = self.silence.tell(Instant::now());
         // No session has this number, so only figures of the whole daemon are in it.
         let shared = self.core.stats(0);
+        let trouble = self.reads.trouble();
         let settings = self.lifecycle.settings.in_words_of(&Settings::default());
         let status = DaemonStatus {
             pid: std::process::id(),
@@ -30,6 +31,8 @@ impl Daemon {
             depth: self.reads.depth(),
             reads_submitted: shared.reads_submitted,
             reads_late: shared.reads_late,
+            reads_in_trouble: trouble.as_ref().map_or(0, |trouble| trouble.reads),
+            store_trouble: trouble.map(|trouble| trouble.reason),
             read_latency: shared.read_latency,
             tier: shared.tier,
             settings,

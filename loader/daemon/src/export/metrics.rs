@@ -33,6 +33,8 @@ pub(super) enum Of {
     Process,
     /// `dataset`, `quantile`.
     Latency,
+    /// `dataset`, `reason`: reads that wait for the end of trouble; none without trouble.
+    Trouble,
     /// `dataset`, `job`.
     Job(fn(&JobStatus) -> Option<f64>),
     /// `dataset`, `job`: a count that grows from the job's beginning.
@@ -85,6 +87,12 @@ pub(super) const METRICS: &[Metric] = &[
         None,
         "Reads that have had no answer for long.",
         Of::Daemon(|daemon| daemon.reads_late.into()),
+    ),
+    gauge(
+        "reads_in_trouble",
+        None,
+        "Reads that wait before another try, because of trouble of the store, by what it is.",
+        Of::Trouble,
     ),
     gauge("read_latency", Some(Unit::Seconds), "Latency of recent reads, by quantile.", Of::Latency),
     gauge(

@@ -32,6 +32,10 @@ pub(crate) struct DaemonFigures {
     pub(crate) reads_submitted: u64,
     /// Those that have had no answer for long.
     pub(crate) reads_late: u32,
+    /// Reads that wait before another try, because of trouble of the store.
+    pub(crate) reads_in_trouble: u32,
+    /// That trouble, or what it was a moment ago: "503: asks for a slower pace".
+    pub(crate) store_trouble: Option<String>,
     /// Median latency of recent reads; `None` before the first.
     pub(crate) p50_ms: Option<f64>,
     /// Its 99th percentile.
@@ -114,6 +118,8 @@ pub(crate) fn figures(before: &[DaemonStatus], now: &[DaemonStatus]) -> Vec<Daem
             depth: now.depth,
             reads_submitted: now.reads_submitted,
             reads_late: now.reads_late,
+            reads_in_trouble: now.reads_in_trouble,
+            store_trouble: now.store_trouble.clone(),
             p50_ms: ms(|latency| latency.p50_us),
             p99_ms: ms(|latency| latency.p99_us),
             silence_longest_ms: now.silence_longest_ns as f64 / 1e6,
@@ -169,6 +175,7 @@ fn of_job(
         cache_bytes: daemon.cache_bytes,
         cache_used_bytes: daemon.cache_used_bytes,
         reads_late: daemon.reads_late,
+        store_trouble: daemon.store_trouble.clone(),
     };
     JobFigures {
         name: job.name.clone(),
@@ -209,8 +216,9 @@ impl Verdict {
     pub(crate) fn of(name: &str, waits: &Shares, remedy: Remedy, place: &Place) -> Self {
         let waited = waits.all();
         let cause = remedy.cause.map_or_else(String::new, |cause| format!(" for {cause}"));
+        let reason = remedy.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
         // Any text may be a job's name, and this goes to a terminal.
-        let said = format!("{} WAITS {:.1} %{cause}", OneLine(name), 100.0 * waited);
+        let said = format!("{} WAITS {:.1} %{cause}{reason}", OneLine(name), 100.0 * waited);
         Self { waited, said, remedy: remedy.text_for(place) }
     }
 }
@@ -219,5 +227,5 @@ impl Verdict {
 pub(crate) fn verdict(daemons: &[DaemonFigures]) -> Option<Verdict> {
     let jobs = daemons.iter().flat_map(|daemon| daemon.jobs.iter().map(move |job| (daemon, job)));
     let (daemon, job) = jobs.max_by(|left, right| left.1.waits.all().total_cmp(&right.1.waits.all()))?;
-    Some(Verdict::of(&job.name, &job.waits, job.remedy, &daemon.place))
+    Some(Verdict::of(&job.name, &job.waits, job.remedy.clone(), &daemon.place))
 }

@@ -55,7 +55,7 @@ const BUSY_MIN: f64 = 0.7;
 const FULL_MIN: f64 = 0.9;
 
 /// What a remedy depends on, beside the waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// Share of the time in which the rings were full.
     pub(crate) ring_full: f64,
@@ -64,14 +64,17 @@ pub(crate) struct Facts {
     pub(crate) cache_bytes: u64,
     pub(crate) cache_used_bytes: u64,
     pub(crate) reads_late: u32,
+    pub(crate) store_trouble: Option<String>,
 }
 
 /// The largest cause of a wait, and what to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Remedy {
     /// `storage`, `workers`, `plan` or `ranks`; `None` while trainers hardly wait.
     pub(crate) cause: Option<&'static str>,
+    /// What the store says, where the cause is `storage` and it has trouble.
+    pub(crate) reason: Option<String>,
     /// For people.
     pub(crate) text: &'static str,
 }
@@ -122,11 +125,16 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
         } else {
             "batches come in time"
         };
-        return Remedy { cause: None, text };
+        return Remedy { cause: None, reason: None, text };
     }
     let [(cause, _), ..] = waits.named();
     let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
+    let reason = facts.store_trouble.clone().filter(|_| cause == "storage");
     let text = match cause {
+        "storage" if reason.is_some() => {
+            "the store refuses requests, which are tried again: see the daemon's log, and shade-load doctor; fewer of \
+             them: a larger cache (shade-load resize)"
+        }
         "storage" if facts.reads_late > 0 => {
             "the store does not answer some reads: see the daemon's log, and shade-load doctor"
         }
@@ -150,7 +158,7 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
             "ranks that have not begun the epoch: one that validates or saves while the others wait, or one that is gone"
         }
     };
-    Remedy { cause: Some(cause), text }
+    Remedy { cause: Some(cause), reason, text }
 }
 
 #[cfg(test)]
@@ -159,7 +167,14 @@ mod tests {
 
     fn facts(cache_used_bytes: u64, reads_late: u32, busy: f64) -> Facts {
         let workers_busy = Some(busy);
-        Facts { ring_full: 0.0, workers_busy, cache_bytes: 100, cache_used_bytes, reads_late }
+        Facts {
+            ring_full: 0.0,
+            workers_busy,
+            cache_bytes: 100,
+            cache_used_bytes,
+            reads_late,
+            store_trouble: None,
+        }
     }
 
     #[test]
@@ -178,6 +193,13 @@ mod tests {
         for (waits, facts, cause, text) in cases {
             let remedy = remedy(&waits, &facts);
             assert!(remedy.cause == cause && remedy.text.contains(text), "{waits:?}: {remedy:?}");
+        }
+        let trouble = Some("503: asks for a slower pace".to_owned());
+        for (waits, told) in [(waits(0.3, 0.1, 0.0, 0.0), &trouble), (waits(0.1, 0.3, 0.0, 0.0), &None)] {
+            let facts = Facts { store_trouble: trouble.clone(), ..facts(100, 2, 1.0) };
+            let remedy = remedy(&waits, &facts);
+            assert_eq!(remedy.reason, *told, "the store is the cause or is not");
+            assert_eq!(remedy.text.contains("refuses requests"), told.is_some(), "{remedy:?}");
         }
         let idle = remedy(&Shares::default(), &Facts { ring_full: 0.5, ..facts(100, 0, 0.0) });
         assert!(idle.cause.is_none() && idle.text.contains("training itself"));

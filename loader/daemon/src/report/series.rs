@@ -95,6 +95,7 @@ pub(super) fn whole(points: &[Point]) -> Option<Whole> {
         cache_bytes: last.daemon.cache_bytes,
         cache_used_bytes: last.daemon.cache_used_bytes,
         reads_late: last.daemon.reads_late,
+        store_trouble: last.daemon.store_trouble.clone(),
     };
     let remedy = remedy(&waits, &facts);
     Some(Whole { seconds, waits, remedy, samples_per_s, read_mb_per_s })
