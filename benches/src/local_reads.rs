@@ -133,7 +133,7 @@ impl Loop {
         let mut rest = samples.iter();
         let (mut submitted, mut back) = (0, 0);
         while back < samples.len() {
-            while submitted < DEPTH.submitted_max() {
+            while submitted < DEPTH.submitted_max(false) {
                 let Some(&sample) = rest.next() else { break };
                 let entry = index.entry(sample).ok_or("no such sample")?;
                 let blocks = self.free.take(u64::from(entry.stored_len)).ok_or("the arena is too small")?;

@@ -103,7 +103,7 @@ BAD_DAEMONS = [
     ("store", "2ms"),
     ("store", 2),
     ("depth", 0),
-    ("depth", 1025),
+    ("depth", 4097),
     ("hedge", 1),
     ("workers", 0),
     ("jpeg", "baseline"),

@@ -6,17 +6,13 @@ use std::time::Duration;
 
 use shade_formats::ShardId;
 use shade_formats::index::Index;
-use shade_formats::limits::READS_DEPTH_MAX;
 use shade_store::{Objects, StoreFault, Url};
 
+use crate::descriptors::connections_max;
 use crate::fault::ReadFault;
 use crate::object::Object;
 use crate::origin::Origin;
 use crate::slots::{OpenShard, Source};
-
-/// Most connections to an object store that stay open between requests: one for each read that can
-/// be in flight.
-const CONNECTIONS_MAX: usize = READS_DEPTH_MAX as usize;
 
 /// Objects in place of files.
 #[derive(Debug)]
@@ -39,7 +35,9 @@ impl Bucket {
     }
 
     pub(crate) fn objects(&self) -> Result<Arc<Objects>, StoreFault> {
-        self.objects.get_or_init(|| Objects::open(&self.url, CONNECTIONS_MAX).map(Arc::new)).clone()
+        self.objects
+            .get_or_init(|| Objects::open(&self.url, connections_max() as usize).map(Arc::new))
+            .clone()
     }
 
     /// A shard. Nothing is asked of the store for it: the first read finds out what is there.

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use shade_formats::limits::READS_DEPTH_MAX;
 
 /// Least number of open shards, however few descriptors there are.
 const OPEN_MIN: u64 = 8;
-/// One descriptor in this many is for a shard. The others are for sessions (sockets, eventfds,
+/// One descriptor in this many is for a shard, or a connection to an object store. The others are for sessions (sockets, eventfds,
 /// memfds: about eight a rank), the ring and the log.
 const SHARDS_PART: u64 = 2;
 
@@ -20,6 +21,13 @@ pub fn raise_open_files_limit() {
         // If this fails, shards are closed earlier.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
+}
+
+/// Connections to an object store that this process may have at a time: one for each request in
+/// flight.
+#[must_use]
+pub fn connections_max() -> u32 {
+    u32::try_from(open_max()).unwrap_or(u32::MAX).min(READS_DEPTH_MAX)
 }
 
 /// Shards that may be open at a time under this process's limit.
@@ -108,6 +116,7 @@ mod tests {
         raise_open_files_limit();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
+        assert_eq!(u64::from(connections_max()), (open_max() as u64).min(u64::from(READS_DEPTH_MAX)));
         assert_eq!(open_max() as u64, limit.current.map_or(u64::MAX, |limit| (limit / 2).max(8)));
     }
 }

@@ -62,6 +62,12 @@ impl Dataset {
         Ok(if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path })
     }
 
+    /// Whether its shards are objects in a bucket.
+    #[must_use]
+    pub fn are_objects(&self) -> bool {
+        matches!(Origin::of_folder(&self.folder), Ok(Some(_)))
+    }
+
     /// Opens the dataset in `folder`.
     ///
     /// # Errors

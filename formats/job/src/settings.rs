@@ -61,8 +61,8 @@ declared! {
         #[serde(with = "auto_bytes")]
         tier_cache: Option<u64> = None, as "tier-cache auto|SIZE";
 
-        /// Reads in flight: `auto` finds the number that the store gains from (4 to 256), a number
-        /// up to 1024 is fixed. Give one to leave a share of the store to others: depth = wanted
+        /// Reads in flight: `auto` finds the number that the store gains from (4 to 256, from an
+        /// object store to 4096), a number up to 4096 is fixed. Give one to leave a share of the store to others: depth = wanted
         /// records per second x latency.
         #[serde(with = "auto")]
         depth: Option<u32> = None, in 1 to READS_DEPTH_MAX, as "depth auto|N";
@@ -252,8 +252,8 @@ mod tests {
     fn what_is_no_setting_is_refused_by_name() {
         for (given, parts) in [
             (json!({"depht": 1}), ["depht", "no such field"]),
-            (json!({"depth": 0}), ["depth is 0", "1 to 1024"]),
-            (json!({"depth": 1025}), ["depth is 1025", "1 to 1024"]),
+            (json!({"depth": 0}), ["depth is 0", "1 to 4096"]),
+            (json!({"depth": 4097}), ["depth is 4097", "1 to 4096"]),
             (json!({"depth": "many"}), ["depth: got \"many\"", "a whole number"]),
             (json!({"workers": 513}), ["workers is 513", "1 to 512"]),
             (json!({"workers": 1.5}), ["workers: got 1.5", "a whole number, or \"auto\""]),
@@ -309,7 +309,7 @@ mod tests {
             (0..=1_000_000u32).prop_map(|share| Capacity::Share(f64::from(share) / 1e6)),
         ]);
         let reads = (
-            prop::option::of(1..=1024u32),
+            prop::option::of(1..=4096u32),
             any::<bool>(),
             prop::option::of(1..=512u16),
             prop::sample::select(EngineChoice::ALL),

@@ -112,7 +112,9 @@ pub use records::{
     WINDOW_BYTES, window_bytes,
 };
 pub use samples::Samples;
-pub use sizes::{RING_BATCHES, SizeFault, capacity_bytes, indexed_size, row_bytes, staging_bytes};
+pub use sizes::{
+    RING_BATCHES, STAGING_BYTES_MAX, SizeFault, capacity_bytes, indexed_size, row_bytes, staging_bytes,
+};
 pub use stats::{CountStats, JobStatus, Stats};
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
 pub use training::{DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};

@@ -19,8 +19,8 @@ pub const RING_BATCHES: u64 = 8;
 /// Least payload of a ring by default. Threads wake each other between two batches, and the jitter
 /// of that is long beside a small batch.
 const RING_BYTES: u64 = 16 << 20;
-/// Reserve for records being read or filled that are not in the cache.
-const STAGING_BYTES: u64 = 32 << 20;
+/// Most reserve for records being read or filled that are not in the cache.
+pub const STAGING_BYTES_MAX: u64 = 32 << 20;
 
 /// Why an image cannot be delivered in its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,14 +93,15 @@ fn entries_of<'a>(
     })
 }
 
-/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, at most 32
-/// MiB, but always for two of the largest records, so that reading never stops for lack of room.
+/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, at most
+/// `bytes_max` ([`STAGING_BYTES_MAX`]), but always for two of the largest records, so that reading
+/// never stops for lack of room.
 #[must_use]
-pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
+pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32, bytes_max: u64) -> u64 {
     let largest =
         entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
     let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
-    wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
+    wanted.min(bytes_max).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
 
 /// The ring layout of an output.

@@ -17,7 +17,11 @@
 //! there. Pure: the same samples give the same depths.
 //!
 //! A node that shares the store with others of its training goes by another rule: `depth_shared`.
+//! So does one that reads from an object store: `depth_objects`.
 
+use shade_formats::limits::READS_DEPTH_MAX;
+
+use crate::depth_objects::ObjectsDepth;
 use crate::depth_shared::SharedDepth;
 
 /// Least depth: even a store without parallelism has its next read at hand.
@@ -25,12 +29,7 @@ pub const DEPTH_MIN: u32 = 4;
 /// Most depth. Servers grant fewer slots, and more than this many waiting records only take memory.
 pub const DEPTH_MAX: u32 = 256;
 /// Most depth at an object store: no session has slots there, and a request takes 10 to 100 ms.
-pub const OBJECTS_DEPTH_MAX: u32 = 1024;
-/// First depth at an object store: a batch of 256 takes a few latencies. Its bandwidth is seldom
-/// what limits the first reads.
-const OBJECTS_DEPTH_START: u32 = 64;
-/// Depth at which rounds of one latency end there and windows begin.
-const OBJECTS_DEPTH_START_MAX: u32 = 512;
+pub const OBJECTS_DEPTH_MAX: u32 = READS_DEPTH_MAX;
 /// First depth: it fills 200 Mbit/s with 10 ms latency and records of 100 KB.
 const DEPTH_START: u32 = 8;
 /// Depth at which rounds of one latency end and windows begin: the slots that Linux' NFS server
@@ -64,8 +63,6 @@ const _: () =
 pub struct DepthController {
     min: u32,
     max: u32,
-    /// Depth at which rounds end.
-    start_max: u32,
     depth: u32,
     phase: Phase,
     /// Samples still to skip: they began beside reads of another depth.
@@ -74,7 +71,9 @@ pub struct DepthController {
     round: Round,
     hold: u32,
     next_up: bool,
-    /// In its place while other nodes read from the store.
+    /// In its place at an object store.
+    objects: Option<ObjectsDepth>,
+    /// In the place of both while other nodes read from the store.
     shared: Option<SharedDepth>,
 }
 
@@ -136,11 +135,11 @@ impl DepthController {
         Self::within(DEPTH_MIN, DEPTH_MAX, DEPTH_START)
     }
 
-    /// A controller for an object store.
+    /// A controller for an object store, up to `max`, at most [`OBJECTS_DEPTH_MAX`].
     #[must_use]
-    pub fn of_objects() -> Self {
-        let start_max = OBJECTS_DEPTH_START_MAX;
-        Self { start_max, ..Self::within(DEPTH_MIN, OBJECTS_DEPTH_MAX, OBJECTS_DEPTH_START) }
+    pub fn of_objects(max: u32) -> Self {
+        let max = max.clamp(DEPTH_MIN + 1, OBJECTS_DEPTH_MAX);
+        Self { objects: Some(ObjectsDepth::new(max)), ..Self::within(DEPTH_MIN, max, DEPTH_MIN) }
     }
 
     /// A controller with a fixed depth.
@@ -153,7 +152,6 @@ impl DepthController {
         Self {
             min,
             max,
-            start_max: DEPTH_START_MAX,
             depth,
             phase: Phase::Starting(None),
             settling: depth,
@@ -162,6 +160,7 @@ impl DepthController {
             hold: 1,
             // Doubling may have gone too far.
             next_up: false,
+            objects: None,
             shared: None,
         }
     }
@@ -179,7 +178,8 @@ impl DepthController {
     /// Reads to keep in flight.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.shared.as_ref().map_or(self.depth, SharedDepth::depth)
+        let alone = || self.objects.as_ref().map_or(self.depth, ObjectsDepth::depth);
+        self.shared.as_ref().map_or_else(alone, SharedDepth::depth)
     }
 
     /// A read begins at `now_ns`, and no other is in flight. The depth may be less from now on.
@@ -194,6 +194,9 @@ impl DepthController {
     pub fn completed(&mut self, in_flight: u32, latency_ns: u64, now_ns: u64) {
         if let Some(shared) = &mut self.shared {
             return shared.completed(in_flight, latency_ns, now_ns);
+        }
+        if let Some(objects) = &mut self.objects {
+            return objects.completed(in_flight, latency_ns, now_ns);
         }
         if self.min == self.max {
             return;
@@ -232,6 +235,9 @@ impl DepthController {
         if let Some(shared) = &mut self.shared {
             return shared.failed();
         }
+        if let Some(objects) = &mut self.objects {
+            return objects.failed();
+        }
         self.window.failures += 1;
         if self.window.failures >= FAILURES_MAX && self.min < self.max {
             self.phase = Phase::Holding(HOLD_WINDOWS_MAX);
@@ -259,7 +265,7 @@ impl DepthController {
         let took_ns = now_ns.saturating_sub(began_ns).max(1);
         let now = Measured { depth: self.depth, rate: f64::from(reads) / took_ns as f64 };
         let kept = before.filter(|before| now.rate < before.rate * DOUBLING_GAIN && !now.is_quick());
-        if kept.is_none() && now.depth < self.start_max {
+        if kept.is_none() && now.depth < DEPTH_START_MAX {
             self.phase = Phase::Starting(Some(now));
             return self.go_to(now.depth * 2);
         }

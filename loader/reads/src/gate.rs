@@ -23,10 +23,12 @@ impl From<Option<u32>> for Depth {
 }
 
 impl Depth {
-    /// Most reads worth submitting at a time: twice as many as can be in flight.
+    /// Most reads worth submitting at a time, of shards that are files or objects: twice as many as
+    /// can be in flight.
     #[must_use]
-    pub fn submitted_max(self) -> u32 {
+    pub fn submitted_max(self, are_objects: bool) -> u32 {
         2 * match self {
+            Self::Auto if are_objects => OBJECTS_DEPTH_MAX,
             Self::Auto => DEPTH_MAX,
             Self::Fixed(depth) => depth,
         }
@@ -55,9 +57,15 @@ impl Gate {
         Self::with(depth, DepthController::new(), DEPTH_MAX)
     }
 
-    /// The gate of an object store, where an answer takes long and many are worth waiting for.
-    pub(super) fn of_objects(depth: Depth) -> Self {
-        Self::with(depth, DepthController::of_objects(), OBJECTS_DEPTH_MAX)
+    /// The gate of an object store, where an answer takes long and many are worth waiting for. Each
+    /// takes a connection.
+    pub(super) fn of_objects(depth: Depth, connections_max: u32) -> Self {
+        let most = connections_max.min(OBJECTS_DEPTH_MAX);
+        let depth = match depth {
+            Depth::Fixed(depth) => Depth::Fixed(depth.min(most)),
+            Depth::Auto => depth,
+        };
+        Self::with(depth, DepthController::of_objects(most), most)
     }
 
     fn with(depth: Depth, auto: DepthController, auto_most: u32) -> Self {

@@ -68,7 +68,7 @@ impl Engine for ObjectReads {
     }
 
     fn description(&self) -> String {
-        format!("objects of {}", self.pool.objects.url())
+        format!("objects of {}, at most {} at a time", self.pool.objects.url(), self.pool.shared.gate.most())
     }
 }
 

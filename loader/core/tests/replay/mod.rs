@@ -320,7 +320,8 @@ impl Replay {
     fn with(index: Arc<Index>, config: CoreConfig, seed: u64) -> Self {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let staging = shade_core::staging_bytes(&index, block_bytes, config.reads_max);
+        let staging =
+            shade_core::staging_bytes(&index, block_bytes, config.reads_max, shade_core::STAGING_BYTES_MAX);
         let memory = Counted::new(config.cache_bytes + staging, block_bytes);
         let config = CoreConfig { block_bytes, ..config };
         let core = Core::new(Arc::clone(&index), memory, config);

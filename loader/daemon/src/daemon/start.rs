@@ -6,8 +6,8 @@ use std::sync::Arc;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use shade_core::{
-    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, capacity_bytes, staging_bytes,
-    window_bytes,
+    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, STAGING_BYTES_MAX, block_bytes_for,
+    capacity_bytes, staging_bytes, window_bytes,
 };
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
@@ -34,6 +34,9 @@ use crate::{panics, signals};
 /// Fill orders that a worker has or finds next while there are several jobs: some milliseconds of
 /// work, so that no worker waits for the core.
 const ORDERS_A_WORKER: usize = 3;
+/// Most reserve for records of an object store that are being read or filled: 2,400 of 110 KB, and
+/// never more than the dataset.
+const OBJECTS_STAGING_BYTES_MAX: u64 = 256 << 20;
 /// Messages of sessions that may wait for the core: twice what eight ranks can have in flight,
 /// whose rings have 64 batches each. A session with more messages waits, and so does its trainer.
 const MESSAGES_MAX: usize = 1024;
@@ -161,7 +164,7 @@ fn serve_at(
     refuse_tier(settings, &dataset)?;
 
     let Records { arena, free, cache_bytes, staging_bytes, words } =
-        records(config, &index, &listener.address)?;
+        records(config, &dataset, &listener.address)?;
     let block_bytes = arena.block_bytes();
     let cache_memory =
         CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), settings.policy, staging_bytes);
@@ -210,7 +213,8 @@ fn serve_at(
     }
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
-    let core_config = core_config(settings, &index, cache_bytes, block_bytes, worker_count);
+    let core_config =
+        core_config(settings, &index, dataset.are_objects(), cache_bytes, block_bytes, worker_count);
     let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), worker_count);
     let core = Core::new(index, free, core_config);
     let lifecycle = Lifecycle::new(served, running);
@@ -225,6 +229,7 @@ fn serve_at(
 pub(super) fn core_config(
     settings: &DaemonSpec,
     index: &Index,
+    are_objects: bool,
     cache_bytes: u64,
     block_bytes: u32,
     workers: usize,
@@ -233,7 +238,7 @@ pub(super) fn core_config(
         cache_bytes,
         policy: settings.policy,
         lookahead: settings.lookahead,
-        reads_max: Depth::from(settings.depth).submitted_max(),
+        reads_max: Depth::from(settings.depth).submitted_max(are_objects),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
         package_bytes: DaemonSpec::package_bytes_of(settings.package_bytes, settings.policy),
@@ -257,11 +262,19 @@ struct Records {
 }
 
 /// Maps the arena: the cache, and blocks for what is being read. `address` is this daemon's.
-fn records(config: &ServeConfig, index: &Index, address: &str) -> Result<Records, DaemonError> {
+fn records(config: &ServeConfig, dataset: &Dataset, address: &str) -> Result<Records, DaemonError> {
+    let index = &*dataset.index;
     let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
     let dataset_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes);
-    let staging_bytes = staging_bytes(index, block_bytes, Depth::from(config.settings.depth).submitted_max());
+    let are_objects = dataset.are_objects();
+    let most_bytes = if are_objects {
+        dataset_bytes.clamp(STAGING_BYTES_MAX, OBJECTS_STAGING_BYTES_MAX)
+    } else {
+        STAGING_BYTES_MAX
+    };
+    let reads_max = Depth::from(config.settings.depth).submitted_max(are_objects);
+    let staging_bytes = staging_bytes(index, block_bytes, reads_max, most_bytes);
     let (cache_bytes, of_free_bytes) = match config.settings.cache {
         Some(cache) => (cache.within(dataset_bytes), None),
         None => {

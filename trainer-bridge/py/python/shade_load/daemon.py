@@ -61,7 +61,7 @@ class Daemon(Options):
             environment, SHADE_TIER_PASSWORD.
         tier_cache: Memory of all those servers that this daemon may fill: bytes or "64GiB".
             Default: nine tenths of what they have. Give each node its part where several share them.
-        depth: Reads in flight, 1 to 1024. Default: the daemon adapts it. Give it if the store has a
+        depth: Reads in flight, 1 to 4096. Default: the daemon adapts it. Give it if the store has a
             limit of its own.
         hedge: Read a record again if it is far later than others, at most 1 in 100. Default: False.
             Set it for a store with rare slow answers.

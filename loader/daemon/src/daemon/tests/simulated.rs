@@ -16,8 +16,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    AsideOrder, Attach, Completion, Fault, FaultKind, FillOrder, Filled, ReadOp, Resumed, SessionId, Ticket,
-    TierEvent, TierMiss, TierOrder, TierPut, block_bytes_for, capacity_bytes, staging_bytes,
+    AsideOrder, Attach, Completion, Fault, FaultKind, FillOrder, Filled, ReadOp, Resumed, STAGING_BYTES_MAX,
+    SessionId, Ticket, TierEvent, TierMiss, TierOrder, TierPut, block_bytes_for, capacity_bytes,
+    staging_bytes,
 };
 use shade_formats::control::{REFUSE_DRAINING, REFUSE_ENDING};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
@@ -360,7 +361,7 @@ impl Life {
         let block_bytes =
             block_bytes_for((0..SAMPLES).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let cache_bytes = capacity_bytes(settings.cache.expect("a size"), &index, block_bytes);
-        let staging = staging_bytes(&index, block_bytes, 16);
+        let staging = staging_bytes(&index, block_bytes, 16, STAGING_BYTES_MAX);
         let most_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes) + staging;
         let (arena, free) = Arena::create_up_to(cache_bytes + staging, most_bytes, block_bytes).unwrap();
         let memory = CacheMemory::new(Arc::new(arena), Arc::clone(&index), settings.policy, staging);
@@ -373,7 +374,7 @@ impl Life {
             content_id: index.content_id().0,
             is_private: config.is_private,
         };
-        let mut config = core_config(&settings, &index, cache_bytes, block_bytes, 2);
+        let mut config = core_config(&settings, &index, false, cache_bytes, block_bytes, 2);
         config.reads_max = 16;
         let group = if random.random_bool(0.3) { 7 } else { 0 };
         let trainings =
