@@ -25,13 +25,15 @@ use shade_reads::{Depth, PATIENCE, ReadOp, Reads, ReadsConfig};
 
 use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};
+use crate::late_answers;
 use crate::local_reads::write_shard;
 use crate::programs::Programs;
 use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::synthetic::SHARD_FILE;
 
-const RECORD_BYTES: u32 = 110_080;
+/// Bytes of a record.
+pub(crate) const RECORD_BYTES: u32 = 110_080;
 const RECORDS: u32 = 8_000;
 /// A batch: its first record is what a trainer waits for.
 const BATCH: usize = 256;
@@ -64,7 +66,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     });
     put?;
     std::fs::write(folder.join("origin"), format!("shade-origin 1\n{url}\n"))?;
-    let mut server = Server { server, answers: None };
+    let mut server = Server { how: "", server, answers: None };
     server.be(SLOWNESS)?;
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
@@ -74,8 +76,10 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
         let best = runs.into_iter().max_by(|a, b| a.records_per_s.total_cmp(&b.records_per_s));
         bare.extend(best);
     }
+    let mut all = rows(&ours, &bare);
+    all.extend(late_answers::run(&folder, &index, &mut server)?);
     std::fs::remove_dir_all(&folder)?;
-    Ok(rows(&ours, &bare))
+    Ok(all)
 }
 
 fn rows(ours: &[Took], bare: &[Took]) -> Vec<Figure> {
@@ -182,18 +186,29 @@ fn took(times: &[f64], cpu_s: f64) -> Took {
     }
 }
 
-struct Server {
+/// The server; it ends when this is dropped.
+pub(crate) struct Server {
+    /// How bad it is now.
+    how: &'static str,
     server: Child,
     answers: Option<BufReader<std::process::ChildStdout>>,
 }
 
 impl Server {
-    fn be(&mut self, how: &str) -> Result<()> {
+    fn be(&mut self, how: &'static str) -> Result<()> {
+        self.how = how;
+        self.requests().map(drop)
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&mut self) -> Result<u64> {
+        let how = self.how;
         writeln!(self.server.stdin.as_mut().ok_or("no server")?, "{how}")?;
         let answers = self.server.stdout.take().map(BufReader::new);
         self.answers = self.answers.take().or(answers);
-        self.answers.as_mut().ok_or("no server")?.read_line(&mut String::new())?;
-        Ok(())
+        let mut requests = String::new();
+        self.answers.as_mut().ok_or("no server")?.read_line(&mut requests)?;
+        Ok(requests.trim().parse()?)
     }
 }
 

@@ -19,6 +19,7 @@ mod figure;
 mod gather;
 mod images;
 mod job;
+mod late_answers;
 mod local_reads;
 mod machine;
 mod packing;

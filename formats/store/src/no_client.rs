@@ -66,6 +66,14 @@ impl Objects {
         match *self {}
     }
 
+    /// Some objects below the address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn list_some(&self, _most: usize) -> Result<Vec<Found>, StoreFault> {
+        match *self {}
+    }
+
     /// Reads some bytes of an object, and waits for them.
     ///
     /// # Errors

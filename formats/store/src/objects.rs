@@ -175,9 +175,17 @@ impl Objects {
     /// # Errors
     /// What the store answers instead.
     pub fn list(&self) -> Result<Vec<Found>, StoreFault> {
+        self.list_some(usize::MAX)
+    }
+
+    /// As [`list`](Self::list), the first `most` that the store names.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn list_some(&self, most: usize) -> Result<Vec<Found>, StoreFault> {
         let work = async {
             let mut all = Vec::new();
-            let mut objects = self.store.list(Some(&self.prefix));
+            let mut objects = self.store.list(Some(&self.prefix)).take(most);
             while let Some(object) = objects.next().await {
                 let object = object?;
                 let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use shade_dataset::DatasetError;
+use shade_dataset::{DatasetError, StoreFault};
 use shade_job::Servers;
 use shade_reads::ReadsError;
 use shade_tier::PASSWORD_VARIABLE;
@@ -19,12 +19,13 @@ const PROBE_SECONDS_MAX: f64 = 300.0;
                   3 the dataset is damaged, 130 interrupted."
 )]
 pub struct Doctor {
-    /// A packed dataset, or any folder, whose files are then not read. Without it, only the machine
-    /// is examined.
+    /// A packed dataset, or any folder, whose files are then not read. Or the address of a dataset
+    /// or of any objects (s3://bucket/prefix, gs://, az://, https://): parts of them are read,
+    /// nothing is written. Without it, only the machine is examined.
     pub path: Option<PathBuf>,
 
-    /// How long to read random records of the dataset, in seconds, shared by five depths; 0 reads
-    /// none. Give more for stores that take a tenth of a second or more per read.
+    /// How long to read random records of the dataset, in seconds, shared by five depths (six
+    /// of an object store); 0 reads none. Give more for stores that take a tenth of a second or more per read.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
     pub probe_seconds: f64,
 
@@ -57,6 +58,20 @@ pub enum DoctorError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// An object store does not list what it has.
+    #[error("cannot look at {address}: {fault}")]
+    Store {
+        /// The address as given.
+        address: String,
+        /// What it answers.
+        fault: StoreFault,
+    },
+    /// There is no object at an address.
+    #[error("there is nothing at {address}: see that bucket and prefix are right")]
+    NothingThere {
+        /// The address as given.
+        address: String,
     },
     /// The dataset cannot be opened.
     #[error(transparent)]

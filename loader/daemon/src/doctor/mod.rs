@@ -2,11 +2,13 @@
 //!
 //! `machine` and `path_facts` gather facts, with `crate::proc` and parsers of what the system
 //! says: `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon
-//! would; `sweep` has what it found at each depth. `tier` asks the servers of a tier. `advice`
+//! would; `sweep` has what it found at each depth. `bucket` does the same at an address in an object
+//! store, by `requests`. `tier` asks the servers of a tier. `advice`
 //! follows from these facts alone; `report` prints them, `run` is the command. REPORT.md describes
 //! the JSON.
 
 mod advice;
+mod bucket;
 mod cli;
 mod kernel;
 mod machine;
@@ -16,6 +18,7 @@ mod path_facts;
 mod picks;
 mod probe;
 mod report;
+mod requests;
 mod run;
 mod sweep;
 mod tier;

@@ -164,7 +164,8 @@ fn any_file(folder: &Path) -> Option<PathBuf> {
     entries.map(|entry| entry.path()).find(|path| path.is_file())
 }
 
-fn facts(index: &Index) -> DatasetFacts {
+/// Facts about a dataset, by its index.
+pub(super) fn facts(index: &Index) -> DatasetFacts {
     let stored_len = |id| index.entry(SampleId(id)).map(|entry| entry.stored_len);
     let mut lens: Vec<u32> = (0..index.len()).filter_map(stored_len).collect();
     let block_bytes = block_bytes_for(lens.iter().copied());

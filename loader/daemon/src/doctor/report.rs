@@ -6,6 +6,8 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::advice::{Advice, advice};
+use super::bucket::{self, Bucket, EpochCost, Examined};
+use super::cli::DoctorError;
 use super::machine::Machine;
 use super::nfs::Nfs;
 use super::path_facts::{DatasetFacts, PathFacts};
@@ -25,6 +27,8 @@ pub(crate) struct Diagnosis {
     machine: Machine,
     /// What lies at the path; `None` without one.
     path: Option<PathFacts>,
+    /// What lies at an address in an object store; `None` without one.
+    bucket: Option<Bucket>,
     /// How fast records come; `None` without a dataset that has samples, or with
     /// `--probe-seconds 0`.
     probe: Option<Probe>,
@@ -41,10 +45,43 @@ impl Diagnosis {
         probe: Option<Probe>,
         tier: Option<TierFacts>,
     ) -> Self {
-        let mut advice = advice(&machine, path.as_ref(), probe.as_ref());
+        let advice = advice(&machine, path.as_ref(), probe.as_ref());
+        Self::with(machine, path, None, probe, tier, advice)
+    }
+
+    /// Of an address in an object store.
+    pub(super) fn of_bucket(machine: Machine, examined: Examined, tier: Option<TierFacts>) -> Self {
+        let Examined { mut bucket, probe } = examined;
+        bucket.cost(&machine.memory);
+        let mut advice = advice(&machine, None, None);
+        // Requests go through sockets.
+        advice.retain(|advice| advice.topic != "io_uring");
+        advice.extend(bucket::advice(&bucket, probe.as_ref()));
+        Self::with(machine, None, Some(bucket), probe, tier, advice)
+    }
+
+    fn with(
+        machine: Machine,
+        path: Option<PathFacts>,
+        bucket: Option<Bucket>,
+        probe: Option<Probe>,
+        tier: Option<TierFacts>,
+        mut advice: Vec<Advice>,
+    ) -> Self {
         advice.extend(tier.iter().flat_map(|tier| tier::advice(tier, probe.as_ref())));
         advice.sort_by_key(|advice| advice.change.is_none());
-        Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, tier, advice }
+        Self { version: env!("CARGO_PKG_VERSION"), machine, path, bucket, probe, tier, advice }
+    }
+}
+
+impl Diagnosis {
+    /// What the command ends with, once this is written.
+    pub(super) fn error(&self) -> Option<DoctorError> {
+        let probe = self.probe.as_ref();
+        let forbidden = probe.and_then(|probe| probe.forbidden.clone()).map(DoctorError::Forbidden);
+        let no_tier = self.tier.as_ref().and_then(|tier| tier.error.clone()).map(DoctorError::Tier);
+        let is_interrupted = probe.is_some_and(|probe| probe.interrupted);
+        forbidden.or(no_tier).or_else(|| is_interrupted.then_some(DoctorError::Interrupted))
     }
 }
 
@@ -55,6 +92,10 @@ impl fmt::Display for Diagnosis {
         if let Some(path) = &self.path {
             writeln!(f, "\n{}", path.path.display())?;
             write_path(f, path)?;
+        }
+        if let Some(bucket) = &self.bucket {
+            writeln!(f, "\n{}", bucket.address)?;
+            write_bucket(f, bucket)?;
         }
         if let Some(probe) = &self.probe {
             writeln!(f, "\nprobe: random records, {}", probe.engine)?;
@@ -130,6 +171,39 @@ fn write_path(f: &mut fmt::Formatter<'_>, path: &PathFacts) -> fmt::Result {
             line(f, "probe", "needs a packed dataset")
         }
     }
+}
+
+fn write_bucket(f: &mut fmt::Formatter<'_>, bucket: &Bucket) -> fmt::Result {
+    match (&bucket.dataset, &bucket.no_dataset) {
+        (Some(dataset), _) => write_dataset(f, dataset)?,
+        (None, why) => line(f, "dataset", why.as_deref().unwrap_or("none"))?,
+    }
+    line(f, "connections", format_args!("at most {} at a time", bucket.connections_max))?;
+    if let Some(p50) = bucket.latency_p50_ms {
+        let knee = bucket.latency_p99_ms;
+        let knee = knee.map_or(String::new(), |p99| format!("; 99 of 100 within {p99:.1} ms at the knee"));
+        line(f, "latency", format_args!("{p50:.1} ms alone{knee}"))?;
+    }
+    if let Some(alone) = bucket.mb_per_s_alone {
+        let knee = bucket.mb_per_s_a_connection;
+        let knee = knee.map_or(String::new(), |rate| format!(", {rate:.1} MB/s at the knee"));
+        line(f, "connection", format_args!("{alone:.1} MB/s alone{knee}"))?;
+    }
+    if let Some(limit) = bucket.limit {
+        let busy = bucket.cpus_busy.unwrap_or_default();
+        line(f, "limit", format_args!("{} (busy CPUs: {busy:.1})", limit.sentence()))?;
+    }
+    let Some(epoch) = &bucket.epoch else { return Ok(()) };
+    let EpochCost { cache_bytes, cached_share, first_requests, later_requests, .. } = epoch;
+    let (cache, percent) = (BinaryBytes(*cache_bytes), 100.0 * cached_share);
+    let cache = format!("{cache}, {percent:.0} % of the dataset");
+    line(
+        f,
+        "epoch",
+        format_args!(
+            "at most {later_requests} requests with the default cache ({cache}); the first {first_requests}"
+        ),
+    )
 }
 
 fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shade_dataset::Dataset;
+use shade_dataset::{Address, Dataset, DatasetError};
 
+use super::bucket;
 use super::cli::{Doctor, DoctorError};
 use super::machine;
 use super::mountstats::reads_so_far;
-use super::path_facts::{self, PathFacts};
+use super::path_facts::{self, DatasetFacts, PathFacts};
 use super::probe::{Probe, probe};
 use super::report::Diagnosis;
-use super::tier;
+use super::tier::{self, TierFacts};
 use crate::proc::{mountinfo, text};
 
 /// Examines this machine and the path, if one is given, and writes what that means for shade to
@@ -23,35 +24,47 @@ use crate::proc::{mountinfo, text};
 /// It cannot look, or was interrupted; the findings so far are written then too.
 pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
     let mounts = mountinfo::parse(&text("/proc/self/mountinfo"));
-    let (path, dataset) = match &args.path {
-        Some(path) => {
-            let (path, dataset) = path_facts::look(path, &mounts)?;
-            (Some(path), dataset)
+    let report = match args.path.as_deref().map(Address::of_path).transpose().map_err(DatasetError::from)? {
+        Some(Address::Url(url)) => {
+            let length = Duration::from_secs_f64(args.probe_seconds);
+            let stop = stopped_by_ctrl_c()?;
+            let examined = bucket::look(&url, length, &stop)?;
+            let tier = looked_at(args, examined.bucket.dataset.as_ref());
+            Diagnosis::of_bucket(machine::look(&mounts), examined, tier)
         }
-        None => (None, None),
+        Some(Address::Path(path)) => {
+            let (path, dataset) = path_facts::look(&path, &mounts)?;
+            let probed = match &dataset {
+                Some(dataset) => probed(&path, dataset, args.probe_seconds)?,
+                None => None,
+            };
+            let tier = looked_at(args, path.dataset.as_ref());
+            Diagnosis::new(machine::look(&mounts), Some(path), probed, tier)
+        }
+        None => Diagnosis::new(machine::look(&mounts), None, None, looked_at(args, None)),
     };
-    let probed = match (&path, &dataset) {
-        (Some(path), Some(dataset)) => probed(path, dataset, args.probe_seconds)?,
-        _ => None,
-    };
-    let record_bytes =
-        path.as_ref().and_then(|path| path.dataset.as_ref()).map(|facts| facts.record_mean_bytes);
-    let tier = args.tier.as_ref().map(|servers| tier::look(servers, record_bytes));
-    let no_tier = tier.as_ref().and_then(|tier| tier.error.clone());
-    let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
-    let forbidden = probed.as_ref().and_then(|probe| probe.forbidden.clone());
-    let report = Diagnosis::new(machine::look(&mounts), path, probed, tier);
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         write!(out, "{report}")?;
     }
-    match forbidden.map(DoctorError::Forbidden).or(no_tier.map(DoctorError::Tier)) {
-        Some(error) => Err(error),
-        None if interrupted => Err(DoctorError::Interrupted),
-        None => Ok(()),
-    }
+    report.error().map_or(Ok(()), Err)
+}
+
+/// The tier, if it is asked for; it is measured with records of this dataset.
+fn looked_at(args: &Doctor, dataset: Option<&DatasetFacts>) -> Option<TierFacts> {
+    let record_bytes = dataset.map(|facts| facts.record_mean_bytes);
+    args.tier.as_ref().map(|servers| tier::look(servers, record_bytes))
+}
+
+/// Set by Ctrl-C.
+fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, DoctorError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
+        .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
+    Ok(stop)
 }
 
 /// The probe of a dataset that has records, if one is wanted.
@@ -59,10 +72,7 @@ fn probed(path: &PathFacts, dataset: &Dataset, seconds: f64) -> Result<Option<Pr
     let Some(facts) = path.dataset.as_ref().filter(|facts| facts.samples > 0 && seconds > 0.0) else {
         return Ok(None);
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
-        .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
+    let stop = stopped_by_ctrl_c()?;
     let so_far = || {
         let mount = path.mount.as_ref().filter(|_| path.nfs.is_some())?;
         reads_so_far(&text("/proc/self/mountstats"), &mount.mount_point)
