@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, PutOptions};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
@@ -25,8 +25,18 @@ pub struct Objects {
     url: Url,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Dropped last: tasks run on it.
-    runtime: Runtime,
+    threads: Handle,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Objects {
+    /// The last user may be a task on these threads, which cannot wait for themselves.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl fmt::Debug for Objects {
@@ -53,7 +63,8 @@ impl Objects {
                 words: format!("cannot start a thread: {error}"),
             })?;
         let (store, prefix) = (Arc::from(client.store), client.prefix);
-        Ok(Self { url: url.clone(), store, prefix, runtime })
+        let threads = runtime.handle().clone();
+        Ok(Self { url: url.clone(), store, prefix, threads, runtime: Some(runtime) })
     }
 
     /// The address.
@@ -64,7 +75,7 @@ impl Objects {
 
     /// Runs `task` on the client's threads.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(self.runtime.spawn(task));
+        drop(self.threads.spawn(task));
     }
 
     /// Reads the bytes `range` of an object and hands them to `take` in their order. With `etag`
@@ -119,7 +130,7 @@ impl Objects {
         etag: Option<&str>,
         take: impl FnMut(&[u8]) + Send,
     ) -> Result<Found, StoreFault> {
-        self.runtime.block_on(self.read(name, range, etag, take))
+        self.threads.block_on(self.read(name, range, etag, take))
     }
 
     /// Reads a whole object of at most `bytes_max` bytes, and waits for it; nothing if the object
@@ -150,7 +161,7 @@ impl Objects {
             }
             Ok(Some((bytes, found)))
         };
-        let Some((bytes, found)) = judged(self.runtime.block_on(watching(work)))? else { return Ok(None) };
+        let Some((bytes, found)) = judged(self.threads.block_on(watching(work)))? else { return Ok(None) };
         if bytes.len() as u64 == found.bytes {
             return Ok(Some((bytes, found)));
         }
@@ -167,7 +178,7 @@ impl Objects {
         let work = async {
             self.store.put_opts(&self.path(name), bytes.into(), PutOptions::default()).await.map(drop)
         };
-        judged(self.runtime.block_on(watching(work)))
+        judged(self.threads.block_on(watching(work)))
     }
 
     /// All objects below the address, in the order of their names.
@@ -195,7 +206,7 @@ impl Objects {
             }
             Ok(all)
         };
-        let mut all = judged(self.runtime.block_on(watching(work)))?;
+        let mut all = judged(self.threads.block_on(watching(work)))?;
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
@@ -289,6 +300,23 @@ fn http_error(error: &Error) -> Option<HttpErrorKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Address;
+
+    #[test]
+    fn the_last_user_may_be_one_of_its_own_tasks() {
+        let Ok(Address::Url(url)) = Address::parse("http://127.0.0.1:9/data") else { panic!("an address") };
+        let objects = Arc::new(Objects::open(&url, 1).unwrap());
+        let (own, (ended_in, ended)) = (Arc::clone(&objects), std::sync::mpsc::channel());
+        objects.spawn(async move {
+            while Arc::strong_count(&own) > 1 {
+                tokio::task::yield_now().await;
+            }
+            drop(own);
+            ended_in.send(()).unwrap();
+        });
+        drop(objects);
+        ended.recv().expect("the task ended without a panic");
+    }
 
     #[test]
     fn the_store_s_words_are_short_and_plain() {
