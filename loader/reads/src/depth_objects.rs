@@ -25,7 +25,7 @@ const DOUBLING_GAIN: f64 = 1.25;
 /// Depth over the requests that keep the store busy.
 const HEADROOM: f64 = 1.25;
 /// Bounds of the number of answers in a window; there are two for each in flight.
-const WINDOW_READS: (u32, u32) = (128, 4096);
+const WINDOW_READS: (u32, u32) = (128, 1024);
 /// A depth counts as used where this share of it is in flight.
 const USED: f64 = 0.9;
 /// Factor of a step up or down, large enough to stand out of a window's noise.
@@ -37,6 +37,9 @@ const STEP_UP_GAIN: f64 = 1.1;
 const STEP_DOWN_KEPT: f64 = 0.97;
 /// Latency over that of a store without a queue from which on requests queue.
 const QUEUES: f64 = 1.6;
+/// Mean latency from which on requests queue, whatever was seen before: a machine that was busy when
+/// it began has seen no store without a queue.
+const QUEUES_NS: f64 = 250e6;
 /// A latency counts at most this many times the median: one late answer is not a slower store.
 const LATE: f64 = 8.0;
 /// Growth of the least latency in each window: a store that became slower is seen in the end.
@@ -193,7 +196,7 @@ impl ObjectsDepth {
 
     fn window_reads(&self) -> u32 {
         let (least, most) = WINDOW_READS;
-        self.depth.saturating_mul(2).clamp(least, most.max(self.depth))
+        self.depth.saturating_mul(2).clamp(least, most)
     }
 
     /// The first answers say how far away the store is.
@@ -227,7 +230,7 @@ impl ObjectsDepth {
     /// A round: as many answers as requests are in flight.
     fn judge_round(&mut self, before: Option<f64>, now: Measured) {
         let grew = before.is_none_or(|before| now.rate >= before * DOUBLING_GAIN);
-        if grew && self.depth < self.max {
+        if grew && self.depth < self.max && !self.queues(now) {
             self.phase = Phase::Doubling(Some(now.rate));
             self.go_to(self.depth * 2);
             self.settling = 0;
@@ -236,6 +239,11 @@ impl ObjectsDepth {
         let rate = before.map_or(now.rate, |before| before.max(now.rate));
         self.phase = Phase::Holding(1);
         self.go_to(rounded(rate * self.least_ns * HEADROOM).min(self.depth));
+    }
+
+    /// Whether requests waited for others.
+    fn queues(&self, now: Measured) -> bool {
+        now.latency_ns > (self.least_ns * QUEUES).min(QUEUES_NS)
     }
 
     fn judge(&mut self, now: Measured) {
@@ -248,8 +256,7 @@ impl ObjectsDepth {
 
     /// Goes a step from the depth that gave `kept`, up or down.
     fn try_beside(&mut self, kept: Measured) {
-        let queues = kept.latency_ns > self.least_ns * QUEUES;
-        let up = self.next_up && !queues;
+        let up = self.next_up && !self.queues(kept);
         let depth = f64::from(kept.depth);
         self.phase = Phase::Trying(kept);
         self.go_to(rounded(if up { (depth * STEP).ceil() } else { depth / self.down }));
@@ -429,6 +436,27 @@ mod tests {
         run.go(store(1_000.0), 80.0 * S, usize::MAX);
         let (_, narrow) = run.go(store(1_000.0), 82.0 * S, usize::MAX);
         assert!(narrow < 100.0, "{narrow}");
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_at_first_does_not_make_it_run_away() {
+        for seed in 0..8 {
+            let store = |rate| Store { latency_ms: 30.0, rate };
+            let mut run = Run::new(seed);
+            let mut most = 0;
+            // Four times as fast after two seconds, and it pauses now and then.
+            for step in 0..40 {
+                let rate = 300.0 * 1.036_f64.powi(step);
+                run.now += if run.rng.random_bool(0.3) { 100.0 * MS } else { 0.0 };
+                run.go(store(rate), f64::from(step + 1) * 0.05 * S, usize::MAX);
+                most = most.max(run.depth.depth());
+            }
+            assert!(most <= FIRST_MAX, "seed {seed}: {most}");
+            run.go(store(1_200.0), 12.0 * S, usize::MAX);
+            let (answers, depth) = run.go(store(1_200.0), 16.0 * S, usize::MAX);
+            assert!(answers / 4.0 > 0.9 * 1_200.0, "seed {seed}: {answers} in four seconds");
+            assert!(depth < 100.0, "seed {seed}: {depth}, knee {:.0}", store(1_200.0).knee());
+        }
     }
 
     #[test]
