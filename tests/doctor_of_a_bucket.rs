@@ -1,5 +1,5 @@
 //! `shade-load doctor` examines what lies in a bucket, and `simulate` takes the store that it says.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
