@@ -4,9 +4,7 @@
 //! The server is `shade-test-bucket`: s3s-fs, and before it lognormal latencies of which one in a
 //! thousand takes a second more. It shares the machine, and is what limits both.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -23,17 +21,15 @@ use shade_job::{EngineChoice, IoMode};
 use shade_reads::blocks::Arena;
 use shade_reads::{Depth, PATIENCE, ReadOp, Reads, ReadsConfig};
 
+use crate::bucket_server::{RECORD_BYTES, Server};
 use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};
 use crate::late_answers;
 use crate::local_reads::write_shard;
-use crate::programs::Programs;
 use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::synthetic::SHARD_FILE;
 
-/// Bytes of a record.
-pub(crate) const RECORD_BYTES: u32 = 110_080;
 const RECORDS: u32 = 8_000;
 /// A batch: its first record is what a trainer waits for.
 const BATCH: usize = 256;
@@ -55,7 +51,7 @@ struct Took {
 pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let folder = scratch.folder().join("bucket");
     let index = Arc::new(write_shard(&folder, RECORDS, RECORD_BYTES)?);
-    let (server, address) = serve(&folder.join("root"))?;
+    let (mut server, address) = Server::start(&folder.join("root"))?;
     let Ok(Address::Url(url)) = Address::parse(&format!("{address}/data")) else {
         return Err("no address".into());
     };
@@ -66,7 +62,6 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     });
     put?;
     std::fs::write(folder.join("origin"), format!("shade-origin 1\n{url}\n"))?;
-    let mut server = Server { how: "", server, answers: None };
     server.be(SLOWNESS)?;
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
@@ -184,54 +179,4 @@ fn took(times: &[f64], cpu_s: f64) -> Took {
         first_batch_ms: times.get(BATCH - 1).copied().unwrap_or_default() * 1e3,
         cpu_us: cpu_s * 1e6 / times.len() as f64,
     }
-}
-
-/// The server; it ends when this is dropped.
-pub(crate) struct Server {
-    /// How bad it is now.
-    how: &'static str,
-    server: Child,
-    answers: Option<BufReader<std::process::ChildStdout>>,
-}
-
-impl Server {
-    fn be(&mut self, how: &'static str) -> Result<()> {
-        self.how = how;
-        self.requests().map(drop)
-    }
-
-    /// Requests so far.
-    pub(crate) fn requests(&mut self) -> Result<u64> {
-        let how = self.how;
-        writeln!(self.server.stdin.as_mut().ok_or("no server")?, "{how}")?;
-        let answers = self.server.stdout.take().map(BufReader::new);
-        self.answers = self.answers.take().or(answers);
-        let mut requests = String::new();
-        self.answers.as_mut().ok_or("no server")?.read_line(&mut requests)?;
-        Ok(requests.trim().parse()?)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.server.stdin.take());
-        let _ = self.server.wait();
-    }
-}
-
-/// A server of the buckets in `root`, and its address.
-fn serve(root: &Path) -> Result<(Child, String)> {
-    std::fs::create_dir_all(root.join("data"))?;
-    let program = Programs::find()?.folder.join("shade-test-bucket");
-    let mut command = Command::new(&program);
-    let pipes = command.arg(root).arg("anonymous=1").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut server = pipes.spawn().map_err(|error| format!("{}: {error}: make bench", program.display()))?;
-    // A byte at a time: what follows the line is for later.
-    let mut line = Vec::new();
-    let output = server.stdout.as_mut().ok_or("no output")?;
-    let mut byte = [0];
-    while std::io::Read::read(output, &mut byte)? == 1 && byte != *b"\n" {
-        line.extend_from_slice(&byte);
-    }
-    Ok((server, String::from_utf8(line)?))
 }

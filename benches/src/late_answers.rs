@@ -9,7 +9,7 @@ use shade_client::{Decode, JobSpec, Launch, Next, Options, PlanSpec, Session};
 use shade_formats::SampleId;
 use shade_formats::index::{INDEX_FILE, Index};
 
-use crate::buckets::{RECORD_BYTES, Server};
+use crate::bucket_server::{RECORD_BYTES, Server};
 use crate::figure::{Figure, Unit};
 use crate::job::job;
 use crate::programs::Programs;

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
 mod augmenting;
+mod bucket_server;
 mod buckets;
 mod cache_policies;
 mod cache_rivals;

@@ -9,8 +9,8 @@ use shade_formats::limits::READS_DEPTH_MAX;
 
 /// Least number of open shards, however few descriptors there are.
 const OPEN_MIN: u64 = 8;
-/// One descriptor in this many is for a shard, or a connection to an object store. The others are for sessions (sockets, eventfds,
-/// memfds: about eight a rank), the ring and the log.
+/// One descriptor in this many is for a shard, or a connection to an object store. The others are
+/// for sessions (sockets, eventfds, memfds: about eight a rank), the ring and the log.
 const SHARDS_PART: u64 = 2;
 
 /// Raises the soft limit of this process's open files to the hard one. Most systems have a soft

@@ -62,8 +62,8 @@ declared! {
         tier_cache: Option<u64> = None, as "tier-cache auto|SIZE";
 
         /// Reads in flight: `auto` finds the number that the store gains from (4 to 256, from an
-        /// object store to 4096), a number up to 4096 is fixed. Give one to leave a share of the store to others: depth = wanted
-        /// records per second x latency.
+        /// object store to 4096), a number up to 4096 is fixed. Give one to leave a share of the
+        /// store to others: depth = wanted records per second x latency.
         #[serde(with = "auto")]
         depth: Option<u32> = None, in 1 to READS_DEPTH_MAX, as "depth auto|N";
 

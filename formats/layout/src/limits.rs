@@ -50,8 +50,8 @@ pub const TRANSFORMS_MAX: usize = 48;
 /// Longest document of a job. One of torchvision's recipes takes less than 2 KiB.
 pub const JOB_BYTES_MAX: usize = 64 * 1024;
 
-/// Most reads in flight. File servers grant far fewer at once; an object store takes so many, and
-/// 40,000 requests a second of 100 ms each are so many at a time.
+/// Most reads in flight. File servers grant far fewer at once. An object store takes this number:
+/// 40,000 requests a second of 100 ms each.
 pub const READS_DEPTH_MAX: u32 = 4096;
 /// Limit of the bytes of a shard that one read of neighbours spans: half of what Linux' NFS client
 /// and server agree on by default (512 KiB to 1 MiB), so that it stays one RPC.

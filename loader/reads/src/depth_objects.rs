@@ -315,8 +315,8 @@ mod tests {
     const SIGMA: f64 = 0.4;
     const DEPTH_MAX: u32 = 4096;
 
-    /// A store with this median latency that sends so many answers a second; one answer in a
-    /// thousand takes a second more.
+    /// A store with this median latency and this rate of answers a second; one answer in a thousand
+    /// takes a second more.
     #[derive(Clone, Copy, Debug)]
     struct Store {
         latency_ms: f64,

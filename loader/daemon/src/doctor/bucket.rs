@@ -18,7 +18,7 @@ use crate::proc::{SystemMemory, text};
 
 /// Objects that are looked at where there is no dataset.
 const OBJECTS_MAX: usize = 1000;
-/// CPUs that serve connections: the client has so many threads.
+/// CPUs that serve connections, as the client has two threads.
 const CLIENT_CPUS: usize = 2;
 /// Share of the CPUs, or of a link, from which on it is the limit.
 const FULL: f64 = 0.8;

@@ -24,8 +24,9 @@ pub struct Doctor {
     /// nothing is written. Without it, only the machine is examined.
     pub path: Option<PathBuf>,
 
-    /// How long to read random records of the dataset, in seconds, shared by five depths (six
-    /// of an object store); 0 reads none. Give more for stores that take a tenth of a second or more per read.
+    /// How long to read random records of the dataset, in seconds, shared by five depths (six of an
+    /// object store); 0 reads none. Give more for stores that take a tenth of a second or more per
+    /// read.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
     pub probe_seconds: f64,
 

@@ -2,10 +2,9 @@
 //!
 //! `machine` and `path_facts` gather facts, with `crate::proc` and parsers of what the system
 //! says: `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon
-//! would; `sweep` has what it found at each depth. `bucket` does the same at an address in an object
-//! store, by `requests`. `tier` asks the servers of a tier. `advice`
-//! follows from these facts alone; `report` prints them, `run` is the command. REPORT.md describes
-//! the JSON.
+//! would; `sweep` has what it found at each depth. `bucket` does the same at an address in an
+//! object store, by `requests`. `tier` asks the servers of a tier. `advice` follows from these
+//! facts alone; `report` prints them, `run` is the command. REPORT.md describes the JSON.
 
 mod advice;
 mod bucket;

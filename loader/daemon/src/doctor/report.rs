@@ -49,7 +49,7 @@ impl Diagnosis {
         Self::with(machine, path, None, probe, tier, advice)
     }
 
-    /// Of an address in an object store.
+    /// The diagnosis of an address in an object store.
     pub(super) fn of_bucket(machine: Machine, examined: Examined, tier: Option<TierFacts>) -> Self {
         let Examined { mut bucket, probe } = examined;
         bucket.cost(&machine.memory);

@@ -85,7 +85,7 @@ impl Look {
                 };
                 self.daemons.iter().map(|daemon| (labels(daemon), 1.0)).collect()
             }
-            Of::Trouble => self.daemons.iter().filter_map(trouble).collect(),
+            Of::Trouble => self.daemons.iter().map(trouble).collect(),
             Of::Latency => self.daemons.iter().flat_map(latencies).collect(),
             Of::Job(value) => {
                 jobs().filter_map(|(daemon, job)| Some((of_job(daemon, job), value(job)?))).collect()
@@ -101,10 +101,9 @@ impl Look {
     }
 }
 
-fn trouble(daemon: &DaemonStatus) -> Option<(Labels, f64)> {
-    let reason = daemon.store_trouble.clone()?;
-    let labels = vec![("dataset", daemon.dataset.clone()), ("reason", reason)];
-    Some((labels, daemon.reads_in_trouble.into()))
+fn trouble(daemon: &DaemonStatus) -> (Labels, f64) {
+    let reason = daemon.store_trouble.clone().unwrap_or_default();
+    (vec![("dataset", daemon.dataset.clone()), ("reason", reason)], daemon.reads_in_trouble.into())
 }
 
 fn latencies(daemon: &DaemonStatus) -> Vec<(Labels, f64)> {

@@ -33,7 +33,7 @@ pub(super) enum Of {
     Process,
     /// `dataset`, `quantile`.
     Latency,
-    /// `dataset`, `reason`: reads that wait for the end of trouble; none without trouble.
+    /// `dataset`, `reason`: reads that wait for the end of trouble; "" without trouble.
     Trouble,
     /// `dataset`, `job`.
     Job(fn(&JobStatus) -> Option<f64>),
