@@ -37,8 +37,8 @@ const STEP_UP_GAIN: f64 = 1.1;
 const STEP_DOWN_KEPT: f64 = 0.97;
 /// Latency over that of a store without a queue from which on requests queue.
 const QUEUES: f64 = 1.6;
-/// Mean latency from which on requests queue, whatever was seen before: a machine that was busy when
-/// it began has seen no store without a queue.
+/// Mean latency from which on requests queue, whatever was seen before: a machine that was busy
+/// when it began has seen no store without a queue.
 const QUEUES_NS: f64 = 250e6;
 /// A latency counts at most this many times the median: one late answer is not a slower store.
 const LATE: f64 = 8.0;
