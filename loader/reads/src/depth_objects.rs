@@ -308,6 +308,7 @@ mod tests {
     use rand_distr::{Distribution, LogNormal};
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
+    use std::time::Duration;
 
     const MS: f64 = 1e6;
     const S: f64 = 1e9;
@@ -363,19 +364,23 @@ mod tests {
                 while self.flying.len() < (self.depth.depth() as usize).min(wanted) {
                     let late = if self.rng.random_bool(0.001) { S } else { 0.0 };
                     let answered = self.now + latency.sample(&mut self.rng) + late;
-                    self.flying.push(Reverse((answered as u64, self.now as u64)));
+                    self.flying.push(Reverse((ns(answered), ns(self.now))));
                     self.level = u32::try_from(self.flying.len()).unwrap();
                 }
                 // The link sends what was answered first.
                 let Reverse((answered, began)) = self.flying.pop().unwrap();
                 self.now = self.now.max(answered as f64) + S / store.rate;
-                let at = self.now as u64;
+                let at = ns(self.now);
                 self.depth.completed(self.level, at - began, at);
                 answers += 1.0;
                 depths += f64::from(self.depth.depth());
             }
             (answers, depths / answers)
         }
+    }
+
+    fn ns(time: f64) -> u64 {
+        u64::try_from(Duration::from_secs_f64(time / 1e9).as_nanos()).unwrap()
     }
 
     fn stores() -> impl Iterator<Item = Store> {
@@ -415,8 +420,8 @@ mod tests {
             let latency = LogNormal::new(f64::ln(latency_ms * MS), SIGMA).unwrap();
             for _ in 0..FIRST_ANSWERS {
                 assert_eq!(depth.depth(), START);
-                let ns = latency.sample(&mut rng) as u64;
-                depth.completed(START, ns, ns);
+                let took_ns = ns(latency.sample(&mut rng));
+                depth.completed(START, took_ns, took_ns);
             }
             let got = depth.depth();
             assert!((least..=most).contains(&got), "{latency_ms} ms: {got}");
