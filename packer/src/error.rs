@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use shade_dataset::{DatasetError, ReadFault};
+use shade_dataset::{DatasetError, ReadFault, StoreFault};
 use shade_formats::FormatError;
 use shade_formats::printable::OneLine;
 
@@ -30,6 +30,16 @@ pub enum Error {
         path: PathBuf,
         /// The refusal.
         source: io::Error,
+    },
+    /// An object store does not give a source.
+    #[error("cannot {action} {}: {}", OneLine(url), OneLine(fault))]
+    Store {
+        /// What was tried: "list" or "read".
+        action: &'static str,
+        /// The address.
+        url: String,
+        /// What the store answers.
+        fault: StoreFault,
     },
     /// A folder or file of the source cannot be packed.
     #[error("{}: {}", OneLine(path.display()), OneLine(fault))]
@@ -174,6 +184,7 @@ impl Error {
             Self::Dataset(error) if error.is_damage() => 3,
             Self::Io { .. }
             | Self::Source { .. }
+            | Self::Store { .. }
             | Self::Dataset(_)
             | Self::Shard(_)
             | Self::Bad { .. }

@@ -16,6 +16,7 @@
 mod append;
 mod args;
 mod assemble;
+mod bucket;
 pub mod catalogue;
 mod changes;
 mod claim;

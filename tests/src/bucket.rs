@@ -25,14 +25,19 @@ impl Bucket {
     /// When it cannot be started.
     #[must_use]
     pub fn of(packed: &Packed) -> Self {
+        Self::holding(&packed.dataset, Self::PREFIX)
+    }
+
+    /// A server with all that is below `source` at the prefix `prefix` of the bucket `photos`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn holding(source: &Path, prefix: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("bucket-").tempdir().unwrap();
-        let (root, inside) = (folder.path().join("root"), folder.path().join("root/photos/train"));
-        fs::create_dir_all(&inside).unwrap();
-        for file in fs::read_dir(&packed.dataset).unwrap().flatten() {
-            fs::copy(file.path(), inside.join(file.file_name())).unwrap();
-        }
+        copy_all(source, &folder.path().join("root/photos").join(prefix));
         let mut command = Command::new(program("shade-test-bucket"));
-        let pipes = command.arg(&root).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let pipes = command.arg(folder.path().join("root")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = pipes.spawn().unwrap();
         let orders = server.stdin.take();
         let mut answers = BufReader::new(server.stdout.take().unwrap());
@@ -43,6 +48,8 @@ impl Bucket {
 
     /// The dataset's address.
     pub const URL: &str = "s3://photos/train";
+    /// What the address has behind the bucket.
+    const PREFIX: &str = "train";
 
     /// The folder on the server that holds the dataset's objects.
     #[must_use]
@@ -89,6 +96,18 @@ impl Bucket {
     #[must_use]
     pub fn object(&self, name: &str) -> PathBuf {
         Path::new(&self.objects()).join(name)
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let there = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &there);
+        } else {
+            fs::copy(entry.path(), there).unwrap();
+        }
     }
 }
 

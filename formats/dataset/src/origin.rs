@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
@@ -16,6 +16,7 @@ use shade_store::{Address, Answer, Objects, StoreFault, Url};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::DatasetError;
+use crate::patience::Patience;
 use crate::regular;
 
 /// The file that says where a folder's index came from.
@@ -26,8 +27,6 @@ const MAGIC: &str = "shade-origin 1";
 const BYTES_MAX: u64 = 16 * 1024;
 /// How long an index is asked for while the store has trouble that may pass.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// First wait before it is asked for again; it doubles.
-const WAIT: Duration = Duration::from_millis(100);
 
 /// Where the index of a folder came from, and where its shards are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +82,8 @@ impl Origin {
             _ => DatasetError::Store { url: url.join(INDEX_FILE).to_string(), fault },
         };
         let objects = Objects::open(url, 1).map_err(not_given)?;
-        let got = patiently(|| objects.get_if_new(INDEX_FILE, etag.as_deref(), INDEX_BYTES_MAX));
+        let patience = Patience { lasts: PATIENCE, has_answered: false, is_stopped: &|| false };
+        let got = patience.ask(|| objects.get_if_new(INDEX_FILE, etag.as_deref(), INDEX_BYTES_MAX));
         if let Some((bytes, found)) = got.map_err(not_given)? {
             let origin = format!("{MAGIC}\n{url}\n{}\n", found.etag.as_deref().unwrap_or_default());
             // In this order: if only the first happens, the index is fetched again.
@@ -93,24 +93,6 @@ impl Origin {
         }
         folder.canonicalize().map_err(io(&folder))
     }
-}
-
-/// Asks again while the trouble may pass.
-fn patiently<T>(ask: impl Fn() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
-    let (since, mut wait) = (Instant::now(), WAIT);
-    loop {
-        match ask() {
-            Err(fault) if may_pass(fault.answer) && since.elapsed() + wait < PATIENCE => {
-                std::thread::sleep(fault.wait.unwrap_or(wait).min(PATIENCE / 4));
-                wait *= 2;
-            }
-            other => return other,
-        }
-    }
-}
-
-fn may_pass(answer: Answer) -> bool {
-    matches!(answer, Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut)
 }
 
 /// Puts a file in its place by a rename, so that a reader sees the old one or the new one.
@@ -153,17 +135,5 @@ mod tests {
             let told = Origin::of_folder(folder.path()).unwrap_err().to_string();
             assert!(told.contains("remove this folder"), "{told}");
         }
-    }
-
-    #[test]
-    fn trouble_that_may_pass_is_waited_for_and_other_trouble_is_not() {
-        let asked = std::cell::Cell::new(0);
-        let fault = |answer| StoreFault { answer, status: None, wait: None, words: String::new() };
-        let third = patiently(|| {
-            asked.set(asked.get() + 1);
-            if asked.get() < 3 { Err(fault(Answer::SlowDown)) } else { Ok(asked.get()) }
-        });
-        assert_eq!(third, Ok(3));
-        assert_eq!(patiently(|| Err::<(), _>(fault(Answer::Forbidden))), Err(fault(Answer::Forbidden)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::{HttpError, HttpErrorKind};
-use object_store::path::Path;
+use object_store::path::{Path, PathPart};
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, PutOptions};
 use tokio::runtime::{Builder, Runtime};
 
@@ -79,7 +79,7 @@ impl Objects {
         etag: Option<&str>,
         mut take: impl FnMut(&[u8]) + Send,
     ) -> Result<Found, StoreFault> {
-        let wanted = range.end.saturating_sub(range.start);
+        let (wanted, end) = (range.end.saturating_sub(range.start), range.end);
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
             if_match: etag.map(str::to_owned),
@@ -103,7 +103,11 @@ impl Objects {
         if got == wanted {
             return Ok(found);
         }
-        let (answer, what) = if got < wanted { (Answer::Cut, "only") } else { (Answer::Wrong, "more than") };
+        let (answer, what) = match got < wanted {
+            true if found.bytes < end => (Answer::OutOfRange, "only"),
+            true => (Answer::Cut, "only"),
+            false => (Answer::Wrong, "more than"),
+        };
         let words = format!("{what} {got} of {wanted} bytes came");
         Err(StoreFault { answer, status: None, wait: None, words })
     }
@@ -175,25 +179,43 @@ impl Objects {
     /// # Errors
     /// What the store answers instead.
     pub fn list(&self) -> Result<Vec<Found>, StoreFault> {
+        let mut all = Vec::new();
+        self.list_behind(None, |found| all.push(found))?;
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Hands the objects below the address to `take` as the store lists them, a thousand or so with
+    /// each answer: those behind the name `after`, if one is given. Most stores list in the order
+    /// of names, so that a list which was cut can go on.
+    ///
+    /// # Errors
+    /// What the store answers instead. Some objects may have come before.
+    pub fn list_behind(&self, after: Option<&str>, mut take: impl FnMut(Found)) -> Result<(), StoreFault> {
         let work = async {
-            let mut all = Vec::new();
-            let mut objects = self.store.list(Some(&self.prefix));
+            let mut objects = match after {
+                Some(after) => self.store.list_with_offset(Some(&self.prefix), &self.path(after)),
+                None => self.store.list(Some(&self.prefix)),
+            };
             while let Some(object) = objects.next().await {
                 let object = object?;
                 let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
                 let first = parts.next().map(|part| part.as_ref().to_owned()).unwrap_or_default();
                 let name = parts.fold(first, |name, part| format!("{name}/{}", part.as_ref()));
-                all.push(Found { name, bytes: object.size, etag: object.e_tag });
+                take(Found { name, bytes: object.size, etag: object.e_tag });
             }
-            Ok(all)
+            Ok(())
         };
-        let mut all = judged(self.runtime.block_on(watching(work)))?;
-        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(all)
+        judged(self.runtime.block_on(watching(work)))
     }
 
+    /// The object of this name: as it is, since a name such as `a~1.jpg` that went through the
+    /// crate's own encoding would be another one.
     fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+        name.split('/').fold(self.prefix.clone(), |path, part| match PathPart::parse(part) {
+            Ok(part) => path.join(part),
+            Err(_) => path.join(part),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use shade_dataset::Address;
 
 use crate::args::{PackArgs, local};
 use crate::config::Layout;
@@ -107,14 +108,20 @@ pub(crate) fn check_splits(splits: &[String]) -> Result<(), Error> {
 
 /// A dataset inside its source would be a class of it the next time.
 pub(crate) fn refuse_inside(out: &Path, source: &Path) -> Result<(), Error> {
+    let refuse = || {
+        let text =
+            format!("{} lies inside {}: choose a destination outside", out.display(), source.display());
+        Err(Error::Usage(text))
+    };
+    if let (Ok(Address::Url(out)), Ok(Address::Url(source))) =
+        (Address::of_path(out), Address::of_path(source))
+    {
+        let is_inside = out.as_str().strip_prefix(source.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        return if is_inside { refuse() } else { Ok(()) };
+    }
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(parent), Ok(inside)) = (fs::canonicalize(parent), fs::canonicalize(source)) else {
         return Ok(());
     };
-    if parent.starts_with(&inside) {
-        let text =
-            format!("{} lies inside {}: choose a destination outside", out.display(), source.display());
-        return Err(Error::Usage(text));
-    }
-    Ok(())
+    if parent.starts_with(&inside) { refuse() } else { Ok(()) }
 }

@@ -37,12 +37,7 @@ pub(crate) struct Begun {
 
 /// Each split with its folder in the source; the whole source if there are none.
 pub(crate) fn sources_of(source: &Source, splits: &[String]) -> Vec<(Option<String>, Source)> {
-    let in_split = |split: &String| {
-        let mut of_split = source.clone();
-        let folders = of_split.pairs.iter_mut().map(|pair| &mut pair.folder);
-        folders.chain([&mut of_split.path]).for_each(|folder| folder.push(split));
-        (Some(split.clone()), of_split)
-    };
+    let in_split = |split: &String| (Some(split.clone()), source.below(split));
     match splits {
         [] => vec![(None, source.clone())],
         _ => splits.iter().map(in_split).collect(),
@@ -131,6 +126,7 @@ fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
                 SampleStore::Container(tar) | SampleStore::Piece { path: tar, .. } => {
                     needed.insert(tar.clone())
                 }
+                SampleStore::Bucket(_) | SampleStore::BucketTar(_) => continue,
                 SampleStore::Folder(_) => {
                     needed.insert(sample.file().parent().unwrap_or(Path::new("/")).to_owned())
                 }

@@ -10,6 +10,7 @@ use shade_formats::limits::FIELDS_BYTES_MAX;
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use super::look::Looked;
+use crate::bucket::BucketTar;
 use crate::catalogue::{Bad, Catalogue, FieldContent, Sample, SampleStore};
 use crate::error::Error;
 use crate::pack::NotDecodable;
@@ -140,8 +141,17 @@ impl<'a> Making<'a> {
                     next
                 }
             },
+            SampleStore::BucketTar(tar) => match self.of_tar.get(Path::new(&tar.name)) {
+                Some(number) => *number,
+                None => {
+                    let BucketTar { name, bytes, version, .. } = tar.clone();
+                    self.of_tar.insert(name.clone().into(), next);
+                    self.shards.push(ShardRow { name, bytes, changed_ns: version, records: 0 });
+                    next
+                }
+            },
             SampleStore::Piece { .. } => unreachable!("nothing is left of a stream to point at"),
-            SampleStore::Folder(_) => {
+            SampleStore::Folder(_) | SampleStore::Bucket(_) => {
                 let (bytes, changed_ns) = (u64::from(sample.bytes), sample.changed_ns);
                 self.shards.push(ShardRow { name: String::new(), bytes, changed_ns, records: 0 });
                 next

@@ -142,14 +142,14 @@ impl Packing<'_> {
         spare: &Mutex<Vec<Vec<u8>>>,
         end: &End<'_>,
     ) -> Result<(), Error> {
-        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key);
+        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key, self.stop);
         loop {
             // The seat comes first: a claimed stretch is read at once.
             let mut seat = readers.enter(self.stop)?;
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
             let memory = lock(spare).pop().unwrap_or_default();
-            let built = builder.build(samples, memory, &mut seat.pace, encoders, self.stop)?;
+            let built = builder.build(samples, memory, &mut seat.pace, encoders)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }

@@ -50,6 +50,7 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
     let start = Instant::now();
     let new = &args.new;
     let (source, layout) = new.checked()?;
+    source.refuse_bucket("plan")?;
     let effort = new.pack.effort();
     let readers = Workers::start(effort.in_flight)?;
     let sources = sources_of(&source, &new.splits);
