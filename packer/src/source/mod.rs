@@ -134,12 +134,12 @@ impl Source {
         let shown = if bucket.is_listed() { Shown::Quiet } else { shown };
         let progress = CommandProgress::start(shown, "listing", 0, 0);
         let listed = bucket.listed(&|| stop.check().is_err(), &|count| progress.add(count, 0));
-        progress.finish();
         let listed = listed.map_err(|fault| {
             let url = bucket.url().to_string();
             stop.check().err().unwrap_or(Error::Store { action: "list", url, fault })
         })?;
         if !listed.is_empty() {
+            progress.finish();
             return Ok(listed);
         }
         let text = "no object lies below this address. SOURCE in a bucket is a prefix with a folder for each class, or \

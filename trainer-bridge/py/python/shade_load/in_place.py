@@ -1,4 +1,4 @@
-"""Trains on what was not packed, in a folder or in a bucket: its index is made once and kept in the user's cache folder."""
+"""Trains on what was not packed, in a folder or a bucket: its index is kept in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _cache_folder() -> Path:
 
 
 def _key(folder: Path | str) -> str:
-    """Tells folders apart. Machines that share a home may have other files at the same path, not at an address."""
+    """Tells folders apart. Machines that share a home may have other files at one path, not at one address."""
     text = os.fsencode(folder)
     if isinstance(folder, Path):
         text += b"\0" + socket.gethostname().encode()
