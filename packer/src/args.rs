@@ -48,8 +48,8 @@ fn place() -> impl TypedValueParser<Value = PathBuf> {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
     /// An ImageFolder, a folder of WebDataset tars, or a CSV file of paths and labels. It is only
-    /// read. The folder may be a prefix in a bucket: s3://bucket/photos. With `create`, '-' is a tar
-    /// from standard input.
+    /// read. The folder may be a prefix in a bucket: s3://bucket/photos. With `create`, '-' is a
+    /// tar from standard input.
     #[arg(value_name = "SOURCE", value_parser = place())]
     pub(crate) path: PathBuf,
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a

@@ -47,8 +47,8 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     is_changed.then_some(ShardWarning::Changed { path })
 }
 
-/// Compares the objects of a bucket with the index, by one list of them; not images' own objects, as
-/// each is compared when it is read. Where these keys may not
+/// Compares the objects of a bucket with the index, by one list of them; not images' own objects,
+/// as each is compared when it is read. Where these keys may not
 /// list, or the store cannot now, the first read of each shard tells the same.
 pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<(ShardId, ShardWarning)> {
     if index.places().is_some_and(|places| places.kind == PlacesKind::Files) {

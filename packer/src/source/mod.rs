@@ -1,8 +1,8 @@
 //! Lists the samples of a source into a [`Catalogue`], before a byte of it is packed.
 //!
 //! `image_folder` knows torchvision's rules, and `pairs` adds files of other folders to its images;
-//! `object_folder` lists an ImageFolder in a bucket; `tars` reads WebDataset tars; `list` reads a CSV of
-//! paths and labels.
+//! `object_folder` lists an ImageFolder in a bucket; `tars` reads WebDataset tars; `list` reads a
+//! CSV of paths and labels.
 
 mod given_labels;
 pub mod image_folder;

@@ -45,8 +45,8 @@ pub enum PlacesKind {
 pub struct Places<'a> {
     /// What they are.
     pub kind: PlacesKind,
-    /// What shards' names are relative to: the absolute path of a folder, or the address of a prefix
-    /// in a bucket.
+    /// What shards' names are relative to: the absolute path of a folder, or the address of a
+    /// prefix in a bucket.
     pub base: &'a [u8],
 }
 
@@ -179,7 +179,8 @@ impl PlacesLayout {
         Places { kind: self.kind, base: index.get(self.base.clone()).unwrap_or_default() }
     }
 
-    /// When the file of a shard was last changed, in nanoseconds since 1970; of an object its version.
+    /// When the file of a shard was last changed, in nanoseconds since 1970; the version of an
+    /// object.
     pub(super) fn changed_ns(&self, index: &[u8], shard: usize) -> Option<i64> {
         let times = index.get(self.times.clone())?;
         u64_at(times, shard.checked_mul(TIME_BYTES)?).map(u64::cast_signed)
