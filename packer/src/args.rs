@@ -26,10 +26,9 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
         let path = PathBuf::from(text);
         match Address::of_path(&path) {
             Ok(Address::Path(path)) => Ok(path),
-            Ok(Address::Url(url)) => Err(format!(
-                "{url} is no file system's path, and only reading a dataset that is packed works with object \
-                 stores; pack into a folder and copy that, dataset.shade last"
-            )),
+            Ok(Address::Url(url)) => {
+                Err(format!("{url} is no file system's path, and this works with folders only"))
+            }
             Err(error) => Err(error.to_string()),
         }
     })

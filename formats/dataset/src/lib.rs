@@ -40,8 +40,10 @@ pub use files::Files;
 pub use identity::changed_ns;
 pub use object::{Object, Room};
 pub use open::{Content, Dataset, shard_path, shards_folder};
-pub use origin::Origin;
+pub use origin::{Origin, cache_folder, patiently};
 pub use refusal::Refusal;
 pub use rules::PATIENCE;
-pub use shade_store::{Address, Answer, Objects, StoreFault, Url};
+pub use shade_store::{
+    Address, Answer, Found, Objects, StoreFault, Upload, UploadFault, Uploads, Url, When, Written,
+};
 pub use slots::{OpenShard, Source};

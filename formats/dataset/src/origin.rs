@@ -68,7 +68,7 @@ impl Origin {
     /// # Errors
     /// The store does not give the index, or the folder cannot be written.
     pub(crate) fn fetch(url: &Url) -> Result<PathBuf, DatasetError> {
-        let folder = cache_folder(url)?;
+        let folder = cache_folder("objects", url)?;
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| DatasetError::Io { path, source }
@@ -95,8 +95,11 @@ impl Origin {
     }
 }
 
-/// Asks again while the trouble may pass.
-fn patiently<T>(ask: impl Fn() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
+/// Asks a store again while the trouble may pass.
+///
+/// # Errors
+/// What the store answers instead, at last.
+pub fn patiently<T>(ask: impl Fn() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
     let (since, mut wait) = (Instant::now(), WAIT);
     loop {
         match ask() {
@@ -125,14 +128,18 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     })
 }
 
-fn cache_folder(url: &Url) -> Result<PathBuf, DatasetError> {
+/// The folder of the user's cache for what lies at an address. `kind` is what is kept in it.
+///
+/// # Errors
+/// The environment names no folder.
+pub fn cache_folder(kind: &str, url: &Url) -> Result<PathBuf, DatasetError> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")));
     let Some(cache) = cache.filter(|cache| cache.is_absolute()) else {
-        let source = io::Error::other("no folder for a copy of its index: set HOME or XDG_CACHE_HOME");
+        let source = io::Error::other("no folder for what is known of it: set HOME or XDG_CACHE_HOME");
         return Err(DatasetError::Io { path: url.as_str().into(), source });
     };
-    Ok(cache.join("shade/objects").join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
+    Ok(cache.join("shade").join(kind).join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
 }
 
 #[cfg(test)]
