@@ -260,6 +260,23 @@ fn what_is_wrong_is_told_at_once_with_its_address() {
 }
 
 #[test]
+fn a_dataset_goes_from_a_bucket_to_a_bucket() {
+    for kind in KINDS {
+        let mut both = Both::of(kind, 40, false);
+        let local = both.made("create", &both.local(), "local", &["--shard-size=24KiB"]);
+        let inside = both.run(&[&"create", &URL, &"s3://photos/source/out"]);
+        let told = text(&inside.stderr);
+        assert!(inside.status.code() == Some(2) && told.contains("lies inside"), "{kind:?}: {told}");
+        both.bucket.be("503=0.05 cut=0.05 seed=1");
+        let made = both.run(&[&"create", &"-q", &URL, &"s3://photos/out.shade", &"--shard-size=24KiB"]);
+        assert!(made.status.success(), "{kind:?}: {}", text(&made.stderr));
+        both.bucket.be("");
+        let there = both.bucket.objects().with_file_name("out.shade");
+        assert!(content(&local) == content(&there), "{kind:?}");
+    }
+}
+
+#[test]
 fn what_is_new_in_a_bucket_is_appended() {
     for kind in KINDS {
         let both = Both::of(kind, 30, false);

@@ -8,13 +8,13 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use shade_dataset::Address;
 
-use crate::bucket::Bucket;
 use crate::config::{Accept, Compression, Effort, Layout, OnBad, parse_shard_size};
 use crate::error::Error;
 use crate::pack::{Format, Interpolation, Transform};
 use crate::pair::Pair;
 use crate::progress::Shown;
 use crate::source::{Labels, Selection, Source, SourceKind};
+use crate::source_bucket::SourceBucket;
 
 /// The SOURCE that stands for standard input.
 const STDIN: &str = "-";
@@ -27,10 +27,9 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
         let path = PathBuf::from(text);
         match Address::of_path(&path) {
             Ok(Address::Path(path)) => Ok(path),
-            Ok(Address::Url(url)) => Err(format!(
-                "{url} is no file system's path, and only reading a dataset that is packed works with object \
-                 stores; pack into a folder and copy that, dataset.shade last"
-            )),
+            Ok(Address::Url(url)) => {
+                Err(format!("{url} is no file system's path, and this works with folders only"))
+            }
             Err(error) => Err(error.to_string()),
         }
     })
@@ -136,7 +135,7 @@ impl SourceArgs {
                 return Err(Error::Usage(text));
             }
         }
-        let bucket = address(&self.path)?.map(Bucket::new);
+        let bucket = address(&self.path)?.map(SourceBucket::new);
         Ok(Source { path: self.path.clone(), bucket, kind, labels, selection, pairs })
     }
 }

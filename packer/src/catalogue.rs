@@ -11,8 +11,8 @@ use shade_formats::SampleId;
 use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
 use shade_formats::printable::OneLine;
 
-use crate::bucket::{Bucket, BucketTar};
 use crate::pair::Pair;
+use crate::source_bucket::{BucketTar, SourceBucket};
 
 /// All samples of a source and what they are labelled.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(crate) enum SampleStore {
     /// One file, a tar, that holds samples at offsets.
     Container(PathBuf),
     /// A bucket: each sample is the object at its own path below the address.
-    Bucket(Bucket),
+    Bucket(SourceBucket),
     /// One object, a tar, that holds samples at offsets.
     BucketTar(BucketTar),
     /// A piece of a stream, a temporary file of this process: no one else writes to it.

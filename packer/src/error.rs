@@ -31,14 +31,14 @@ pub enum Error {
         /// The refusal.
         source: io::Error,
     },
-    /// An object store does not give a source.
+    /// An object store refused.
     #[error("cannot {action} {}: {}", OneLine(url), OneLine(fault))]
     Store {
-        /// What was tried: "list" or "read".
+        /// What was tried: "read", "write", ...
         action: &'static str,
-        /// The address.
+        /// The object, or the prefix.
         url: String,
-        /// What the store answers.
+        /// The refusal.
         fault: StoreFault,
     },
     /// A folder or file of the source cannot be packed.
@@ -183,8 +183,8 @@ impl Error {
         match self {
             Self::Dataset(error) if error.is_damage() => 3,
             Self::Io { .. }
-            | Self::Source { .. }
             | Self::Store { .. }
+            | Self::Source { .. }
             | Self::Dataset(_)
             | Self::Shard(_)
             | Self::Bad { .. }

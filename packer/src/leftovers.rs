@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::files;
 use crate::interrupt::step;
 use crate::owner::Owner;
-use crate::plan::{PLAN_FILE, shard_number};
+use crate::plan::{PLAN_FILE, UPLOAD, shard_number};
 use crate::times::TIMES_FILE;
 
 /// The file that a folder of unfinished work has from its first moment on.
@@ -295,6 +295,7 @@ fn is_final(name: &str) -> bool {
     [INDEX_FILE, TIMES_FILE, PLAN_FILE, MARKER, CLAIM_FILE, PROBE].contains(&name)
         || shard_number(name).is_some()
         || done_shard(name).is_some()
+        || name.strip_suffix(UPLOAD).is_some_and(|name| shard_number(name).is_some())
 }
 
 /// The shard whose record of completion has this name.
@@ -340,6 +341,11 @@ pub(crate) fn done_shards(folder: &Path) -> Result<Vec<u32>, Error> {
     }
     shards.sort_unstable();
     Ok(shards)
+}
+
+/// Whether a folder has records of completion.
+pub(crate) fn has_records(folder: &Path) -> bool {
+    done_shards(folder).is_ok_and(|shards| !shards.is_empty())
 }
 
 /// Removes what killed runs left unfinished in `folder`, as far as this machine knows that they

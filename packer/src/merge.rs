@@ -18,24 +18,24 @@ use shade_formats::{FormatError, ShardId};
 
 use crate::args::{JobsArgs, OutputArgs, local};
 use crate::assemble::{Assembled, Assembly};
+use crate::bucket::{Made, out};
 use crate::classes::{Relabelled, United, moved, told, unite};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::Content;
 use crate::options::{PackOptions, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
-use crate::publish::Partial;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::Times;
 use crate::workers::Workers;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// The new dataset's directory. It must not exist.
-    #[arg(value_parser = local())]
+    /// The new dataset's directory. It must not exist. Or an address (s3://bucket/prefix) where
+    /// nothing is.
+    #[arg(value_parser = out())]
     out: PathBuf,
     /// What is merged. Ids follow one another in this order; classes are those of all, by name.
     #[arg(required = true, value_parser = local())]
@@ -120,8 +120,8 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let times: Vec<Times> =
         datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
-    let moves = moves(&datasets, partial.path());
+    let mut made = Made::begin(&args.out)?;
+    let moves = moves(&datasets, made.folder());
     let bytes = moves.iter().map(|shard| shard.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
     let progress = CommandProgress::start(args.output.shown(), "merging", records, bytes);
@@ -132,11 +132,10 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     })?;
     let fault = |source| Error::Index { path: args.out.clone(), source };
     let assembled = assemble(&datasets, &times, &classes).map_err(fault)?;
-    assembled.write(partial.path(), true)?;
+    assembled.write(made.folder(), true)?;
     let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
-    stop.check()?;
-    partial.publish()?;
+    made.publish(stop)?;
     Ok(Merged {
         dataset: args.out.clone(),
         content_id: index.content_id().to_string(),

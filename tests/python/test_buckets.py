@@ -11,7 +11,7 @@ from pathlib import Path
 
 import packed
 import pytest
-from shade_load import ImageFolder, Loader, Plan, ShadeError
+from shade_load import ImageFolder, Loader, Plan, ShadeError, Writer
 
 PROGRAM = Path(__file__).parents[2] / "target/debug/shade-test-bucket"
 
@@ -73,6 +73,18 @@ def test_an_image_folder_reads_the_records(dataset: packed.Packed, address: str)
     for sample in (0, len(local) - 1):
         assert remote[sample][0].tobytes() == local[sample][0].tobytes()
         assert remote[sample][1] == local[sample][1]
+
+
+def test_a_writer_writes_there(dataset: packed.Packed, address: str, tmp_path: Path) -> None:
+    samples = [ImageFolder(dataset.path)[number] for number in range(8)]
+    outs = [str(tmp_path / "written.shade"), "s3://photos/written.shade"]
+    for out in outs:
+        with Writer(out, classes=["a", "b", "c", "d", "e", "f"]) as writer:
+            for image, label in samples:
+                writer.add(image, label % 6)
+    assert epoch(outs[1]) == epoch(outs[0])
+    with pytest.raises(ShadeError, match="exists: remove it"), Writer(outs[1]) as writer:
+        writer.add(samples[0][0])
 
 
 @pytest.mark.parametrize(

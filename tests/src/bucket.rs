@@ -92,6 +92,24 @@ impl Bucket {
         folders.filter(|folder| folder.join("dataset.shade").is_file()).max().unwrap().canonicalize().unwrap()
     }
 
+    /// The cache of the commands that find the server.
+    #[must_use]
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    /// What the server keeps of uploads that were neither ended nor given up.
+    ///
+    /// # Panics
+    /// When its folder cannot be read.
+    #[must_use]
+    pub fn uploads(&self) -> Vec<String> {
+        let names = fs::read_dir(self.folder.path().join("root")).unwrap().flatten();
+        let names = names.map(|entry| entry.file_name().into_string().unwrap());
+        // A part that was still being sent when its upload was given up may stay, with S3 as well.
+        names.filter(|name| name.starts_with(".upload-")).collect()
+    }
+
     /// Where a file of the dataset is on the server.
     #[must_use]
     pub fn object(&self, name: &str) -> PathBuf {

@@ -41,9 +41,11 @@ pub use files::Files;
 pub use identity::{changed_ns, version_of};
 pub use object::{Object, Room};
 pub use open::{Content, Dataset, shard_path, shards_address, shards_folder};
-pub use origin::Origin;
-pub use patience::{IsStopped, Patience};
+pub use origin::{Origin, cache_folder};
+pub use patience::{IsStopped, Patience, patiently};
 pub use refusal::Refusal;
 pub use rules::PATIENCE;
-pub use shade_store::{Address, Answer, Found, Objects, StoreFault, Url};
+pub use shade_store::{
+    Address, Answer, Found, Objects, StoreFault, Upload, UploadFault, Uploads, Url, When, Written,
+};
 pub use slots::{OpenShard, Source};

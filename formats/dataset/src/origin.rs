@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
@@ -16,7 +15,7 @@ use shade_store::{Address, Answer, Objects, StoreFault, Url};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::DatasetError;
-use crate::patience::Patience;
+use crate::patience::patiently;
 use crate::regular;
 
 /// The file that says where a folder's index came from.
@@ -25,8 +24,6 @@ const FILE: &str = "origin";
 const MAGIC: &str = "shade-origin 1";
 /// Longest such file, in bytes.
 const BYTES_MAX: u64 = 16 * 1024;
-/// How long an index is asked for while the store has trouble that may pass.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Where the index of a folder came from, and where its shards are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +64,7 @@ impl Origin {
     /// # Errors
     /// The store does not give the index, or the folder cannot be written.
     pub(crate) fn fetch(url: &Url) -> Result<PathBuf, DatasetError> {
-        let folder = cache_folder(url)?;
+        let folder = cache_folder("objects", url)?;
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| DatasetError::Io { path, source }
@@ -82,8 +79,7 @@ impl Origin {
             _ => DatasetError::Store { url: url.join(INDEX_FILE).to_string(), fault },
         };
         let objects = Objects::open(url, 1).map_err(not_given)?;
-        let patience = Patience { lasts: PATIENCE, has_answered: false, is_stopped: &|| false };
-        let got = patience.ask(|| objects.get_if_new(INDEX_FILE, etag.as_deref(), INDEX_BYTES_MAX));
+        let got = patiently(|| objects.get_if_new(INDEX_FILE, etag.as_deref(), INDEX_BYTES_MAX));
         if let Some((bytes, found)) = got.map_err(not_given)? {
             let origin = format!("{MAGIC}\n{url}\n{}\n", found.etag.as_deref().unwrap_or_default());
             // In this order: if only the first happens, the index is fetched again.
@@ -107,14 +103,18 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     })
 }
 
-fn cache_folder(url: &Url) -> Result<PathBuf, DatasetError> {
+/// The folder of the user's cache for what lies at an address. `kind` is what is kept in it.
+///
+/// # Errors
+/// The environment names no folder.
+pub fn cache_folder(kind: &str, url: &Url) -> Result<PathBuf, DatasetError> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")));
     let Some(cache) = cache.filter(|cache| cache.is_absolute()) else {
-        let source = io::Error::other("no folder for a copy of its index: set HOME or XDG_CACHE_HOME");
+        let source = io::Error::other("no folder for what is known of it: set HOME or XDG_CACHE_HOME");
         return Err(DatasetError::Io { path: url.as_str().into(), source });
     };
-    Ok(cache.join("shade/objects").join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
+    Ok(cache.join("shade").join(kind).join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use shade_store::{Answer, StoreFault};
 
+/// How long something small is asked for, as an index.
+const SMALL_LASTS: Duration = Duration::from_secs(15);
 /// First wait before a store is asked again; it doubles.
 const WAIT: Duration = Duration::from_millis(100);
 /// Longest wait between two questions, unless the store asks for a longer one.
@@ -26,6 +28,14 @@ pub struct Patience<'a> {
     pub has_answered: bool,
     /// Whether nobody wants the answer any more.
     pub is_stopped: IsStopped<'a>,
+}
+
+/// Asks a store for something small, and again while the trouble may pass: for 15 s.
+///
+/// # Errors
+/// What the store answers instead, at last.
+pub fn patiently<T>(ask: impl FnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
+    Patience { lasts: SMALL_LASTS, has_answered: false, is_stopped: &|| false }.ask(ask)
 }
 
 impl Patience<'_> {

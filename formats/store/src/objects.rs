@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::{Path, PathPart};
-use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, PutOptions};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
-use crate::settings::client;
+use crate::settings::{Client, Retry, client};
 use crate::watched::{Seen, Watching, watching};
 
 /// Threads that sockets and TLS are served by. One carries some thousand requests a second.
@@ -42,7 +42,11 @@ impl Objects {
     /// # Errors
     /// The settings in the environment make no client, or no thread can be started.
     pub fn open(url: &Url, connections: usize) -> Result<Self, StoreFault> {
-        let client = client(url, connections)?;
+        Self::of_client(url, client(url, connections, Retry::Never)?)
+    }
+
+    /// The objects that this client talks about.
+    pub(crate) fn of_client(url: &Url, client: Client) -> Result<Self, StoreFault> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(THREADS).max_blocking_threads(4);
         let runtime =
@@ -52,8 +56,7 @@ impl Objects {
                 wait: None,
                 words: format!("cannot start a thread: {error}"),
             })?;
-        let (store, prefix) = (Arc::from(client.store), client.prefix);
-        Ok(Self { url: url.clone(), store, prefix, runtime })
+        Ok(Self { url: url.clone(), store: client.store, prefix: client.prefix, runtime })
     }
 
     /// The address.
@@ -163,17 +166,6 @@ impl Objects {
         Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
     }
 
-    /// Writes a small object, whole or not at all, and waits until it is there.
-    ///
-    /// # Errors
-    /// What the store answers instead.
-    pub fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreFault> {
-        let work = async {
-            self.store.put_opts(&self.path(name), bytes.into(), PutOptions::default()).await.map(drop)
-        };
-        judged(self.runtime.block_on(watching(work)))
-    }
-
     /// All objects below the address, in the order of their names.
     ///
     /// # Errors
@@ -209,9 +201,18 @@ impl Objects {
         judged(self.runtime.block_on(watching(work)))
     }
 
+    /// Waits for some work that asks the store.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreFault> {
+        judged(self.runtime.block_on(watching(work)))
+    }
+
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
+    }
+
     /// The object of this name: as it is, since a name such as `a~1.jpg` that went through the
     /// crate's own encoding would be another one.
-    fn path(&self, name: &str) -> Path {
+    pub(crate) fn path(&self, name: &str) -> Path {
         name.split('/').fold(self.prefix.clone(), |path, part| match PathPart::parse(part) {
             Ok(part) => path.join(part),
             Err(_) => path.join(part),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use shade_dataset::Address;
 
-use crate::args::{PackArgs, local};
+use crate::args::PackArgs;
+use crate::bucket::{is_address, out};
 use crate::config::Layout;
 use crate::error::Error;
 use crate::part::Part;
@@ -20,7 +21,11 @@ pub(crate) struct NewArgs {
     #[command(flatten)]
     pub(crate) pack: PackArgs,
     /// The dataset's directory. It must not exist and must not lie inside SOURCE.
-    #[arg(value_parser = local())]
+    ///
+    /// An address (s3://bucket/prefix, gs://, az://) names a place in an object store where nothing
+    /// is. Shards go there as soon as they are complete, the index last: four at a time lie in the
+    /// user's cache ($XDG_CACHE_HOME/shade/packing or ~/.cache/shade/packing).
+    #[arg(value_parser = out())]
     pub(crate) out: PathBuf,
     /// Make a dataset of each of these folders of SOURCE: OUT/train, OUT/val.
     ///
@@ -92,7 +97,9 @@ impl NewArgs {
         let (source, layout) = (self.pack.source.source()?, self.pack.layout.for_new()?);
         refuse_inside(&self.out, &source.path)?;
         source.pairs.iter().try_for_each(|pair| refuse_inside(&self.out, &pair.folder))?;
-        check_destination(&self.out)?;
+        if !is_address(&self.out) {
+            check_destination(&self.out)?;
+        }
         Ok((source, layout))
     }
 }

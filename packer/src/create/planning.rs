@@ -7,6 +7,7 @@ use super::args::NewArgs;
 use super::checks::refuse_listed;
 use super::planned::Planned;
 use super::report::Created;
+use crate::bucket::{Bucket, Place, Work as InBucket, is_left};
 use crate::catalogue::{Catalogue, SampleStore};
 use crate::changes::Changes;
 use crate::classes::told;
@@ -14,7 +15,7 @@ use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::unmark;
+use crate::leftovers::{has_records, unmark, work_folder};
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
 use crate::publish::{NewWork, Partial};
@@ -33,6 +34,8 @@ pub(crate) struct Listed {
 pub(crate) struct Begun {
     pub(crate) work: Work,
     pub(crate) partial: Partial,
+    /// Where it goes, if OUT is an address.
+    pub(crate) bucket: Option<Bucket>,
 }
 
 /// Each split with its folder in the source; the whole source if there are none.
@@ -96,17 +99,32 @@ pub(crate) fn begin(
     planned: &[Planned],
     sync: bool,
 ) -> Result<Result<Begun, Created>, Error> {
+    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
+    let splits: Vec<String> = planned.iter().filter_map(|planned| planned.split.clone()).collect();
     if let Some(there) = there(&args.out, planned)? {
         // A run that was killed right after it gave the dataset its name.
         let _ = unmark(&args.out);
+        if is_left(&args.out, &work.id) {
+            let Place { local, bucket: _bucket } = Place::take(&args.out)?;
+            // It goes when it is dropped.
+            Partial::resume(NewWork { out: &local, id: &work.id, splits, sync }, None)?;
+        }
         return Ok(Err(unchanged(args, planned, Some(there))));
     }
-    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
-    let splits = planned.iter().filter_map(|planned| planned.split.clone()).collect();
-    let new = NewWork { out: &args.out, id: &work.id, splits, sync };
+    let Place { local, bucket } = Place::take(&args.out)?;
+    if let Some(bucket) = &bucket {
+        let folder = work_folder(&local, &work.id);
+        let folders = planned.iter().map(|planned| planned.folder(&folder));
+        let has_records = folders.into_iter().any(|folder| has_records(&folder));
+        bucket.prepare(&args.out, InBucket { splits: &splits, has_records, restart: args.restart })?;
+        for planned in planned {
+            bucket.give_up_uploads(&planned.folder(&folder), planned.split.as_deref())?;
+        }
+    }
+    let new = NewWork { out: &local, id: &work.id, splits, sync };
     let needed = args.restart.then(|| needed(args, planned));
     match Partial::resume(new, needed.as_deref()) {
-        Ok(partial) => Ok(Ok(Begun { work, partial })),
+        Ok(partial) => Ok(Ok(Begun { work, partial, bucket })),
         // Another run of this very command may have ended while this one was listing.
         Err(refused) => match self::there(&args.out, planned)? {
             None => Err(explained(refused, &args.out, planned)),

@@ -17,6 +17,7 @@ use super::args::CreateArgs;
 use super::checks::{refuse_bad, refuse_packed};
 use super::report::{Created, CreatedPart};
 use crate::assemble::{Assembled, Assembly, Packed};
+use crate::bucket::{Bucket, Place, ShardsTo, Work as InBucket};
 use crate::catalogue::{Catalogue, STREAM};
 use crate::config::{Accept, Effort, Layout, OnBad};
 use crate::error::Error;
@@ -94,7 +95,11 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
         let text = "--cls: labels of a stream get their numbers when it has ended. Name the classes with --labels FILE";
         return Err(Error::Usage(text.to_owned()));
     }
-    let mut partial = Partial::create(&new.out, Content::Pack(Vec::new()))?;
+    let Place { local, bucket } = Place::take(&new.out)?;
+    if let Some(bucket) = &bucket {
+        bucket.prepare(&new.out, InBucket { splits: &[], has_records: false, restart: false })?;
+    }
+    let mut partial = Partial::create(&local, Content::Pack(Vec::new()))?;
     let (effort, accept) = (new.pack.effort(), new.pack.accept());
     let progress = CommandProgress::start(new.pack.output.shown(), "packing", 0, 0);
     let cut = Cut {
@@ -108,16 +113,25 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
     let _ = rustix::pipe::fcntl_setpipe_size(rustix::stdio::stdin(), READ_BYTES);
     let readers = Workers::start(effort.in_flight)?;
     let mut packer = StreamPacker::new(listing, &source, &layout, effort, accept, &readers, stop);
+    packer.to = bucket.as_ref().map(|bucket| ShardsTo { bucket, split: None });
     let pipe = io::BufReader::with_capacity(READ_BYTES, Pipe { stop });
-    each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder))?;
-    let (mut created, sync) = (packer.finish(partial.path())?, effort.sync);
-    progress.finish();
-    clean(partial.path())?;
-    if sync {
-        sync_dir(partial.path())?;
-    }
-    stop.check()?;
-    partial.publish()?;
+    let packed = each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder));
+    let made = packed.and_then(|()| packer.finish(partial.path()));
+    let made = made.and_then(|created| {
+        progress.finish();
+        clean(partial.path())?;
+        if effort.sync {
+            sync_dir(partial.path())?;
+        }
+        stop.check()?;
+        match &bucket {
+            None => partial.publish()?,
+            Some(bucket) => bucket.publish(partial.path(), None, stop)?,
+        }
+        Ok(created)
+    });
+    // No later run goes on with it.
+    let mut created = made.inspect_err(|_| bucket.iter().for_each(Bucket::remove_placed))?;
     (created.dataset, created.source) = (new.out.clone(), source.path.clone());
     created.read_bytes = progress.bytes_of_this_run();
     created.speed = Speed::since(start, created.read_bytes);
@@ -153,6 +167,8 @@ struct StreamPacker<'a> {
     accept: Accept,
     readers: &'a Workers,
     stop: &'a Stop,
+    /// Where shards go; `None` if they stay.
+    to: Option<ShardsTo<'a>>,
     /// How records are made, and what zstd would save of raw pixels; decided by the first piece.
     recipe: Option<(Recipe, Option<u64>)>,
     assembly: Assembly,
@@ -174,7 +190,7 @@ impl<'a> StreamPacker<'a> {
         stop: &'a Stop,
     ) -> Self {
         let (recipe, assembly, packed) = (None, Assembly::default(), Packed::default());
-        let (options, shards, keys) = (None, 0, 0);
+        let (options, shards, keys, to) = (None, 0, 0, None);
         Self {
             listing,
             source,
@@ -183,6 +199,7 @@ impl<'a> StreamPacker<'a> {
             accept,
             readers,
             stop,
+            to,
             recipe,
             assembly,
             options,
@@ -223,6 +240,7 @@ impl<'a> StreamPacker<'a> {
             // No later run goes on with it.
             id: "stream",
             folder,
+            to: self.to,
             first_shard: self.shards,
             first_key: self.keys,
             part: Part::WHOLE,

@@ -10,11 +10,11 @@ use shade_formats::limits::FIELDS_BYTES_MAX;
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use super::look::Looked;
-use crate::bucket::BucketTar;
 use crate::catalogue::{Bad, Catalogue, FieldContent, Sample, SampleStore};
 use crate::error::Error;
 use crate::pack::NotDecodable;
 use crate::source::image_folder::changed_ns;
+use crate::source_bucket::BucketTar;
 
 /// An index that was built, and what is in it.
 #[derive(Debug, Default)]

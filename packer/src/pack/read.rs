@@ -14,11 +14,11 @@ use rustix::fs::OFlags;
 use shade_dataset::regular;
 
 use super::state::FileState;
-use crate::bucket::{Identity, ObjectFault};
 use crate::catalogue::{Field, FieldContent, Sample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::source::image_folder::open_folder;
+use crate::source_bucket::{Identity, ObjectFault};
 
 /// Why a sample could not be read, in words that go behind its path.
 #[derive(Debug, thiserror::Error)]

@@ -27,13 +27,13 @@ pub use selection::Selection;
 use tars::TarObjects;
 pub(crate) use tars::{Cut, StreamClasses, StreamListing, StreamPiece, each_piece, is_tar};
 
-use crate::bucket::{Bucket, ListedObject};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::pair::Pair;
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
+use crate::source_bucket::{ListedObject, SourceBucket};
 use crate::workers::Workers;
 
 /// The kind of a source.
@@ -55,7 +55,7 @@ pub(crate) struct Source {
     /// The folder, the CSV file, or the address of a prefix; only read.
     pub(crate) path: PathBuf,
     /// The bucket, if that is an address.
-    pub(crate) bucket: Option<Bucket>,
+    pub(crate) bucket: Option<SourceBucket>,
     /// What it is; [`SourceKind::of`] decides if it is `None`.
     pub(crate) kind: Option<SourceKind>,
     pub(crate) labels: Labels,
@@ -115,7 +115,7 @@ impl Source {
         let mut below = self.clone();
         let folders = below.pairs.iter_mut().map(|pair| &mut pair.folder);
         folders.chain([&mut below.path]).for_each(|path| path.push(folder));
-        below.bucket = self.bucket.as_ref().map(|bucket| Bucket::new(bucket.url().join(folder)));
+        below.bucket = self.bucket.as_ref().map(|bucket| SourceBucket::new(bucket.url().join(folder)));
         below
     }
 
@@ -127,7 +127,7 @@ impl Source {
     /// What lies in the source's bucket.
     fn objects<'b>(
         &self,
-        bucket: &'b Bucket,
+        bucket: &'b SourceBucket,
         shown: Shown,
         stop: &Stop,
     ) -> Result<&'b [ListedObject], Error> {
@@ -150,7 +150,7 @@ impl Source {
     /// What identifies all that was listed in the source's bucket; `None` if it is none.
     pub(crate) fn state_of_objects(&self) -> Option<i64> {
         let listed = self.bucket.as_ref()?.listed(&|| true, &|_| {}).ok()?;
-        Some(Bucket::state_of(listed))
+        Some(SourceBucket::state_of(listed))
     }
 
     /// Refuses a source in a bucket, for a `command` that reads file systems alone.

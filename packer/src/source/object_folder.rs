@@ -11,9 +11,9 @@ use super::image_folder::{
 };
 use super::selection::Selection;
 use super::tool_folders;
-use crate::bucket::{Bucket, ListedObject};
 use crate::catalogue::{Bad, Catalogue, ListedFolder, Paths, SampleStore, check_bytes};
 use crate::error::Error;
+use crate::source_bucket::{ListedObject, SourceBucket};
 
 /// Images of a class: each folder with its objects, both in order.
 type Folders<'a> = BTreeMap<&'a str, Vec<&'a ListedObject>>;
@@ -32,14 +32,14 @@ struct ClassObjects<'a> {
 /// # Errors
 /// No class folder, or no image without classes.
 pub(super) fn scan(
-    bucket: &Bucket,
+    bucket: &SourceBucket,
     listed: &[ListedObject],
     root: &Path,
     selection: &Selection,
     has_classes: bool,
 ) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::new(vec![SampleStore::Bucket(bucket.clone())]);
-    catalogue.folders.push(ListedFolder { path: String::new(), changed_ns: Bucket::state_of(listed) });
+    catalogue.folders.push(ListedFolder { path: String::new(), changed_ns: SourceBucket::state_of(listed) });
     let mut classes: BTreeMap<&str, ClassObjects<'_>> = BTreeMap::new();
     let mut images_at_root = 0;
     for object in listed.iter().filter(|object| !selection.excludes_below(&object.name)) {

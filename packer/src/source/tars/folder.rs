@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use super::groups::{KeyPlaces, TarFile, TarPlace, each_group};
 use super::label::{LabelSource, TarLabelFault};
 use super::sample::{NoSample, label, label_source, make};
-use crate::bucket::{Bucket, BucketTar, Identity, ListedObject};
 use crate::catalogue::{Bad, Catalogue, LimitFault, ListedFolder, NewSample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -20,6 +19,7 @@ use crate::progress::CommandProgress;
 use crate::source::Selection;
 use crate::source::image_folder::{changed_ns, listed_folder};
 use crate::source::labels::{Classes, LabelFault, Labels, Texts};
+use crate::source_bucket::{BucketTar, Identity, ListedObject, SourceBucket};
 
 /// What people should know of tars with captions.
 pub(super) const CAPTIONS: &str = "no sample has a label: .txt members are captions, which are kept as fields. If they are \
@@ -43,7 +43,7 @@ pub(crate) fn is_compressed_tar(path: &Path) -> bool {
 /// The tars of a bucket, and what lies there.
 #[derive(Clone, Copy)]
 pub(crate) struct TarObjects<'a> {
-    pub(crate) bucket: &'a Bucket,
+    pub(crate) bucket: &'a SourceBucket,
     pub(crate) listed: &'a [ListedObject],
 }
 
@@ -153,7 +153,7 @@ fn tars_of(
             names_in(folder)?
         }
         Some(TarObjects { listed, .. }) => {
-            let changed_ns = Bucket::state_of(listed);
+            let changed_ns = SourceBucket::state_of(listed);
             catalogue.folders.push(ListedFolder { path: String::new(), changed_ns });
             listed
                 .iter()

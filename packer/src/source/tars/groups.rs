@@ -13,10 +13,10 @@ use tar::{Archive, Entry, EntryType};
 use super::label::{JSON_BYTES_MAX, LabelSource, Told};
 use super::names;
 use super::window::{TarBytes, TarObject, TarWindow};
-use crate::bucket::{BucketTar, ObjectFault};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::source_bucket::{BucketTar, ObjectFault};
 
 /// Most bytes read from one header to the next: its long name, or the label behind it, with room
 /// for both.

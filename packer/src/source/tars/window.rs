@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-use crate::bucket::{BucketTar, ObjectFault};
 use crate::interrupt::Stop;
+use crate::source_bucket::{BucketTar, ObjectFault};
 
 /// Bytes of one read of a file: a header, and often the label and the header behind it. The page
 /// cache reads no less.

@@ -16,7 +16,7 @@ const CONNECTIONS_MAX: usize = 1024;
 
 /// The objects below the address of a source. Clones share one client and one listing.
 #[derive(Clone)]
-pub(crate) struct Bucket(Arc<BucketState>);
+pub(crate) struct SourceBucket(Arc<BucketState>);
 
 struct BucketState {
     url: Url,
@@ -40,7 +40,7 @@ pub(crate) struct ListedObject {
 /// A tar in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketTar {
-    pub(crate) bucket: Bucket,
+    pub(crate) bucket: SourceBucket,
     /// Below the bucket's address.
     pub(crate) name: String,
     pub(crate) bytes: u64,
@@ -78,7 +78,7 @@ impl ObjectFault {
     }
 }
 
-impl Bucket {
+impl SourceBucket {
     /// Nothing is asked yet.
     pub(crate) fn new(url: Url) -> Self {
         let (objects, listed) = (OnceLock::new(), OnceLock::new());
@@ -232,7 +232,7 @@ impl BucketTar {
     /// Appends the bytes `range` to `bytes`.
     ///
     /// # Errors
-    /// As [`Bucket::read`].
+    /// As [`SourceBucket::read`].
     pub(crate) fn read(
         &self,
         range: Range<u64>,
@@ -249,17 +249,17 @@ impl BucketTar {
     }
 }
 
-impl PartialEq for Bucket {
+impl PartialEq for SourceBucket {
     fn eq(&self, other: &Self) -> bool {
         self.url() == other.url()
     }
 }
 
-impl Eq for Bucket {}
+impl Eq for SourceBucket {}
 
-impl fmt::Debug for Bucket {
+impl fmt::Debug for SourceBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Bucket").field(&self.url().as_str()).finish()
+        f.debug_tuple("SourceBucket").field(&self.url().as_str()).finish()
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
                 bytes: *bytes,
                 version: Some(version_of(etag)),
             };
-            Bucket::state_of(&objects.iter().map(object).collect::<Vec<_>>())
+            SourceBucket::state_of(&objects.iter().map(object).collect::<Vec<_>>())
         };
         let all = of(&[("a", 1, "x"), ("b", 2, "y")]);
         assert_eq!(all, of(&[("a", 1, "x"), ("b", 2, "y")]));

@@ -1,0 +1,371 @@
+//! What is made in a bucket is what is made in a folder, byte by byte: whole or not there, whatever
+//! the store answers and whenever a command is killed; and nothing else is left behind.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+use shade_tests::{Bucket, Packed, eventually, png};
+use tempfile::TempDir;
+
+/// Larger shards than one request takes.
+const SHARDS: [&str; 3] = ["--shard-size", "9MiB", "--quiet"];
+
+/// Images to pack, and what they become in a folder.
+struct World {
+    bucket: Bucket,
+    temp: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let random = &mut StdRng::seed_from_u64(7);
+        for (split, numbers) in [("train", 0..60u32), ("val", 60..72)] {
+            for number in numbers {
+                let folder = temp.path().join("photos").join(split).join(format!("class{}", number % 3));
+                fs::create_dir_all(&folder).unwrap();
+                // What follows an image is kept. It makes shards of several parts.
+                let mut image = png(8, 8, number.into());
+                let from = image.len();
+                image.resize(from + random.random_range(100_000..700_000), 0);
+                random.fill_bytes(image.get_mut(from..).unwrap());
+                fs::write(folder.join(format!("{number}.png")), image).unwrap();
+            }
+        }
+        Self { bucket: Bucket::of(&Packed::mixed(4)), temp }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn pack(&self, args: &[&str]) -> Command {
+        let mut command = self.bucket.command("shade-pack");
+        command.current_dir(self.temp.path()).args(args);
+        command
+    }
+
+    fn packed(&self, args: &[&str]) -> String {
+        let output = self.pack(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.pack(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// Where `s3://photos/NAME` is on the server.
+    fn object(&self, name: &str) -> PathBuf {
+        self.bucket.objects().with_file_name(name)
+    }
+
+    /// Asserts that the dataset `name` in the bucket is the folder of this name, and that nothing
+    /// is left of making it.
+    fn assert_same(&self, name: &str) {
+        self.assert_equal(name);
+        self.assert_clean();
+    }
+
+    /// As `assert_same`, but a command was killed: it may have asked for an upload whose id it did
+    /// not live to hear.
+    fn assert_equal(&self, name: &str) {
+        assert_eq!(files(&self.object(name)), files(&self.path(name)), "{name}");
+        let work = self.work();
+        assert!(work.is_empty(), "{work:?}");
+    }
+
+    /// Nothing is unfinished, in the bucket or in the cache.
+    fn assert_clean(&self) {
+        let left = self.bucket.uploads();
+        assert!(left.is_empty(), "uploads that nobody ends: {left:?}");
+        let work = self.work();
+        assert!(work.is_empty(), "{work:?}");
+    }
+
+    /// What commands have in the cache while they are at work.
+    fn work(&self) -> Vec<String> {
+        files(&self.bucket.cache().join("shade/packing")).into_keys().collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// All files below a folder, with their bytes.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() {
+            let inner = files(&entry.path());
+            found.extend(inner.into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            found.insert(name, fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
+/// Every command that makes a dataset, with its OUT last or, with `merge`, first. They build on one
+/// another.
+fn commands(out: impl Fn(&str) -> String) -> Vec<Vec<String>> {
+    let create = |args: &[&str], name: &str| {
+        let args = ["create"].iter().chain(args).chain(&SHARDS).map(|arg| (*arg).to_owned());
+        args.chain([out(name)]).collect()
+    };
+    let of = |args: &[&str], name: &str| {
+        args.iter().map(|arg| (*arg).to_owned()).chain([out(name), "--quiet".to_owned()]).collect()
+    };
+    vec![
+        create(&["photos/train"], "plain.shade"),
+        create(&["photos", "--splits", "train,val"], "both"),
+        create(&["photos/train", "--no-shuffle", "--cls", "--compress", "zstd"], "zstd.shade"),
+        create(&["photos/val", "--labels", "none"], "none.shade"),
+        vec![
+            "merge".to_owned(),
+            out("merged.shade"),
+            "here.shade".to_owned(),
+            "more.shade".to_owned(),
+            "-q".to_owned(),
+        ],
+        of(&["subset", "--copy", "--fraction", "0.5", "here.shade"], "half.shade"),
+        of(&["append", "photos/val"], "none.shade"),
+    ]
+}
+
+#[test]
+fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
+    let world = World::new();
+    for (split, name) in [("photos/val", "here.shade"), ("photos/train", "more.shade")] {
+        world.packed(&["create", split, name, "--quiet"]);
+    }
+    let there = commands(|name| format!("s3://photos/{name}"));
+    for (mut here, mut there) in commands(str::to_owned).into_iter().zip(there) {
+        if here.contains(&"append".to_owned()) {
+            // The same file in both: times count.
+            fs::write(world.path("photos/val/class0/new.png"), png(9, 9, 1)).unwrap();
+            for args in [&mut here, &mut there] {
+                args.extend(["--labels".to_owned(), "none".to_owned()]);
+            }
+        }
+        let [here, there] = [&here, &there].map(|args| args.iter().map(String::as_str).collect::<Vec<_>>());
+        world.packed(&here);
+        world.packed(&there);
+        let name = here.iter().find(|arg| arg.ends_with(".shade") || **arg == "both").unwrap();
+        let name = if here.first() == Some(&"subset") { "half.shade" } else { name };
+        world.assert_same(name);
+        if here.first() == Some(&"create") {
+            let again = world.packed(&there);
+            assert!(again.contains("nothing was written"), "{again}");
+            world.assert_same(name);
+        }
+    }
+    let verified = world.packed(&["verify", "s3://photos/none.shade", "-q"]);
+    assert!(verified.contains("are whole"), "{verified}");
+    let half = world.packed(&[
+        "subset",
+        "s3://photos/plain.shade",
+        "s3://photos/part.shade",
+        "--copy",
+        "--fraction",
+        "0.5",
+    ]);
+    assert!(half.contains("30 of 60 samples"), "{half}");
+    world.assert_clean();
+}
+
+#[test]
+fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
+    let world = World::new();
+    let made = Command::new("tar")
+        .current_dir(world.temp.path())
+        .args(["--sort=name", "-cf", "all.tar", "-C", "photos/train", "."])
+        .status();
+    assert!(made.unwrap().success());
+    let stream = |bytes: &[u8], out: &str| -> Output {
+        let args = ["create", "-", out, "--labels", "none", "--shard-size", "9MiB", "-q"];
+        let pipes = |command: &mut Command| {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut child = pipes(&mut world.pack(&args));
+        // A command that refuses reads no more.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), bytes);
+        child.wait_with_output().unwrap()
+    };
+    let tar = fs::read(world.path("all.tar")).unwrap();
+    let cut = stream(tar.get(..tar.len() / 2).unwrap(), "s3://photos/stream.shade");
+    assert!(!cut.status.success(), "{}", text(&cut.stderr));
+    assert_eq!(files(&world.object("stream.shade")).into_keys().collect::<Vec<_>>(), Vec::<String>::new());
+    world.assert_clean();
+    for out in ["stream.shade", "s3://photos/stream.shade"] {
+        let made = stream(&tar, out);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    world.assert_same("stream.shade");
+}
+
+/// Kills a command again and again, and lets it end at last. Returns how often it was killed.
+fn killed_until_done(world: &World, args: &[&str], random: &mut StdRng, kills_max: u32) -> u32 {
+    let mut kills = 0;
+    loop {
+        let mut child = world.pack(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        if kills < kills_max {
+            std::thread::sleep(Duration::from_millis(random.random_range(5..600)));
+            let _ = child.kill();
+        }
+        let ended = child.wait_with_output().unwrap();
+        match ended.status.code() {
+            Some(0) => return kills,
+            Some(_) => panic!("{args:?} after {kills} kills: {}", text(&ended.stderr)),
+            None => kills += 1,
+        }
+    }
+}
+
+#[test]
+fn a_killed_command_is_gone_on_with_and_leaves_nothing() {
+    let mut world = World::new();
+    let random = &mut StdRng::seed_from_u64(11);
+    world.packed(&["create", "photos/val", "small.shade", "--labels", "none", "-q"]);
+    world.packed(&["create", "photos/val", "s3://photos/small.shade", "--labels", "none", "-q"]);
+    world.bucket.be("latency_ms=8 seed=5");
+    let mut kills = 0;
+    for name in ["a.shade", "b.shade", "c.shade"] {
+        world.packed(&["create", "photos/train", name, "--shard-size", "9MiB", "-q"]);
+        let out = format!("s3://photos/{name}");
+        kills +=
+            killed_until_done(&world, &["create", "photos/train", &out, "--shard-size", "9MiB"], random, 12);
+        world.assert_equal(name);
+    }
+    let append = |out: &str| {
+        ["append", "photos/train", out, "--labels", "none", "--shard-size", "9MiB"].map(str::to_owned)
+    };
+    world.packed(&append("small.shade").each_ref().map(String::as_str));
+    kills += killed_until_done(
+        &world,
+        &append("s3://photos/small.shade").each_ref().map(String::as_str),
+        random,
+        12,
+    );
+    world.assert_equal("small.shade");
+    assert!(kills > 0);
+}
+
+#[test]
+fn uploads_that_were_under_way_are_given_up() {
+    let mut world = World::new();
+    let create = |out: &str| ["create", "photos/train", out, "--shard-size", "9MiB", "-q"].map(str::to_owned);
+    world.packed(&create("a.shade").each_ref().map(String::as_str));
+    let args = create("s3://photos/a.shade");
+    let args = args.each_ref().map(String::as_str);
+    world.bucket.be("latency_ms=100 seed=5");
+    for signal in ["INT", "TERM", "KILL"] {
+        let mut child = world.pack(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("an upload has begun", || world.work().iter().any(|name| name.ends_with(".upload")));
+        assert!(
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success()
+        );
+        child.wait().unwrap();
+        if signal != "KILL" {
+            assert!(!world.work().iter().any(|name| name.ends_with(".upload")), "{:?}", world.work());
+        }
+    }
+    let before = world.bucket.uploads().len();
+    world.packed(&args);
+    world.assert_equal("a.shade");
+    // An upload that had no id yet cannot be told.
+    assert!(world.bucket.uploads().len() < before.max(2), "{:?}", world.bucket.uploads());
+}
+
+#[test]
+fn a_store_that_fails_is_waited_for() {
+    let mut world = World::new();
+    let bad = [
+        "503=0.2 429=0.1 seed=1",
+        "500=0.2 502=0.1 seed=2",
+        "cut=0.2 latency_ms=3 seed=3",
+        "503=0.1 500=0.1 cut=0.1 latency_ms=2 seed=4",
+    ];
+    for (number, how) in bad.into_iter().enumerate() {
+        let name = format!("bad{number}.shade");
+        world.packed(&["create", "photos/train", &name, "--shard-size", "9MiB", "-q"]);
+        world.bucket.be(how);
+        world.packed(&[
+            "create",
+            "photos/train",
+            &format!("s3://photos/{name}"),
+            "--shard-size",
+            "9MiB",
+            "-q",
+        ]);
+        world.bucket.be("");
+        world.assert_same(&name);
+    }
+}
+
+#[test]
+fn what_is_there_is_never_lost() {
+    let world = World::new();
+    let create = |out: &str| world.refused(&["create", "photos/val", out, "-q"]);
+    let before = files(&world.bucket.objects());
+    let told = create("s3://photos/train");
+    assert!(told.contains("s3://photos/train exists: remove it or choose another destination"), "{told}");
+    assert_eq!(files(&world.bucket.objects()), before);
+    let put = |path: &str, bytes: &[u8]| {
+        fs::create_dir_all(world.object(path).parent().unwrap()).unwrap();
+        fs::write(world.object(path), bytes).unwrap();
+    };
+    put("mine/holiday.jpg", b"mine");
+    let told = create("s3://photos/mine");
+    assert!(told.contains("s3://photos/mine has 'holiday.jpg', which is of no pack"), "{told}");
+    // As a command of another machine leaves it.
+    put("theirs/shard-000000.tar", b"theirs");
+    let told = create("s3://photos/theirs");
+    assert!(told.contains("1 objects of an unfinished pack that this machine does not know"), "{told}");
+    put("theirs/dataset.changing", b"another-boot\npid:[1]\n17\n1234\n");
+    let told = create("s3://photos/theirs");
+    assert!(told.contains("another command is writing there") && told.contains("remove s3://"), "{told}");
+    assert_eq!(fs::read(world.object("theirs/shard-000000.tar")).unwrap(), b"theirs");
+    fs::remove_file(world.object("theirs/dataset.changing")).unwrap();
+    world.packed(&["create", "photos/val", "s3://photos/theirs", "--restart", "-q"]);
+    assert_eq!(files(&world.object("theirs")).len(), 3, "index, times, a shard");
+    assert_eq!(fs::read(world.object("mine/holiday.jpg")).unwrap(), b"mine");
+    world.assert_clean();
+}
+
+#[test]
+fn what_cannot_go_to_a_bucket_is_refused_by_name() {
+    let world = World::new();
+    let table: [(&[&str], &str); 6] = [
+        (&["plan", "photos/val", "s3://photos/p"], "plan: s3://photos/p is an address"),
+        (&["create", "photos/val", "s3://photos/p", "--part", "0/2"], "--part: s3://photos/p is an address"),
+        (&["create", "photos/val", "https://host/p"], "a web server is only read"),
+        (&["append", "photos/val", "s3://photos/none"], "s3://photos/none is no dataset"),
+        (&["subset", "s3://photos/train", "out", "--fraction", "0.5"], "nothing can be linked: add --copy"),
+        (&["finish", "s3://photos/p"], "s3://photos/p"),
+    ];
+    for (args, expected) in table {
+        let told = match args.first() {
+            // Said before the command begins, or by the store.
+            Some(&"append") => text(&world.pack(args).output().unwrap().stderr),
+            _ => world.refused(args),
+        };
+        assert!(told.contains(expected), "{args:?}: {told}");
+    }
+    assert!(!world.object("p").exists(), "nothing was written");
+    let mut command = world.pack(&["create", "photos/val", "s3://photos/q"]);
+    let output = command.env("AWS_SECRET_ACCESS_KEY", "another").output().unwrap();
+    let told = text(&output.stderr);
+    assert!(told.contains("the store refuses these keys"), "{told}");
+    world.assert_clean();
+}
