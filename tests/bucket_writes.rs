@@ -181,6 +181,13 @@ fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
         "0.5",
     ]);
     assert!(half.contains("30 of 60 samples"), "{half}");
+    // One in a bucket and one in a folder, in a folder and in a bucket.
+    for out in ["two.shade", "s3://photos/two.shade"] {
+        world.packed(&["merge", out, "s3://photos/plain.shade", "here.shade", "-q"]);
+    }
+    world.assert_same("two.shade");
+    let link = ["merge", "three.shade", "s3://photos/plain.shade", "--link"];
+    assert!(world.refused(&link).contains("leave --link out to copy"));
     world.assert_clean();
 }
 
