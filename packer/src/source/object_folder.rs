@@ -1,5 +1,6 @@
 //! Lists an ImageFolder in a bucket as `image_folder` lists one on a file system: same classes,
-//! same samples, same order. A folder is what names have before a `/`; one without an object is none.
+//! same samples, same order. A folder is what names have before a `/`; one without an object is
+//! none.
 
 use std::collections::BTreeMap;
 use std::path::Path;
