@@ -47,7 +47,8 @@ pub(crate) struct TarObjects<'a> {
     pub(crate) listed: &'a [ListedObject],
 }
 
-/// Lists the tars right in `folder`, or among `objects` if that is an address, by name, and their samples in the order of their members.
+/// Lists the tars right in `folder`, or among `objects` if that is an address, by name, and their
+/// samples in the order of their members.
 ///
 /// A sample's members follow one another and share a key, their name up to the first dot of its
 /// last part. One of them is the image. The label is in `.cls` or in `.json` (`label`, `cls` or

@@ -14,8 +14,8 @@ use crate::source_bucket::{BucketTar, ObjectFault};
 const FILE_WINDOW_BYTES: usize = 4096;
 
 /// Bytes of one read of an object. A request for each member's header would take 10,000 times the
-/// latency of a store for 10,000 members; these bytes come in the time of two or three requests, and
-/// 64 tars that are read at a time take 256 MiB.
+/// latency of a store for 10,000 members. These bytes come in the time of two or three requests,
+/// and 64 tars that are read at a time take 256 MiB.
 const OBJECT_WINDOW_BYTES: usize = 4 << 20;
 
 /// Where the bytes of a tar come from.
