@@ -110,7 +110,8 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
             let inner = files(&entry.path());
             found.extend(inner.into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
         } else {
-            found.insert(name, fs::read(entry.path()).unwrap());
+            // It may be removed at this moment.
+            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
         }
     }
     found
@@ -332,22 +333,151 @@ fn what_is_there_is_never_lost() {
         fs::create_dir_all(world.object(path).parent().unwrap()).unwrap();
         fs::write(world.object(path), bytes).unwrap();
     };
-    put("mine/holiday.jpg", b"mine");
-    let told = create("s3://photos/mine");
-    assert!(told.contains("s3://photos/mine has 'holiday.jpg', which is of no pack"), "{told}");
-    // As a command of another machine leaves it.
-    put("theirs/shard-000000.tar", b"theirs");
-    let told = create("s3://photos/theirs");
-    assert!(told.contains("1 objects of an unfinished pack that this machine does not know"), "{told}");
+    for (name, object) in [("mine", "holiday.jpg"), ("tars", "shard-000000.tar")] {
+        put(&format!("{name}/{object}"), b"mine");
+        // A dead command of this machine had the right to write there. It wrote none of this.
+        put(&format!("{name}/dataset.changing"), &dead_claim());
+        for more in [&["-q"][..], &["-q", "--restart"]] {
+            let told =
+                world.refused(&[&["create", "photos/val", &format!("s3://photos/{name}")], more].concat());
+            assert!(told.contains(&format!("has '{object}', which no pack of this machine made")), "{told}");
+        }
+        assert_eq!(fs::read(world.object(&format!("{name}/{object}"))).unwrap(), b"mine");
+    }
     put("theirs/dataset.changing", b"another-boot\npid:[1]\n17\n1234\n");
     let told = create("s3://photos/theirs");
     assert!(told.contains("another command is writing there") && told.contains("remove s3://"), "{told}");
-    assert_eq!(fs::read(world.object("theirs/shard-000000.tar")).unwrap(), b"theirs");
-    fs::remove_file(world.object("theirs/dataset.changing")).unwrap();
-    world.packed(&["create", "photos/val", "s3://photos/theirs", "--restart", "-q"]);
-    assert_eq!(files(&world.object("theirs")).len(), 3, "index, times, a shard");
-    assert_eq!(fs::read(world.object("mine/holiday.jpg")).unwrap(), b"mine");
+    let sub = world.refused(&["create", "photos", "s3://photos/tars", "--splits", "train,val", "-q"]);
+    assert!(sub.contains("'shard-000000.tar', which no pack"), "{sub}");
     world.assert_clean();
+}
+
+/// The claim of a process that is gone.
+fn dead_claim() -> Vec<u8> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    let mut child = Command::new("true").spawn().unwrap();
+    let process = child.id();
+    child.wait().unwrap();
+    format!("{}\n{}\n{process}\n1\n", boot.trim(), namespace.display()).into_bytes()
+}
+
+/// Kills a command as soon as it has records of this many shards.
+fn killed_at(world: &World, cache: &str, args: &[&str], shards: usize) {
+    let folder = world.path(cache);
+    let mut child = world
+        .pack(args)
+        .env("XDG_CACHE_HOME", &folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let records = || files(&folder).into_keys().filter(|name| name.ends_with(".done")).count();
+    eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// As another machine has it: a cache of its own.
+fn elsewhere(world: &World, cache: &str, args: &[&str]) -> Output {
+    world.pack(args).env("XDG_CACHE_HOME", world.path(cache)).output().unwrap()
+}
+
+#[test]
+fn two_machines_never_mix_what_they_make() {
+    let mut world = World::new();
+    let create = |seed: &'static str, more: &'static [&'static str]| {
+        [
+            &[
+                "create",
+                "photos",
+                "s3://photos/both",
+                "--splits",
+                "train,val",
+                "--seed",
+                seed,
+                "--shard-size",
+                "9MiB",
+                "-q",
+            ],
+            more,
+        ]
+        .concat()
+    };
+    world.bucket.be("latency_ms=30 seed=5");
+    killed_at(&world, "one", &create("1", &[]), 2);
+    // The other one has to say that it throws the first one's work away.
+    fs::remove_file(world.object("both/dataset.changing")).unwrap();
+    for split in ["train", "val"] {
+        let _ = fs::remove_file(world.object(&format!("both/{split}/dataset.changing")));
+    }
+    let told = text(&elsewhere(&world, "two", &create("2", &[])).stderr);
+    assert!(told.contains("objects of an unfinished pack of another machine"), "{told}");
+    let made = elsewhere(&world, "two", &create("2", &["--restart"]));
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let before = files(&world.object("both"));
+    let told = text(&elsewhere(&world, "one", &create("1", &[])).stderr);
+    assert!(told.contains("exists: remove it or choose another destination"), "{told}");
+    assert_eq!(files(&world.object("both")), before, "nothing was overwritten");
+    for split in ["train", "val"] {
+        assert!(world.packed(&["verify", &format!("s3://photos/both/{split}"), "-q"]).contains("are whole"));
+    }
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut world = World::new();
+    let create = |more: &'static [&'static str]| {
+        [&["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"], more].concat()
+    };
+    world.bucket.be("latency_ms=30 seed=5");
+    killed_at(&world, "one", &create(&[]), 2);
+    let before = files(&world.object("a.shade"));
+    let told = text(&elsewhere(&world, "one", &create(&["--seed", "5"])).stderr);
+    assert!(told.contains("holds an unfinished pack of another source or with other options"), "{told}");
+    let shards =
+        |files: &BTreeMap<String, Vec<u8>>| files.keys().filter(|name| name.ends_with(".tar")).count();
+    assert_eq!(shards(&files(&world.object("a.shade"))), shards(&before));
+    // Another kind of work is refused, too.
+    let told = text(&elsewhere(&world, "one", &["merge", "s3://photos/a.shade", "s3://photos/train"]).stderr);
+    assert!(told.contains("holds an unfinished pack for s3://photos/a.shade"), "{told}");
+    // With --restart the other one is made, and nothing of the first is left.
+    let made = elsewhere(&world, "one", &create(&["--seed", "5", "--restart"]));
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    world.packed(&["create", "photos/train", "a.shade", "--shard-size", "9MiB", "--seed", "5", "-q"]);
+    assert_eq!(files(&world.object("a.shade")), files(&world.path("a.shade")));
+    assert_eq!(files(&world.path("one/shade/packing")).len(), 0);
+}
+
+#[test]
+fn what_ends_early_leaves_the_address_free() {
+    let mut world = World::new();
+    fs::write(world.path("photos/val/class0/bad.png"), b"").unwrap();
+    let listed = ["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"];
+    assert!(!world.pack(&listed).output().unwrap().status.success());
+    assert_eq!(files(&world.object("list")).len(), 0);
+    fs::remove_file(world.path("photos/val/class0/bad.png")).unwrap();
+    world.packed(&["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"]);
+    // A merge that is stopped in the middle, and one that is killed.
+    world.packed(&["create", "photos/train", "here.shade", "--shard-size", "9MiB", "-q"]);
+    world.bucket.be("latency_ms=60 seed=5");
+    for signal in ["INT", "KILL"] {
+        let merge = ["merge", "s3://photos/merged", "here.shade", "-q"];
+        let mut child = world.pack(&merge).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("a shard is there", || world.object("merged/shard-000000.tar").exists());
+        assert!(
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success()
+        );
+        child.wait().unwrap();
+        if signal == "INT" {
+            assert_eq!(files(&world.object("merged")).len(), 0, "a stop removes what is there");
+        }
+    }
+    world.bucket.be("");
+    for out in ["s3://photos/merged", "merged"] {
+        world.packed(&["merge", out, "here.shade", "-q"]);
+    }
+    world.assert_equal("merged");
 }
 
 #[test]

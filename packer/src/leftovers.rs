@@ -298,6 +298,11 @@ fn is_final(name: &str) -> bool {
         || name.strip_suffix(UPLOAD).is_some_and(|name| shard_number(name).is_some())
 }
 
+/// The record of completion of the shard of this name.
+pub(crate) fn done_of(folder: &Path, shard: &str) -> PathBuf {
+    folder.join(format!("{shard}.done"))
+}
+
 /// The shard whose record of completion has this name.
 pub(crate) fn done_shard(name: &str) -> Option<u32> {
     shard_number(name.strip_suffix(".done")?)
@@ -346,6 +351,20 @@ pub(crate) fn done_shards(folder: &Path) -> Result<Vec<u32>, Error> {
 /// Whether a folder has records of completion.
 pub(crate) fn has_records(folder: &Path) -> bool {
     done_shards(folder).is_ok_and(|shards| !shards.is_empty())
+}
+
+/// Number of shards below `folder` that the next run need not pack again.
+pub(crate) fn complete_shards(folder: &Path) -> usize {
+    // A dataset that is whole has no records of completion any more, unless it goes to a bucket.
+    let is_whole = folder.join(INDEX_FILE).exists() && !has_records(folder);
+    let complete: &[u8] = if is_whole { b".tar" } else { b".done" };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => complete_shards(&entry.path()),
+            _ => usize::from(entry.file_name().as_encoded_bytes().ends_with(complete)),
+        })
+        .sum()
 }
 
 /// Removes what killed runs left unfinished in `folder`, as far as this machine knows that they

@@ -77,7 +77,7 @@ impl Answer {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Forbidden => {
-                "the store refuses these keys: see that they may read it (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
+                "the store refuses these keys: see what they may do (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
             }
             Self::NotFound => "there is no such object",
             Self::Changed => "the object was replaced while in use: start again",

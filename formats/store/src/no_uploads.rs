@@ -4,9 +4,9 @@ use std::io;
 use std::ops::Range;
 
 use crate::address::Url;
-use crate::answer::{Found, StoreFault};
+use crate::answer::StoreFault;
 use crate::objects::Objects;
-use crate::upload::{Upload, UploadFault, When, Written};
+use crate::upload::{Looked, Upload, UploadFault, Version, When, Written};
 
 /// Objects below an address, to be written: there are none in this build.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Uploads {
         _upload: Upload<'_>,
         _read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
         _stop: impl Fn() -> bool,
-    ) -> Result<Option<String>, UploadFault> {
+    ) -> Result<Version, UploadFault> {
         match *self {}
     }
 
@@ -76,7 +76,20 @@ impl Uploads {
     ///
     /// # Errors
     /// None.
-    pub fn look(&self, _name: &str) -> Result<Option<Found>, StoreFault> {
+    pub fn look(&self, _name: &str) -> Result<Option<Looked>, StoreFault> {
+        match *self {}
+    }
+
+    /// Marks objects.
+    pub fn mark_with(&mut self, _mark: String) {
+        match *self {}
+    }
+
+    /// Reads a whole object.
+    ///
+    /// # Errors
+    /// None.
+    pub fn get(&self, _name: &str, _bytes_max: u64) -> Result<Option<(Vec<u8>, Version)>, StoreFault> {
         match *self {}
     }
 }

@@ -4,6 +4,26 @@ use std::io;
 
 use crate::answer::StoreFault;
 
+/// Which one of all that an object has been, as far as the store says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// The ETag.
+    pub etag: Option<String>,
+    /// What Google Cloud Storage calls generation.
+    pub number: Option<String>,
+}
+
+/// An object as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its version.
+    pub version: Version,
+    /// The mark that it was written with, if any.
+    pub mark: Option<String>,
+}
+
 /// When an object is written.
 #[derive(Clone, Copy, Debug)]
 pub enum When<'a> {
@@ -12,14 +32,14 @@ pub enum When<'a> {
     /// If there is none of this name.
     Absent,
     /// If the one that is there is still of this version.
-    Still(&'a str),
+    Still(&'a Version),
 }
 
 /// What became of a write under a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is there, in this version if the store says one.
-    Done(Option<String>),
+    /// It is there, in this version.
+    Done(Version),
     /// The condition does not hold; nothing was written.
     Refused,
 }

@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
-use object_store::{Error, GetOptions, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use object_store::{
+    Attribute, AttributeValue, Attributes, Error, GetOptions, ObjectMeta, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, UpdateVersion,
+};
 
 use crate::address::Url;
-use crate::answer::{Answer, Found, StoreFault};
+use crate::answer::{Answer, StoreFault};
 use crate::objects::Objects;
 use crate::settings::{Client, Retry, client};
-use crate::upload::{Upload, UploadFault, When, Written};
+use crate::upload::{Looked, Upload, UploadFault, Version, When, Written};
 
 /// Connections that stay open between requests.
 const CONNECTIONS: usize = 64;
@@ -26,11 +29,14 @@ const PART_BYTES: u64 = 8 << 20;
 const PARTS_MAX: u64 = 10_000;
 /// Parts of one object that are under way at a time.
 const PARTS_AT_ONCE: usize = 4;
+/// The metadata that an object's mark is kept in: letters only, for Azure.
+const MARK: &str = "shadepack";
 
 /// Objects below an address, to be written.
 pub struct Uploads {
     objects: Objects,
     parts: Arc<dyn MultipartStore>,
+    mark: Option<String>,
 }
 
 impl fmt::Debug for Uploads {
@@ -53,7 +59,13 @@ impl Uploads {
             return Err(StoreFault { answer: Answer::Refused, status: None, wait: None, words });
         };
         let client = Client { store, parts: None, prefix };
-        Ok(Self { objects: Objects::of_client(url, client)?, parts })
+        Ok(Self { objects: Objects::of_client(url, client)?, parts, mark: None })
+    }
+
+    /// Writes this text beside each object from now on, where the store can: it tells whose work an
+    /// object is.
+    pub fn mark_with(&mut self, mark: String) {
+        self.mark = Some(mark);
     }
 
     /// What lies there, to be read.
@@ -70,15 +82,24 @@ impl Uploads {
         let mode = match when {
             When::Always => PutMode::Overwrite,
             When::Absent => PutMode::Create,
-            When::Still(etag) => {
-                PutMode::Update(UpdateVersion { e_tag: Some(etag.to_owned()), version: None })
-            }
+            When::Still(version) => PutMode::Update(UpdateVersion {
+                e_tag: version.etag.clone(),
+                version: version.number.clone(),
+            }),
         };
         let work = async {
-            let options = PutOptions { mode, ..PutOptions::default() };
-            match self.objects.store().put_opts(&self.objects.path(name), bytes.into(), options).await {
+            let (path, attributes) = (self.objects.path(name), self.attributes());
+            let bytes = PutPayload::from(bytes);
+            let options = PutOptions { mode, attributes, ..PutOptions::default() };
+            match self.objects.store().put_opts(&path, bytes.clone(), options.clone()).await {
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Written::Refused),
-                put => Ok(Written::Done(put?.e_tag)),
+                // The user has turned conditions off, for a store that has none.
+                Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                    let options = PutOptions { mode: PutMode::Overwrite, ..options };
+                    let put = self.objects.store().put_opts(&path, bytes, options).await;
+                    Ok(Written::Done(version(put?)))
+                }
+                put => Ok(Written::Done(version(put?))),
             }
         };
         self.objects.wait(work)
@@ -90,7 +111,17 @@ impl Uploads {
     /// # Errors
     /// What the store answers instead.
     pub fn begin(&self, name: &str) -> Result<String, StoreFault> {
-        self.objects.wait(self.parts.create_multipart(&self.objects.path(name)))
+        let work = async {
+            let path = self.objects.path(name);
+            let options =
+                PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+            match self.parts.create_multipart_opts(&path, options).await {
+                // Azure, whose uploads have no id either.
+                Err(Error::NotSupported { .. }) => self.parts.create_multipart(&path).await,
+                begun => begun,
+            }
+        };
+        self.objects.wait(work)
     }
 
     /// Writes an object that was begun, from what `read` gives for ranges of it. Nobody sees it
@@ -103,7 +134,7 @@ impl Uploads {
         upload: Upload<'_>,
         read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
         stop: impl Fn() -> bool,
-    ) -> Result<Option<String>, UploadFault> {
+    ) -> Result<Version, UploadFault> {
         let (path, id) = (self.objects.path(upload.name), upload.id.to_owned());
         // What ends the work that is not the store's.
         let other = std::cell::RefCell::new(None);
@@ -134,7 +165,7 @@ impl Uploads {
         let done = self.objects.wait(work);
         match (done, other.into_inner()) {
             (_, Some(fault)) => Err(fault),
-            (Ok(put), None) => Ok(put.e_tag),
+            (Ok(put), None) => Ok(version(put)),
             (Err(fault), None) => Err(UploadFault::Store(fault)),
         }
     }
@@ -160,19 +191,64 @@ impl Uploads {
     ///
     /// # Errors
     /// What the store answers instead.
-    pub fn look(&self, name: &str) -> Result<Option<Found>, StoreFault> {
+    pub fn look(&self, name: &str) -> Result<Option<Looked>, StoreFault> {
         let work = async {
             let options = GetOptions { head: true, ..GetOptions::default() };
             match self.objects.store().get_opts(&self.objects.path(name), options).await {
                 Err(Error::NotFound { .. }) => Ok(None),
                 found => {
-                    let meta = found?.meta;
-                    Ok(Some(Found { name: name.to_owned(), bytes: meta.size, etag: meta.e_tag }))
+                    let found = found?;
+                    let mark = found.attributes.get(&Attribute::Metadata(MARK.into()));
+                    let mark = mark.map(|mark| mark.as_ref().to_owned());
+                    let (bytes, version) = (found.meta.size, version_of(found.meta));
+                    Ok(Some(Looked { bytes, version, mark }))
                 }
             }
         };
         self.objects.wait(work)
     }
+
+    /// Reads a whole object of at most `bytes_max` bytes, and its version; `None` if there is none.
+    ///
+    /// # Errors
+    /// What the store answers instead, or it is longer.
+    pub fn get(&self, name: &str, bytes_max: u64) -> Result<Option<(Vec<u8>, Version)>, StoreFault> {
+        let url = self.objects.url().join(name);
+        let work = async {
+            match self.objects.store().get_opts(&self.objects.path(name), GetOptions::default()).await {
+                Err(Error::NotFound { .. }) => Ok(None),
+                got => {
+                    let got = got?;
+                    let (bytes, meta) = (got.meta.size, got.meta.clone());
+                    if bytes > bytes_max {
+                        return Ok(Some(Err(bytes)));
+                    }
+                    Ok(Some(Ok((got.bytes().await?.to_vec(), version_of(meta)))))
+                }
+            }
+        };
+        match self.objects.wait(work)? {
+            None => Ok(None),
+            Some(Ok(got)) => Ok(Some(got)),
+            Some(Err(bytes)) => {
+                let words = format!("{url} has {bytes} bytes, expected at most {bytes_max}");
+                Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
+            }
+        }
+    }
+
+    fn attributes(&self) -> Attributes {
+        let mark = self.mark.iter();
+        mark.map(|mark| (Attribute::Metadata(MARK.into()), AttributeValue::from(mark.clone()))).collect()
+    }
+}
+
+fn version(put: PutResult) -> Version {
+    Version { etag: put.e_tag, number: put.version }
+}
+
+fn version_of(meta: ObjectMeta) -> Version {
+    Version { etag: meta.e_tag, number: meta.version }
 }
 
 /// What is not there was removed.

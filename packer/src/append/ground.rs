@@ -5,9 +5,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use shade_dataset::Version;
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 
+use super::names::first_shard;
 use crate::assemble::Assembled;
 use crate::bucket::{Bucket, Got, Place, ShardsTo};
 use crate::claim::Claim;
@@ -31,8 +33,10 @@ pub(super) struct Ground {
 #[derive(Debug)]
 struct InBucket {
     bucket: Bucket,
-    /// The version of the index that new samples are added to.
-    etag: Option<String>,
+    /// That of the index that new samples are added to.
+    version: Version,
+    /// The first number that no shard of the dataset has.
+    first: u32,
 }
 
 impl Ground {
@@ -41,7 +45,7 @@ impl Ground {
     /// # Errors
     /// There is no dataset; another command has it: usage; or a file or an object cannot be read.
     pub(super) fn take(out: &Path) -> Result<(Self, Dataset), Error> {
-        let Place { local, bucket } = Place::take(out)?;
+        let Place { local, bucket } = Place::take(out, &[])?;
         let Some(bucket) = bucket else {
             // A folder that is no dataset is the first thing to tell.
             let claim = Claim::take(&local);
@@ -53,17 +57,18 @@ impl Ground {
         let dir = local.with_file_name(name);
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&dir).map_err(Error::io("create", &dir))?;
-        let Got { bytes: index, etag } = bucket
+        let Got { bytes: index, version } = bucket
             .get(INDEX_FILE, INDEX_BYTES_MAX)?
             .ok_or_else(|| Error::Usage(format!("{} has no dataset: `create` makes one", out.display())))?;
-        let ground = Self { dir, bucket: Some(InBucket { bucket, etag }), _claim: None };
-        ground.bucket().into_iter().try_for_each(|bucket| bucket.give_up_uploads(&ground.dir, None))?;
+        let there = InBucket { bucket, version, first: u32::MAX };
+        let mut ground = Self { dir, bucket: Some(there), _claim: None };
         files::put(&ground.dir.join(INDEX_FILE), &index, false)?;
         match Times::bytes_in(out)? {
             Some(times) => write_times(&ground.dir, Some(&times), false)?,
             None => remove_file(&ground.dir.join(TIMES_FILE))?,
         }
         let dataset = Dataset::open(&ground.dir)?;
+        ground.bucket.iter_mut().for_each(|there| there.first = first_shard(&dataset));
         Ok((ground, dataset))
     }
 
@@ -79,12 +84,14 @@ impl Ground {
     /// Puts the new index in the old one's place, once the shards it names are safe.
     pub(super) fn commit(&self, assembled: &Assembled, sync: bool, stop: &Stop) -> Result<(), Error> {
         let dir = &self.dir;
-        if let Some(InBucket { bucket, etag }) = &self.bucket {
+        if let Some(InBucket { bucket, version, .. }) = &self.bucket {
             if assembled.times.is_some() {
                 write_times(dir, assembled.times.as_deref(), false)?;
-                bucket.place(&dir.join(TIMES_FILE), TIMES_FILE, stop)?;
+                bucket.replace(&dir.join(TIMES_FILE), TIMES_FILE, stop)?;
             }
-            return bucket.replace_index(assembled.index.clone(), etag.as_deref());
+            bucket.replace_index(assembled.index.clone(), version)?;
+            bucket.is_finished();
+            return Ok(());
         }
         if sync {
             sync_dir(dir)?;
@@ -100,10 +107,14 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         // Nobody needs the copy of an index. Records of completion do count.
-        if self.bucket.is_some()
+        if let Some(InBucket { bucket, first, .. }) = &self.bucket
             && !has_records(&self.dir)
             && let Ok(folder) = open_folder(&self.dir)
         {
+            if !bucket.has_finished() {
+                // If the store does not answer, the next run does it.
+                let _ = bucket.remove_left(Some(*first));
+            }
             let _ = Content::Pack(Vec::new()).remove(&self.dir, folder.as_fd());
         }
     }

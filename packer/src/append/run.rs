@@ -13,7 +13,7 @@ use super::news::News;
 use super::report::Appended;
 use crate::args::PackArgs;
 use crate::assemble::{Assembled, Assembly, Packed};
-use crate::bucket::out;
+use crate::bucket::{Work as InBucket, out};
 use crate::catalogue::Catalogue;
 use crate::classes::Relabelled;
 use crate::config::{Effort, Layout, OnBad};
@@ -21,7 +21,7 @@ use crate::create::{refuse_listed, refuse_packed};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{clean, clean_unfinished, done_shards, unmark};
+use crate::leftovers::{clean, clean_unfinished, unmark};
 use crate::options::{PackOptions, TOOL, Work};
 use crate::pack::{Packing, choose_recipe};
 use crate::part::Part;
@@ -221,8 +221,8 @@ impl AppendJob<'_> {
         discard(dataset, bucket, Some(&id))?;
         refuse_taken(dataset, first_shard(dataset), plan.shard_count())?;
         if let Some(bucket) = bucket {
-            let known = done_shards(dir)?;
-            bucket.prepare_more(&self.args.dataset, first_shard(dataset), &known, self.args.restart)?;
+            let work = InBucket { folder: Some(dir), restart: self.args.restart };
+            bucket.prepare_more(&self.args.dataset, first_shard(dataset), work)?;
         }
         clean_unfinished(dir)?;
         let (recipe, _) = choose_recipe(catalogue, &self.layout, readers, self.stop)?;

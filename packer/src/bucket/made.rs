@@ -1,21 +1,26 @@
 //! Writes a dataset into a bucket.
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use shade_dataset::{Answer, Found, StoreFault, Upload, UploadFault, Uploads, Url, When, Written, regular};
+use shade_dataset::{
+    Answer, Found, StoreFault, Upload, UploadFault, Uploads, Url, Version, When, Written, regular,
+};
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 
 use super::address::below;
-use super::claim;
+use super::claim::ObjectClaim;
+use super::mark::{self, Mark};
 use super::object::{Got, fault, get};
+use crate::claim::CLAIM_FILE;
 use crate::error::Error;
 use crate::files;
-use crate::interrupt::{Stop, lock};
-use crate::leftovers::remove_file;
+use crate::interrupt::Stop;
+use crate::leftovers::{done_of, remove_file};
 use crate::pack::{Gate, Pass};
 use crate::plan::{UPLOAD, shard_number};
 use crate::times::TIMES_FILE;
@@ -27,27 +32,67 @@ const SHARDS_MAX: u64 = 4;
 /// Longest id of an upload that is read back, in bytes.
 const ID_BYTES_MAX: u64 = 16 * 1024;
 
-/// The prefix of a bucket that a command writes a dataset to. Only this command does.
+/// The prefix of a bucket that a command writes datasets to. Only this command does.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     uploads: Uploads,
+    claims: Vec<ObjectClaim>,
+    /// Folders below the address that have a dataset each; none for the address itself.
+    splits: Vec<String>,
+    /// Where this machine has its work for the address.
+    folder: PathBuf,
+    mark: Mark,
     room: Gate,
-    /// What this run has put there, by its names.
-    placed: Mutex<Vec<String>>,
-    is_of_the_dead: bool,
+    /// Whether no object of ours there is without a dataset.
+    is_finished: AtomicBool,
+    /// Whether this run has begun to write objects.
+    has_written: AtomicBool,
 }
 
 impl Bucket {
-    /// Takes the right to write below `url`; it is given back when dropped.
-    pub(super) fn take(url: &Url) -> Result<Self, Error> {
-        let uploads = Uploads::open(url).map_err(fault("write to", url))?;
-        let is_of_the_dead = claim::take(&uploads)?;
-        Ok(Self { uploads, room: Gate::new(SHARDS_MAX), placed: Mutex::default(), is_of_the_dead })
+    /// Takes the right to write below `url`, into these `splits` if there are any; it is given back
+    /// when dropped. `folder` is where this machine has its work for it.
+    pub(super) fn take(url: &Url, splits: &[String], folder: &Path) -> Result<Self, Error> {
+        let mut bucket = Self {
+            uploads: Uploads::open(url).map_err(fault("write to", url))?,
+            claims: Vec::new(),
+            splits: splits.to_vec(),
+            folder: folder.to_owned(),
+            mark: Mark::default(),
+            room: Gate::new(SHARDS_MAX),
+            is_finished: AtomicBool::new(false),
+            has_written: AtomicBool::new(false),
+        };
+        // Those of the splits, too: a command may make one of them alone.
+        for split in std::iter::once(None).chain(splits.iter().map(|split| Some(split.as_str()))) {
+            bucket.claims.push(ObjectClaim::take(&bucket.uploads, below(split, CLAIM_FILE))?);
+        }
+        bucket.mark = mark::of(folder)?;
+        bucket.uploads.mark_with(bucket.mark.text.clone());
+        bucket.give_up_uploads()?;
+        Ok(bucket)
     }
 
-    /// Whether a command of this machine was killed while it wrote there.
-    pub(super) fn is_of_the_dead(&self) -> bool {
-        self.is_of_the_dead
+    pub(super) fn splits(&self) -> &[String] {
+        &self.splits
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn mark(&self) -> &str {
+        &self.mark.text
+    }
+
+    /// Says that no object of ours there is without a dataset.
+    pub(crate) fn is_finished(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.is_finished.load(Ordering::Relaxed)
     }
 
     /// Waits until there is room on the disk for one more shard.
@@ -64,47 +109,89 @@ impl Bucket {
         self.uploads.remove(name).map_err(fault("remove", &self.url_of(name)))
     }
 
-    /// Removes all that this run has put there. The failure that leads here is the one to tell.
-    pub(crate) fn remove_placed(&self) {
-        for name in std::mem::take(&mut *lock(&self.placed)) {
-            let _ = self.remove(&name);
-        }
+    /// The mark that an object was written with, if any.
+    pub(super) fn mark_of(&self, name: &str) -> Result<Option<String>, Error> {
+        let looked = self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))?;
+        Ok(looked.and_then(|looked| looked.mark))
     }
 
     /// Whether an object is there, of this length and version.
     pub(crate) fn has(&self, name: &str, bytes: u64, etag: &str) -> Result<bool, Error> {
-        let found = self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))?;
-        Ok(found
-            .is_some_and(|found| found.bytes == bytes && found.etag.as_deref().unwrap_or_default() == etag))
+        let looked = self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))?;
+        Ok(looked.is_some_and(|looked| {
+            looked.bytes == bytes && looked.version.etag.as_deref().unwrap_or_default() == etag
+        }))
     }
 
-    /// Puts the file at `path` there as `name`; gives its version, empty if the store says none.
+    /// Puts the file at `path` there as `name`; gives its ETag, empty if the store says none.
     ///
     /// # Errors
-    /// It cannot be read, the store does not take it, or [`Error::Interrupted`].
+    /// It cannot be read; the store does not take it; another command writes there by now, or has
+    /// written it: usage. Or [`Error::Interrupted`].
     pub(crate) fn place(&self, path: &Path, name: &str, stop: &Stop) -> Result<String, Error> {
+        let before = self.free(name)?;
+        self.put_file(path, name, before.as_ref(), stop)
+    }
+
+    /// As [`place`](Self::place), in place of an object that belongs to the dataset.
+    ///
+    /// # Errors
+    /// As [`place`](Self::place).
+    pub(crate) fn replace(&self, path: &Path, name: &str, stop: &Stop) -> Result<String, Error> {
+        self.check_claim(name)?;
+        self.put_file(path, name, None, stop)
+    }
+
+    fn put_file(
+        &self,
+        path: &Path,
+        name: &str,
+        before: Option<&Version>,
+        stop: &Stop,
+    ) -> Result<String, Error> {
         stop.check()?;
-        let read = Error::io("read", path);
         let file = regular::open(path).map_err(Error::io("open", path))?;
         let bytes = file.metadata().map_err(Error::io("look at", path))?.len();
-        lock(&self.placed).push(name.to_owned());
+        self.has_written.store(true, Ordering::Relaxed);
         if bytes > WHOLE_BYTES_MAX {
-            return self.place_in_parts(path, &file, Upload { name, id: "", bytes }, stop);
+            let upload = Upload { name, id: "", bytes };
+            return self.put_in_parts(path, &file, upload, before, stop);
         }
-        let content = read_at(&file, 0..bytes).map_err(read)?;
+        let content = read_at(&file, 0..bytes).map_err(Error::io("read", path))?;
         match self.uploads.put(name, content, When::Always) {
-            Ok(Written::Done(etag)) => Ok(etag.unwrap_or_default()),
+            Ok(Written::Done(version)) => Ok(version.etag.unwrap_or_default()),
             Ok(Written::Refused) => unreachable!("nothing was asked of what is there"),
-            Err(refused) => self.looked_up(name, bytes, refused),
+            Err(refused) => self.looked_up(name, bytes, before, refused),
         }
+    }
+
+    /// Makes sure that writing an object loses nothing, as far as can be known now. Gives
+    /// the version of one of ours that is there.
+    fn free(&self, name: &str) -> Result<Option<Version>, Error> {
+        self.check_claim(name)?;
+        let url = self.url_of(name);
+        match self.uploads.look(name).map_err(fault("look at", &url))? {
+            Some(there) if there.mark.as_deref() != Some(self.mark()) => {
+                Err(Error::Usage(format!("{url} was written by somebody else meanwhile: not going on")))
+            }
+            there => Ok(there.map(|there| there.version)),
+        }
+    }
+
+    /// Makes sure that nobody else may write the object.
+    fn check_claim(&self, name: &str) -> Result<(), Error> {
+        let in_folder = |claim: &&ObjectClaim| name.starts_with(claim.folder());
+        let claim = self.claims.iter().filter(in_folder).max_by_key(|claim| claim.folder().len());
+        claim.map_or(Ok(()), |claim| claim.check(&self.uploads))
     }
 
     /// Puts the file at `path`, which is open, there in parts.
-    fn place_in_parts(
+    fn put_in_parts(
         &self,
         path: &Path,
         file: &File,
         upload: Upload<'_>,
+        before: Option<&Version>,
         stop: &Stop,
     ) -> Result<String, Error> {
         let Upload { name, bytes, .. } = upload;
@@ -114,8 +201,8 @@ impl Bucket {
         let upload = Upload { id: &id, ..upload };
         let written = self.uploads.write(upload, |range| read_at(file, range), || stop.check().is_err());
         let done = match written {
-            Ok(etag) => Ok(etag.unwrap_or_default()),
-            Err(UploadFault::Store(refused)) => self.looked_up(name, bytes, refused),
+            Ok(version) => Ok(version.etag.unwrap_or_default()),
+            Err(UploadFault::Store(refused)) => self.looked_up(name, bytes, before, refused),
             Err(UploadFault::Read(source)) => Err(Error::io("read", path)(source)),
             Err(UploadFault::Stopped) => Err(Error::Interrupted),
         };
@@ -126,43 +213,60 @@ impl Bucket {
         done
     }
 
-    /// What became of a write whose answer was lost: the store has it, or says `refused`. What this
-    /// work writes under one name is always the same.
-    fn looked_up(&self, name: &str, bytes: u64, refused: StoreFault) -> Result<String, Error> {
-        // A second request to end an upload finds none.
-        let may_be_there = matches!(refused.answer, Answer::Cut | Answer::TimedOut | Answer::NotFound);
-        match may_be_there.then(|| self.uploads.look(name)) {
-            Some(Ok(Some(found))) if found.bytes == bytes => Ok(found.etag.unwrap_or_default()),
+    /// What became of a write whose answer was lost: the store has it, or says `refused`. `before`
+    /// is what was there.
+    fn looked_up(
+        &self,
+        name: &str,
+        bytes: u64,
+        before: Option<&Version>,
+        refused: StoreFault,
+    ) -> Result<String, Error> {
+        // A second request to end an upload finds none, which some stores call forbidden.
+        const MAY_BE_THERE: [Answer; 4] =
+            [Answer::Cut, Answer::TimedOut, Answer::NotFound, Answer::Forbidden];
+        let looked = MAY_BE_THERE.contains(&refused.answer).then(|| self.uploads.look(name));
+        match looked {
+            Some(Ok(Some(there)))
+                if there.bytes == bytes
+                    && there.mark.as_deref() == Some(self.mark())
+                    && Some(&there.version) != before =>
+            {
+                Ok(there.version.etag.unwrap_or_default())
+            }
             _ => Err(fault("write", &self.url_of(name))(refused)),
         }
     }
 
-    /// Gives up the uploads that killed runs have begun for `folder`, whose files are named as in
-    /// the bucket's folder `split`.
-    pub(crate) fn give_up_uploads(&self, folder: &Path, split: Option<&str>) -> Result<(), Error> {
-        let entries = match fs::read_dir(folder) {
-            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(Error::io("list", folder))?,
-        };
-        for entry in entries {
-            let file = entry.map_err(Error::io("list", folder))?.file_name();
-            let shard = file.to_str().and_then(|file| file.strip_suffix(UPLOAD));
-            let Some(shard) = shard.filter(|shard| shard_number(shard).is_some()) else { continue };
-            let record = folder.join(&file);
-            let name = below(split, shard);
-            let length = fs::metadata(&record).map_or(0, |found| found.len());
-            if let Ok(id) = regular::read(&record).map(String::from_utf8)
-                && let (Ok(id), 1..=ID_BYTES_MAX) = (id, length)
+    /// Gives up the uploads that killed runs of this machine have begun below the address.
+    fn give_up_uploads(&self) -> Result<(), Error> {
+        for work in mark::work_in(&self.folder)?.iter().filter(|work| work.is_dir()) {
+            for split in
+                std::iter::once(None).chain(folders_in(work)?.iter().map(|split| Some(split.as_str())))
             {
-                match self.uploads.give_up(&name, &id) {
-                    // What some stores say of an upload that is over.
-                    Err(refused) if refused.answer == Answer::Forbidden => {}
-                    given_up => given_up.map_err(fault("give up", &self.url_of(&name)))?,
+                let folder = split.map_or_else(|| work.clone(), |split| work.join(split));
+                for file in names_in(&folder)? {
+                    let shard = file.strip_suffix(UPLOAD).filter(|shard| shard_number(shard).is_some());
+                    if let Some(shard) = shard {
+                        self.give_up(&folder.join(&file), &below(split, shard))?;
+                    }
                 }
             }
-            remove_file(&record)?;
         }
         Ok(())
+    }
+
+    fn give_up(&self, record: &Path, name: &str) -> Result<(), Error> {
+        let length = fs::metadata(record).map_or(0, |found| found.len());
+        let id = regular::read(record).map(String::from_utf8);
+        if let (Ok(Ok(id)), 1..=ID_BYTES_MAX) = (id, length) {
+            match self.uploads.give_up(name, &id) {
+                // What some stores say of an upload that is over.
+                Err(refused) if refused.answer == Answer::Forbidden => {}
+                given_up => given_up.map_err(fault("give up", &self.url_of(name)))?,
+            }
+        }
+        remove_file(record)
     }
 
     /// Makes a dataset of what is in `folder`: puts what lies there into the bucket's folder
@@ -171,8 +275,11 @@ impl Bucket {
     /// # Errors
     /// The store does not take it; or a dataset with another index is there by now: usage.
     pub(crate) fn publish(&self, folder: &Path, split: Option<&str>, stop: &Stop) -> Result<(), Error> {
-        for shard in shards_in(folder)? {
-            self.place(&folder.join(&shard), &below(split, &shard), stop)?;
+        for shard in names_in(folder)?.into_iter().filter(|name| shard_number(name).is_some()) {
+            // A run that was killed behind the record of completion left the file.
+            if !done_of(folder, &shard).exists() {
+                self.place(&folder.join(&shard), &below(split, &shard), stop)?;
+            }
         }
         let times = folder.join(TIMES_FILE);
         if times.is_file() {
@@ -188,8 +295,9 @@ impl Bucket {
     ///
     /// # Errors
     /// The store does not take it; or another one is there by now: usage.
-    pub(crate) fn replace_index(&self, index: Vec<u8>, etag: Option<&str>) -> Result<(), Error> {
-        self.put_index(INDEX_FILE, index, etag.map_or(When::Always, When::Still))
+    pub(crate) fn replace_index(&self, index: Vec<u8>, version: &Version) -> Result<(), Error> {
+        let is_known = *version != Version::default();
+        self.put_index(INDEX_FILE, index, if is_known { When::Still(version) } else { When::Always })
     }
 
     fn put_index(&self, name: &str, index: Vec<u8>, when: When<'_>) -> Result<(), Error> {
@@ -202,7 +310,7 @@ impl Bucket {
             Err(refused) => fault("write", &url)(refused),
         };
         // Written by a run that was killed, or by a request whose answer was lost.
-        match get(self.uploads.objects(), name, INDEX_BYTES_MAX) {
+        match get(&self.uploads, name, INDEX_BYTES_MAX) {
             Ok(Some(there)) if there.bytes == index => Ok(()),
             _ => Err(refused),
         }
@@ -210,7 +318,7 @@ impl Bucket {
 
     /// Reads a small object; `None` if there is none.
     pub(crate) fn get(&self, name: &str, bytes_max: u64) -> Result<Option<Got>, Error> {
-        get(self.uploads.objects(), name, bytes_max)
+        get(&self.uploads, name, bytes_max)
     }
 
     fn url_of(&self, name: &str) -> Url {
@@ -220,7 +328,12 @@ impl Bucket {
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        claim::give_back(&self.uploads);
+        self.claims.iter().for_each(|claim| claim.give_back(&self.uploads));
+        let wrote_nothing = self.mark.is_new && !self.has_written.load(Ordering::Relaxed);
+        if self.has_finished() || wrote_nothing {
+            // What stays is 32 letters.
+            let _ = mark::remove(&self.folder);
+        }
     }
 }
 
@@ -231,17 +344,23 @@ fn upload_record(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn shards_in(folder: &Path) -> Result<Vec<String>, Error> {
-    let mut shards = Vec::new();
+/// Names in a folder, sorted.
+fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
-        let name = entry.map_err(Error::io("list", folder))?.file_name();
-        shards.extend(name.to_str().filter(|name| shard_number(name).is_some()).map(str::to_owned));
+        let entry = entry.map_err(Error::io("list", folder))?;
+        names.extend(entry.file_name().into_string());
     }
-    shards.sort_unstable();
-    Ok(shards)
+    names.sort_unstable();
+    Ok(names)
 }
 
-fn read_at(file: &File, range: std::ops::Range<u64>) -> std::io::Result<Vec<u8>> {
+/// Names of folders in a folder: splits.
+fn folders_in(folder: &Path) -> Result<Vec<String>, Error> {
+    Ok(names_in(folder)?.into_iter().filter(|name| folder.join(name).is_dir()).collect())
+}
+
+fn read_at(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or_default()];
     file.read_exact_at(&mut bytes, range.start)?;
     Ok(bytes)

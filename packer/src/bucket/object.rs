@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use shade_dataset::{Answer, Objects, StoreFault, Url, patiently};
+use shade_dataset::{Answer, Objects, StoreFault, Uploads, Url, Version, patiently};
 
 use super::address::url_of;
 use crate::error::Error;
@@ -11,8 +11,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(crate) struct Got {
     pub(crate) bytes: Vec<u8>,
-    /// Its version, if the store says one.
-    pub(crate) etag: Option<String>,
+    pub(crate) version: Version,
 }
 
 impl Got {
@@ -28,13 +27,10 @@ pub(super) fn fault(action: &'static str, url: &Url) -> impl FnOnce(StoreFault) 
 }
 
 /// Reads a small object; `None` if there is none.
-pub(super) fn get(objects: &Objects, name: &str, bytes_max: u64) -> Result<Option<Got>, Error> {
-    match patiently(|| objects.get_if_new(name, None, bytes_max)) {
-        Ok(Some((bytes, found))) => Ok(Some(Got { bytes, etag: found.etag })),
-        Ok(None) => unreachable!("no version was named"),
-        Err(gone) if gone.answer == Answer::NotFound => Ok(None),
-        Err(refused) => Err(fault("read", &objects.url().join(name))(refused)),
-    }
+pub(super) fn get(uploads: &Uploads, name: &str, bytes_max: u64) -> Result<Option<Got>, Error> {
+    let got = patiently(|| uploads.get(name, bytes_max));
+    let got = got.map_err(fault("read", &uploads.objects().url().join(name)))?;
+    Ok(got.map(|(bytes, version)| Got { bytes, version }))
 }
 
 /// Reads a small object of the folder at an address; `None` if `dir` is no address. `Some(None)` if
@@ -42,5 +38,9 @@ pub(super) fn get(objects: &Objects, name: &str, bytes_max: u64) -> Result<Optio
 pub(crate) fn read_small(dir: &Path, name: &str, bytes_max: u64) -> Result<Option<Option<Vec<u8>>>, Error> {
     let Some(url) = url_of(dir) else { return Ok(None) };
     let objects = Objects::open(&url, 1).map_err(fault("read", &url))?;
-    Ok(Some(get(&objects, name, bytes_max)?.map(|got| got.bytes)))
+    match patiently(|| objects.get_if_new(name, None, bytes_max)) {
+        Ok(got) => Ok(Some(got.map(|(bytes, _)| bytes))),
+        Err(gone) if gone.answer == Answer::NotFound => Ok(Some(None)),
+        Err(refused) => Err(fault("read", &url.join(name))(refused)),
+    }
 }

@@ -9,9 +9,10 @@ use shade_dataset::{Url, cache_folder};
 use super::address::url_of;
 use super::left::Work;
 use super::made::Bucket;
+use super::shards_to::ShardsTo;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{Content, work_folder};
+use crate::leftovers::Content;
 use crate::publish::Partial;
 
 /// What the folders of work for buckets are called in the user's cache.
@@ -24,10 +25,10 @@ fn local_of(url: &Url) -> Result<PathBuf, Error> {
 }
 
 /// Whether a command was killed after it had made the dataset at the address `out`, and before it
-/// had removed what it was made from: the folder of the work `id`.
-pub(crate) fn is_left(out: &Path, id: &str) -> bool {
+/// had removed what it was made from.
+pub(crate) fn is_left(out: &Path) -> bool {
     let local = url_of(out).and_then(|url| local_of(&url).ok());
-    local.is_some_and(|local| work_folder(&local, id).exists())
+    local.as_deref().and_then(Path::parent).is_some_and(Path::exists)
 }
 
 /// Where a dataset is made: in its place, or in a folder of the user's cache for a bucket.
@@ -40,17 +41,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of `out`. With an address, nobody else writes there while it lives.
+    /// The place of `out`, and of the folders `splits` in it. With an address, nobody else writes
+    /// there while it lives.
     ///
     /// # Errors
     /// The store does not answer, another command writes there, or the cache cannot be written.
-    pub(crate) fn take(out: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(out: &Path, splits: &[String]) -> Result<Self, Error> {
         let Some(url) = url_of(out) else { return Ok(Self { local: out.to_owned(), bucket: None }) };
         let local = local_of(&url)?;
         let folder = local.parent().unwrap_or(&local);
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder).map_err(Error::io("create", folder))?;
-        let bucket = Bucket::take(&url)?;
+        let bucket = Bucket::take(&url, splits, folder)?;
         Ok(Self { local, bucket: Some(bucket) })
     }
 }
@@ -58,8 +60,10 @@ impl Place {
 /// A dataset that one run makes, and with which no other goes on.
 #[derive(Debug)]
 pub(crate) struct Made {
+    // Dropped first: the bucket removes the folder around it.
     partial: Partial,
     bucket: Option<Bucket>,
+    is_published: bool,
 }
 
 impl Made {
@@ -68,16 +72,22 @@ impl Made {
     /// # Errors
     /// Something is there, or another command makes it: usage. Or nothing can be made there.
     pub(crate) fn begin(out: &Path) -> Result<Self, Error> {
-        let Place { local, bucket } = Place::take(out)?;
+        let Place { local, bucket } = Place::take(out, &[])?;
         if let Some(bucket) = &bucket {
-            bucket.prepare(out, Work { splits: &[], has_records: false, restart: false })?;
+            bucket.prepare(out, Work { folder: None, restart: false })?;
         }
-        Ok(Self { partial: Partial::create(&local, Content::Pack(Vec::new()))?, bucket })
+        let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
+        Ok(Self { partial, bucket, is_published: false })
     }
 
     /// Where its files are until it is published.
     pub(crate) fn folder(&self) -> &Path {
         self.partial.path()
+    }
+
+    /// Where complete shards go; `None` if they stay.
+    pub(crate) fn shards_to(&self) -> Option<ShardsTo<'_>> {
+        self.bucket.as_ref().map(|bucket| ShardsTo { bucket, split: None })
     }
 
     /// Makes the dataset appear at once, unless the command should stop.
@@ -87,8 +97,24 @@ impl Made {
     pub(crate) fn publish(&mut self, stop: &Stop) -> Result<(), Error> {
         stop.check()?;
         match &self.bucket {
-            None => self.partial.publish(),
-            Some(bucket) => bucket.publish(self.partial.path(), None, stop),
+            None => self.partial.publish()?,
+            Some(bucket) => {
+                bucket.publish(self.partial.path(), None, stop)?;
+                bucket.is_finished();
+            }
+        }
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.is_published
+            && let Some(bucket) = &self.bucket
+        {
+            // If the store does not answer, the next command there removes them.
+            let _ = bucket.remove_left(None);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{has_records, unmark, work_folder};
+use crate::leftovers::{complete_shards, unmark};
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
 use crate::publish::{NewWork, Partial};
@@ -33,9 +33,9 @@ pub(crate) struct Listed {
 /// Unfinished work, this command's to go on with.
 pub(crate) struct Begun {
     pub(crate) work: Work,
-    pub(crate) partial: Partial,
     /// Where it goes, if OUT is an address.
     pub(crate) bucket: Option<Bucket>,
+    pub(crate) partial: Partial,
 }
 
 /// Each split with its folder in the source; the whole source if there are none.
@@ -104,27 +104,30 @@ pub(crate) fn begin(
     if let Some(there) = there(&args.out, planned)? {
         // A run that was killed right after it gave the dataset its name.
         let _ = unmark(&args.out);
-        if is_left(&args.out, &work.id) {
-            let Place { local, bucket: _bucket } = Place::take(&args.out)?;
+        if is_left(&args.out) {
+            let Place { local, bucket } = Place::take(&args.out, &splits)?;
             // It goes when it is dropped.
             Partial::resume(NewWork { out: &local, id: &work.id, splits, sync }, None)?;
+            bucket.iter().for_each(Bucket::is_finished);
         }
         return Ok(Err(unchanged(args, planned, Some(there))));
     }
-    let Place { local, bucket } = Place::take(&args.out)?;
-    if let Some(bucket) = &bucket {
-        let folder = work_folder(&local, &work.id);
-        let folders = planned.iter().map(|planned| planned.folder(&folder));
-        let has_records = folders.into_iter().any(|folder| has_records(&folder));
-        bucket.prepare(&args.out, InBucket { splits: &splits, has_records, restart: args.restart })?;
-        for planned in planned {
-            bucket.give_up_uploads(&planned.folder(&folder), planned.split.as_deref())?;
-        }
-    }
+    let Place { local, bucket } = Place::take(&args.out, &splits)?;
     let new = NewWork { out: &local, id: &work.id, splits, sync };
     let needed = args.restart.then(|| needed(args, planned));
     match Partial::resume(new, needed.as_deref()) {
-        Ok(partial) => Ok(Ok(Begun { work, partial, bucket })),
+        Ok(mut partial) => {
+            if let Some(bucket) = &bucket {
+                let folder = partial.path().to_owned();
+                let ready =
+                    bucket.prepare(&args.out, InBucket { folder: Some(&folder), restart: args.restart });
+                if ready.is_err() && complete_shards(&folder) > 0 {
+                    partial.keep();
+                }
+                ready?;
+            }
+            Ok(Ok(Begun { work, bucket, partial }))
+        }
         // Another run of this very command may have ended while this one was listing.
         Err(refused) => match self::there(&args.out, planned)? {
             None => Err(explained(refused, &args.out, planned)),

@@ -1,10 +1,7 @@
 //! Lists, plans, packs, publishes.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
-
-use shade_formats::index::INDEX_FILE;
 
 use super::args::CreateArgs;
 use super::missing::make_missing;
@@ -16,7 +13,7 @@ use crate::bucket::Bucket;
 use crate::config::{Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{clean, clean_unfinished, has_records};
+use crate::leftovers::{clean, clean_unfinished, complete_shards};
 use crate::part::Part;
 use crate::progress::CommandProgress;
 use crate::publish::{Partial, make_folder, sync_dir};
@@ -43,7 +40,8 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
         return Ok(created);
     }
     let mut created = report(new, &planned);
-    let Begun { work, mut partial, bucket } = match begin(new, &planned, effort.sync)? {
+    // The bucket goes last: it removes the folder around what is partial.
+    let Begun { work, bucket, mut partial } = match begin(new, &planned, effort.sync)? {
         Ok(begun) => begun,
         Err(there) => return Ok(there),
     };
@@ -61,6 +59,7 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     }
     progress.finish();
     if accept.on_bad == OnBad::List && !created.bad.is_empty() {
+        remove_left(bucket);
         return Err(Error::AllBad { bad: created.bad });
     }
     publish(&mut partial, &created, &job).map_err(|source| unfinished(source, &mut partial, bucket))?;
@@ -82,6 +81,7 @@ fn publish(partial: &mut Partial, created: &Created, job: &PackJob<'_>) -> Resul
             split.as_ref().map_or_else(|| partial.path().to_owned(), |split| partial.path().join(split));
         bucket.publish(&folder, split.as_deref(), job.stop)?;
     }
+    bucket.is_finished();
     Ok(())
 }
 
@@ -116,29 +116,21 @@ fn make(
     Ok(made)
 }
 
+/// Removes what is in a bucket and of use to nobody. If the store does not answer, the next command
+/// there does.
+fn remove_left(bucket: Option<&Bucket>) {
+    let _ = bucket.map_or(Ok(()), |bucket| bucket.remove_left(None));
+}
+
 /// Keeps what is complete, and says so; removes the rest.
 pub(crate) fn unfinished(source: Error, partial: &mut Partial, bucket: Option<&Bucket>) -> Error {
     let shards = complete_shards(partial.path());
     // Shards without a sample are of no use to anybody.
     let is_empty = matches!(source, Error::NothingLeft { samples: 0, .. });
     if shards == 0 || is_empty {
-        bucket.into_iter().for_each(Bucket::remove_placed);
+        remove_left(bucket);
         return source;
     }
     partial.keep();
     Error::Unfinished { source: Box::new(source), partial: partial.path().to_owned(), shards }
-}
-
-/// Number of shards below `folder` that the next run need not pack again.
-fn complete_shards(folder: &Path) -> usize {
-    // A dataset that is whole has no records of completion any more, unless it goes to a bucket.
-    let is_whole = folder.join(INDEX_FILE).exists() && !has_records(folder);
-    let complete: &[u8] = if is_whole { b".tar" } else { b".done" };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => complete_shards(&entry.path()),
-            _ => usize::from(entry.file_name().as_encoded_bytes().ends_with(complete)),
-        })
-        .sum()
 }

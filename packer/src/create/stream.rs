@@ -17,17 +17,17 @@ use super::args::CreateArgs;
 use super::checks::{refuse_bad, refuse_packed};
 use super::report::{Created, CreatedPart};
 use crate::assemble::{Assembled, Assembly, Packed};
-use crate::bucket::{Bucket, Place, ShardsTo, Work as InBucket};
+use crate::bucket::{Made, ShardsTo};
 use crate::catalogue::{Catalogue, STREAM};
 use crate::config::{Accept, Effort, Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{Content, clean};
+use crate::leftovers::clean;
 use crate::options::PackOptions;
 use crate::pack::{Packing, Recipe, choose_recipe};
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
-use crate::publish::{Partial, sync_dir};
+use crate::publish::sync_dir;
 use crate::report::Speed;
 use crate::source::{Cut, Labels, Source, SourceKind, StreamClasses, StreamListing, StreamPiece, each_piece};
 use crate::times::Times;
@@ -95,15 +95,11 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
         let text = "--cls: labels of a stream get their numbers when it has ended. Name the classes with --labels FILE";
         return Err(Error::Usage(text.to_owned()));
     }
-    let Place { local, bucket } = Place::take(&new.out)?;
-    if let Some(bucket) = &bucket {
-        bucket.prepare(&new.out, InBucket { splits: &[], has_records: false, restart: false })?;
-    }
-    let mut partial = Partial::create(&local, Content::Pack(Vec::new()))?;
+    let mut out = Made::begin(&new.out)?;
     let (effort, accept) = (new.pack.effort(), new.pack.accept());
     let progress = CommandProgress::start(new.pack.output.shown(), "packing", 0, 0);
     let cut = Cut {
-        folder: partial.path(),
+        folder: out.folder(),
         bytes_max: layout.shard_bytes,
         more_bytes: if layout.cls { CLS_BYTES } else { 0 },
         progress: &progress,
@@ -113,25 +109,16 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
     let _ = rustix::pipe::fcntl_setpipe_size(rustix::stdio::stdin(), READ_BYTES);
     let readers = Workers::start(effort.in_flight)?;
     let mut packer = StreamPacker::new(listing, &source, &layout, effort, accept, &readers, stop);
-    packer.to = bucket.as_ref().map(|bucket| ShardsTo { bucket, split: None });
+    packer.to = out.shards_to();
     let pipe = io::BufReader::with_capacity(READ_BYTES, Pipe { stop });
-    let packed = each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder));
-    let made = packed.and_then(|()| packer.finish(partial.path()));
-    let made = made.and_then(|created| {
-        progress.finish();
-        clean(partial.path())?;
-        if effort.sync {
-            sync_dir(partial.path())?;
-        }
-        stop.check()?;
-        match &bucket {
-            None => partial.publish()?,
-            Some(bucket) => bucket.publish(partial.path(), None, stop)?,
-        }
-        Ok(created)
-    });
-    // No later run goes on with it.
-    let mut created = made.inspect_err(|_| bucket.iter().for_each(Bucket::remove_placed))?;
+    each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder))?;
+    let (mut created, sync) = (packer.finish(out.folder())?, effort.sync);
+    progress.finish();
+    clean(out.folder())?;
+    if sync {
+        sync_dir(out.folder())?;
+    }
+    out.publish(stop)?;
     (created.dataset, created.source) = (new.out.clone(), source.path.clone());
     created.read_bytes = progress.bytes_of_this_run();
     created.speed = Speed::since(start, created.read_bytes);

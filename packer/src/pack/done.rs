@@ -24,7 +24,7 @@ use crate::dataset::Shards;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::remove_file;
+use crate::leftovers::{done_of, done_shards, remove_file};
 use crate::part::Part;
 use crate::plan::shard_name;
 
@@ -84,7 +84,7 @@ pub struct DoneRecord {
 }
 
 fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
-    folder.join(format!("{}.done", shard_name(shard.0)))
+    done_of(folder, &shard_name(shard.0))
 }
 
 /// Writes the record of completion, durably if `sync`.
@@ -150,6 +150,23 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     let bad = outcome.bad.iter().cloned().map(|(_, path, fault)| Bad { path, fault }).collect();
     let DoneOptions { not_decodable, part, placed, .. } = outcome;
     Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part, placed }))
+}
+
+/// The shards in a bucket that `folder` has records of completion of, whatever pack they are of:
+/// their names, and the versions of their objects.
+///
+/// # Errors
+/// The folder or a record cannot be read.
+pub(crate) fn placed_in(folder: &Path) -> Result<Vec<(String, String)>, Error> {
+    let mut placed = Vec::new();
+    for number in done_shards(folder)? {
+        let path = path_of(folder, ShardId(number));
+        let bytes = regular::read(&path).map_err(Error::io("read", &path))?;
+        let Ok(index) = Index::open(bytes) else { continue };
+        let outcome = serde_json::from_str(index.options()).map(|outcome: DoneOptions| outcome.placed);
+        placed.extend(outcome.ok().flatten().map(|version| (shard_name(number), version)));
+    }
+    Ok(placed)
 }
 
 /// Whether the file of shard number `id` is what was written there: a file of the length and
