@@ -148,9 +148,6 @@ fn what_is_wrong_at_the_start_is_told_at_once() {
             assert!(!output.status.success() && told.contains(part), "{what}, {program}: {told}");
         }
     }
-    let written = run(&bucket, &["create", packed.images.to_str().unwrap(), "s3://photos/new"]);
-    let told = text(&written.stderr);
-    assert!(!written.status.success() && told.contains("copy that, dataset.shade last"), "{told}");
 }
 
 #[test]

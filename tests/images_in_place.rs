@@ -13,6 +13,7 @@ use shade_formats::SampleId;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_tests::{
     Daemon, Packed, Source, Taken, all_ranks, attach, attach_to, jpeg, png, program, spec, take_epoch,
+    webdataset,
 };
 
 const SEED: u64 = 11;
@@ -48,26 +49,10 @@ fn sources() -> (Packed, [PathBuf; 2]) {
     let tars = images.beside("tars");
     fs::create_dir(&tars).unwrap();
     for (number, some) in images.sources.chunks(40).enumerate() {
-        let mut tar = Vec::new();
-        for (at, Source { path, label, bytes }) in some.iter().enumerate() {
-            let extension = path.rsplit('.').next().unwrap();
-            let image = (format!("{at:03}.{extension}"), bytes.clone());
-            let label = (format!("{at:03}.cls"), label.to_string().into_bytes());
-            let caption = (format!("{at:03}.txt"), format!("caption {path}").into_bytes());
-            let members = if at % 3 == 0 { [caption, image, label] } else { [image, label, caption] };
-            members.iter().for_each(|(name, bytes)| append(&mut tar, name, bytes));
-        }
-        tar.resize(tar.len() + 1024, 0);
-        fs::write(tars.join(format!("{number}.tar")), tar).unwrap();
+        fs::write(tars.join(format!("{number}.tar")), webdataset(some)).unwrap();
     }
     let folder = images.images.clone();
     (images, [folder, tars])
-}
-
-fn append(tar: &mut Vec<u8>, name: &str, bytes: &[u8]) {
-    tar.extend(shade_formats::shard::member_header(name, bytes.len() as u64).unwrap());
-    tar.extend(bytes);
-    tar.resize(tar.len().next_multiple_of(512), 0);
 }
 
 /// Ids, labels, weights, flags, records and pixels of a batch.

@@ -14,6 +14,7 @@ use crate::pack::{Format, Interpolation, Transform};
 use crate::pair::Pair;
 use crate::progress::Shown;
 use crate::source::{Labels, Selection, Source, SourceKind};
+use crate::source_bucket::SourceBucket;
 
 /// The SOURCE that stands for standard input.
 const STDIN: &str = "-";
@@ -26,20 +27,29 @@ pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
         let path = PathBuf::from(text);
         match Address::of_path(&path) {
             Ok(Address::Path(path)) => Ok(path),
-            Ok(Address::Url(url)) => Err(format!(
-                "{url} is no file system's path, and only reading a dataset that is packed works with object \
-                 stores; pack into a folder and copy that, dataset.shade last"
-            )),
+            Ok(Address::Url(url)) => {
+                Err(format!("{url} is no file system's path, and this works with folders only"))
+            }
             Err(error) => Err(error.to_string()),
         }
+    })
+}
+
+/// A path on a file system, or an address.
+fn place() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match Address::of_path(Path::new(&text)) {
+        Ok(Address::Path(path)) => Ok(path),
+        Ok(Address::Url(url)) => Ok(url.as_str().into()),
+        Err(error) => Err(error.to_string()),
     })
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
     /// An ImageFolder, a folder of WebDataset tars, or a CSV file of paths and labels. It is only
-    /// read. With `create`, '-' is a tar from standard input.
-    #[arg(value_name = "SOURCE", value_parser = local())]
+    /// read. The folder may be a prefix in a bucket: s3://bucket/photos. With `create`, '-' is a
+    /// tar from standard input.
+    #[arg(value_name = "SOURCE", value_parser = place())]
     pub(crate) path: PathBuf,
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a
     /// WebDataset, and every other folder is an ImageFolder.
@@ -111,7 +121,22 @@ impl SourceArgs {
         }) {
             return Err(Error::Usage(format!("--pair: '{twice}' is given twice")));
         }
-        Ok(Source { path: self.path.clone(), kind, labels, selection, pairs })
+        let address = |path: &Path| match Address::of_path(path) {
+            Ok(Address::Url(url)) => Ok(Some(url)),
+            Ok(Address::Path(_)) => Ok(None),
+            Err(fault) => Err(Error::Usage(fault.to_string())),
+        };
+        for pair in &pairs {
+            if let Some(url) = address(&pair.folder)? {
+                let name = &pair.name;
+                let text = format!(
+                    "--pair {name}: {url} is in a bucket, and pairs must be on a file system: copy it"
+                );
+                return Err(Error::Usage(text));
+            }
+        }
+        let bucket = address(&self.path)?.map(SourceBucket::new);
+        Ok(Source { path: self.path.clone(), bucket, kind, labels, selection, pairs })
     }
 }
 

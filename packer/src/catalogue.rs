@@ -12,6 +12,7 @@ use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
 use shade_formats::printable::OneLine;
 
 use crate::pair::Pair;
+use crate::source_bucket::{BucketTar, SourceBucket};
 
 /// All samples of a source and what they are labelled.
 #[derive(Debug, Default)]
@@ -53,6 +54,10 @@ pub(crate) enum SampleStore {
     Folder(PathBuf),
     /// One file, a tar, that holds samples at offsets.
     Container(PathBuf),
+    /// A bucket: each sample is the object at its own path below the address.
+    Bucket(SourceBucket),
+    /// One object, a tar, that holds samples at offsets.
+    BucketTar(BucketTar),
     /// A piece of a stream, a temporary file of this process: no one else writes to it.
     Piece {
         path: PathBuf,
@@ -66,7 +71,8 @@ pub(crate) enum SampleStore {
 pub(crate) struct ListedFolder {
     /// Below the source; empty for the source itself.
     pub(crate) path: String,
-    /// 0 where it was being changed: nothing is equal to that.
+    /// 0 where it was being changed: nothing is equal to that. What identifies all that was listed
+    /// of a bucket.
     pub(crate) changed_ns: i64,
 }
 
@@ -119,7 +125,8 @@ pub struct Sample<'a> {
     pub label: u32,
     /// Bytes of its image when it was listed.
     pub(crate) bytes: u32,
-    /// When its file was last changed, in nanoseconds since 1970, as listed.
+    /// When its file was last changed, in nanoseconds since 1970, as listed. The version of an
+    /// object in a bucket.
     pub(crate) changed_ns: i64,
     pub(crate) store: &'a SampleStore,
     /// Where it begins there.
@@ -471,19 +478,26 @@ impl Catalogue {
 }
 
 impl Sample<'_> {
-    /// The file it is read from: its own, or its container.
+    /// The file that it is read from, its own or its container, or the address of that.
     pub(crate) fn file(&self) -> PathBuf {
         match self.store {
             SampleStore::Folder(folder) => folder.join(self.path),
             SampleStore::Container(file) | SampleStore::Piece { path: file, .. } => file.clone(),
+            SampleStore::Bucket(bucket) => bucket.url().join(self.path).as_str().into(),
+            SampleStore::BucketTar(tar) => tar.url().as_str().into(),
         }
+    }
+
+    /// Whether it is a file or an object of its own.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.store, SampleStore::Folder(_) | SampleStore::Bucket(_))
     }
 
     /// The file as people know it.
     pub(crate) fn shown_file(&self) -> PathBuf {
         match self.store {
             SampleStore::Piece { .. } => STREAM.into(),
-            SampleStore::Folder(_) | SampleStore::Container(_) => self.file(),
+            _ => self.file(),
         }
     }
 
@@ -491,14 +505,14 @@ impl Sample<'_> {
     pub(crate) fn shown_offset(&self) -> u64 {
         match self.store {
             SampleStore::Piece { base, .. } => base.saturating_add(self.offset),
-            SampleStore::Folder(_) | SampleStore::Container(_) => self.offset,
+            _ => self.offset,
         }
     }
 
     /// Says what is wrong with it, behind its file and its place there.
     pub(crate) fn bad(&self, fault: impl Display) -> Bad {
         let mut path = self.shown_file().display().to_string();
-        if !matches!(self.store, SampleStore::Folder(_)) {
+        if !self.is_alone() {
             path += &format!(" ({} at byte {})", self.path, self.shown_offset());
         }
         Bad { path, fault: fault.to_string() }

@@ -128,7 +128,7 @@ fn read(file: File) -> io::Result<String> {
 }
 
 /// Whether a text has the form of a claim, or of one that is not written yet.
-fn is_claim(text: &str) -> bool {
+pub(crate) fn is_claim(text: &str) -> bool {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match text.lines().collect::<Vec<_>>().as_slice() {
         [] => true,

@@ -64,8 +64,9 @@ enum Command {
     /// Make an index of images that stay where they are: nothing is packed.
     ///
     /// Everything reads it as it reads a dataset, from the files of an ImageFolder or out of
-    /// WebDataset tars. A file that was written to since is refused when it is opened. Packed
-    /// images train faster where opening files is slow: the result says what that is here.
+    /// WebDataset tars, on disk or in a bucket (s3://bucket/tars). A file that was written to since
+    /// is refused when it is opened. Packed images train faster where opening files is slow: the
+    /// result says what that is here, unless they are in a bucket.
     Index(Box<IndexArgs>),
     /// Tell what a dataset holds; reads its index only.
     Info(InfoArgs),

@@ -150,8 +150,8 @@ struct Comparing<'a> {
     stop: &'a Stop,
 }
 
-struct CompareMemory {
-    source: SourceReader,
+struct CompareMemory<'a> {
+    source: SourceReader<'a>,
     image: Vec<u8>,
     record: ReadMemory,
     raw: Vec<u8>,
@@ -161,7 +161,7 @@ struct CompareMemory {
 impl Comparing<'_> {
     fn pairs(&self, pairs: &[(SampleId, SampleId)]) -> Result<Vec<Difference>, Error> {
         let mut readers = CompareMemory {
-            source: SourceReader::default(),
+            source: SourceReader::new(self.stop),
             image: Vec::new(),
             record: ReadMemory::default(),
             raw: Vec::new(),

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use shade_dataset::{DatasetError, ReadFault};
+use shade_dataset::{DatasetError, ReadFault, StoreFault};
 use shade_formats::FormatError;
 use shade_formats::printable::OneLine;
 
@@ -30,6 +30,16 @@ pub enum Error {
         path: PathBuf,
         /// The refusal.
         source: io::Error,
+    },
+    /// An object store refused.
+    #[error("cannot {action} {}: {}", OneLine(url), OneLine(fault))]
+    Store {
+        /// What was tried: "read", "write", ...
+        action: &'static str,
+        /// The object, or the prefix.
+        url: String,
+        /// The refusal.
+        fault: StoreFault,
     },
     /// A folder or file of the source cannot be packed.
     #[error("{}: {}", OneLine(path.display()), OneLine(fault))]
@@ -173,6 +183,7 @@ impl Error {
         match self {
             Self::Dataset(error) if error.is_damage() => 3,
             Self::Io { .. }
+            | Self::Store { .. }
             | Self::Source { .. }
             | Self::Dataset(_)
             | Self::Shard(_)

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::files;
 use crate::interrupt::step;
 use crate::owner::Owner;
-use crate::plan::{PLAN_FILE, shard_number};
+use crate::plan::{PLAN_FILE, UPLOAD, shard_number};
 use crate::times::TIMES_FILE;
 
 /// The file that a folder of unfinished work has from its first moment on.
@@ -295,6 +295,12 @@ fn is_final(name: &str) -> bool {
     [INDEX_FILE, TIMES_FILE, PLAN_FILE, MARKER, CLAIM_FILE, PROBE].contains(&name)
         || shard_number(name).is_some()
         || done_shard(name).is_some()
+        || name.strip_suffix(UPLOAD).is_some_and(|name| shard_number(name).is_some())
+}
+
+/// The record of completion of the shard of this name.
+pub(crate) fn done_of(folder: &Path, shard: &str) -> PathBuf {
+    folder.join(format!("{shard}.done"))
 }
 
 /// The shard whose record of completion has this name.
@@ -340,6 +346,25 @@ pub(crate) fn done_shards(folder: &Path) -> Result<Vec<u32>, Error> {
     }
     shards.sort_unstable();
     Ok(shards)
+}
+
+/// Whether a folder has records of completion.
+pub(crate) fn has_records(folder: &Path) -> bool {
+    done_shards(folder).is_ok_and(|shards| !shards.is_empty())
+}
+
+/// Number of shards below `folder` that the next run need not pack again.
+pub(crate) fn complete_shards(folder: &Path) -> usize {
+    // A dataset that is whole has no records of completion any more, unless it goes to a bucket.
+    let is_whole = folder.join(INDEX_FILE).exists() && !has_records(folder);
+    let complete: &[u8] = if is_whole { b".tar" } else { b".done" };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => complete_shards(&entry.path()),
+            _ => usize::from(entry.file_name().as_encoded_bytes().ends_with(complete)),
+        })
+        .sum()
 }
 
 /// Removes what killed runs left unfinished in `folder`, as far as this machine knows that they

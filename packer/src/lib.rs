@@ -6,6 +6,8 @@
 //! `assemble` puts the index together, `publish` makes the dataset appear at once. `changes`
 //! compares a listed source with what was packed.
 //!
+//! With an address as OUT, `bucket` takes shards and index to an object store.
+//!
 //! `verify`, `extract` and `diff` read a dataset in `spans`, past the page cache. `append` adds to
 //! a dataset by the modules of `create`, `merge` makes one dataset of several, and `info` and `ls`
 //! read the index only.
@@ -16,6 +18,7 @@
 mod append;
 mod args;
 mod assemble;
+mod bucket;
 pub mod catalogue;
 mod changes;
 mod claim;
@@ -52,10 +55,12 @@ mod schemas;
 #[cfg(test)]
 mod schemas_of_reports;
 pub mod source;
+mod source_bucket;
 mod spans;
 mod subset;
 mod times;
 mod verify;
 pub mod workers;
 
+pub use bucket::ShardsTo;
 pub use error::Error;

@@ -6,39 +6,44 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use shade_dataset::regular;
-use shade_formats::index::{INDEX_FILE, Index};
+use shade_dataset::{ReadMemory, regular};
+use shade_formats::checksum::crc32c_append;
+use shade_formats::index::{INDEX_FILE, Index, Shard};
 use shade_formats::{FormatError, ShardId};
 
-use crate::args::{JobsArgs, OutputArgs, local};
+use crate::args::{JobsArgs, OutputArgs};
 use crate::assemble::{Assembled, Assembly};
+use crate::bucket::{Made, is_address, out};
 use crate::classes::{Relabelled, United, moved, told, unite};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::Content;
 use crate::options::{PackOptions, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
-use crate::publish::Partial;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::Times;
 use crate::workers::Workers;
 
+/// Bytes that are read of an object at a time.
+const PIECE_BYTES: u64 = 8 << 20;
+
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// The new dataset's directory. It must not exist.
-    #[arg(value_parser = local())]
+    /// The new dataset's directory. It must not exist. Or an address (s3://bucket/prefix) where
+    /// nothing is.
+    #[arg(value_parser = out())]
     out: PathBuf,
     /// What is merged. Ids follow one another in this order; classes are those of all, by name.
-    #[arg(required = true, value_parser = local())]
+    /// Addresses (s3://bucket/prefix) may be among them.
+    #[arg(required = true)]
     datasets: Vec<PathBuf>,
     /// Give labels new numbers where the class tables ask for it, and name them in the report.
     ///
@@ -88,11 +93,14 @@ pub(crate) struct Merged {
     speed: Speed,
 }
 
-struct Move {
-    from: PathBuf,
+/// A shard on its way.
+struct Move<'a> {
+    dataset: &'a Dataset,
+    /// Whether it is in an object store.
+    is_object: bool,
+    shard: ShardId,
+    row: Shard<'a>,
     to: PathBuf,
-    bytes: u64,
-    records: u32,
 }
 
 /// Merges datasets. Classes are those of all, see [`unite`]; ids follow one another.
@@ -105,6 +113,12 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
     let datasets: Vec<Dataset> =
         args.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
+    if let (true, Some(address)) = (args.link, args.datasets.iter().find(|dir| is_address(dir))) {
+        let address = address.display();
+        return Err(Error::Usage(format!(
+            "--link: {address} is in an object store: leave --link out to copy"
+        )));
+    }
     let remedy = "`shade-pack create` packs its source, and that can be merged";
     datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy))?;
     refuse_twice(&datasets)?;
@@ -117,26 +131,24 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     }
     refuse_stale_labels(&datasets, &classes)?;
     // Before anything is copied: what cannot be read is told at once.
-    let times: Vec<Times> =
-        datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
+    let times: Vec<Times> = args.datasets.iter().map(|dir| Times::read(dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
-    let moves = moves(&datasets, partial.path());
-    let bytes = moves.iter().map(|shard| shard.bytes).sum();
+    let mut made = Made::begin(&args.out)?;
+    let moves = moves(args, &datasets, made.folder());
+    let bytes = moves.iter().map(|shard| shard.row.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
     let progress = CommandProgress::start(args.output.shown(), "merging", records, bytes);
     workers.each(&moves, stop, |shard| {
-        shard.make(args.link)?;
-        progress.add(shard.records.into(), shard.bytes);
+        shard.make(args.link, stop)?;
+        progress.add(shard.row.records.into(), shard.row.bytes);
         Ok(())
     })?;
     let fault = |source| Error::Index { path: args.out.clone(), source };
     let assembled = assemble(&datasets, &times, &classes).map_err(fault)?;
-    assembled.write(partial.path(), true)?;
+    assembled.write(made.folder(), true)?;
     let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
-    stop.check()?;
-    partial.publish()?;
+    made.publish(stop)?;
     Ok(Merged {
         dataset: args.out.clone(),
         content_id: index.content_id().to_string(),
@@ -169,43 +181,77 @@ fn refuse_twice(datasets: &[Dataset]) -> Result<(), Error> {
 }
 
 /// All shards in their new order.
-fn moves(datasets: &[Dataset], folder: &Path) -> Vec<Move> {
-    let shards =
-        datasets.iter().flat_map(|dataset| dataset.shard_rows().map(|row| (dataset.dir.join(row.name), row)));
+fn moves<'a>(args: &MergeArgs, datasets: &'a [Dataset], folder: &Path) -> Vec<Move<'a>> {
+    let of_dataset = |(dir, dataset): (&PathBuf, &'a Dataset)| {
+        let is_object = is_address(dir);
+        let shard = move |shard| Some((dataset, is_object, shard, dataset.index.shard(shard)?));
+        dataset.shard_ids().filter_map(shard).collect::<Vec<_>>()
+    };
     (0u32..)
-        .zip(shards)
-        .map(|(number, (from, row))| {
-            let to = folder.join(shard_name(number));
-            Move { from, to, bytes: row.bytes, records: row.records }
+        .zip(args.datasets.iter().zip(datasets).flat_map(of_dataset))
+        .map(|(number, (dataset, is_object, shard, row))| Move {
+            dataset,
+            is_object,
+            shard,
+            row,
+            to: folder.join(shard_name(number)),
         })
         .collect()
 }
 
-impl Move {
-    fn make(&self, link: bool) -> Result<(), Error> {
-        let found = fs::metadata(&self.from).map_err(Error::io("look at", &self.from))?.len();
-        if found != self.bytes {
-            let fault = format!("{found} bytes, expected {}", self.bytes);
-            return Err(Error::Damaged { path: self.from.clone(), fault });
+impl Move<'_> {
+    fn make(&self, link: bool, stop: &Stop) -> Result<(), Error> {
+        if self.is_object {
+            return self.fetch(stop);
+        }
+        let path = self.dataset.shard_path(self.shard);
+        let found = fs::metadata(&path).map_err(Error::io("look at", &path))?.len();
+        if found != self.row.bytes {
+            let fault = format!("{found} bytes, expected {}", self.row.bytes);
+            return Err(Error::Damaged { path, fault });
         }
         if !link {
-            let mut from = regular::open(&self.from).map_err(Error::io("open", &self.from))?;
+            let mut from = regular::open(&path).map_err(Error::io("open", &path))?;
             let mut to = File::create_new(&self.to).map_err(Error::io("create", &self.to))?;
             // The kernel copies, and shares the blocks where the file system can.
-            io::copy(&mut from, &mut to).map_err(Error::io("copy", &self.from))?;
+            io::copy(&mut from, &mut to).map_err(Error::io("copy", &path))?;
             to.sync_all().map_err(Error::io("sync", &self.to))?;
             return files::close(to).map_err(Error::io("close", &self.to));
         }
         // A shard may be a link itself, and this one should not depend on it.
-        let from = fs::canonicalize(&self.from).map_err(Error::io("look at", &self.from))?;
+        let from = fs::canonicalize(&path).map_err(Error::io("look at", &path))?;
         match fs::hard_link(&from, &self.to) {
             Err(fault) if fault.kind() == io::ErrorKind::CrossesDevices => {
-                let from = self.from.display();
+                let from = path.display();
                 let text = format!("--link: {from} is on another file system: leave --link out to copy");
                 Err(Error::Usage(text))
             }
-            linked => linked.map_err(Error::io("link", &self.from)),
+            linked => linked.map_err(Error::io("link", &path)),
         }
+    }
+
+    /// Reads the shard from an object store.
+    fn fetch(&self, stop: &Stop) -> Result<(), Error> {
+        let shards = self.dataset.shards(stop);
+        let mut to = File::create_new(&self.to).map_err(Error::io("create", &self.to))?;
+        let (mut memory, mut crc, mut at) = (ReadMemory::default(), 0, 0);
+        while at < self.row.bytes {
+            stop.check()?;
+            let end = self.row.bytes.min(at + PIECE_BYTES);
+            let (bytes, fault) = shards.read(self.shard, at..end, &mut memory)?;
+            if let Some(fault) = fault {
+                return Err(fault.into());
+            }
+            crc = crc32c_append(crc, bytes);
+            to.write_all(bytes).map_err(Error::io("write", &self.to))?;
+            at = end;
+        }
+        if crc != self.row.crc32c {
+            let path = shards.files.path(self.shard)?;
+            let fault = format!("crc32c {crc:08x}, expected {:08x}", self.row.crc32c);
+            return Err(Error::Damaged { path, fault });
+        }
+        files::close(to).map_err(Error::io("close", &self.to))
     }
 }
 

@@ -10,6 +10,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::SampleId;
 use shade_formats::shard::END_OF_ARCHIVE;
 
+/// What the file that remembers a shard's upload to a bucket has behind the shard's name.
+pub(crate) const UPLOAD: &str = ".upload";
 /// The plan in the folder of unfinished work, for parts that are packed by themselves.
 pub(crate) const PLAN_FILE: &str = "dataset.plan";
 

@@ -15,6 +15,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Index};
 
+use crate::bucket::read_small;
 use crate::error::Error;
 use crate::files;
 
@@ -25,6 +26,8 @@ const MAGIC: [u8; 8] = *b"SHADETM1";
 const HEADER_BYTES: usize = 16;
 /// Time (i64), length (u32), CRC32C of the record (u32).
 const ROW_BYTES: usize = 16;
+/// Longest file that is read from a bucket: one row for each sample that an index can have.
+const BYTES_MAX: u64 = HEADER_BYTES as u64 + ROW_BYTES as u64 * u32::MAX as u64;
 
 /// A source file at the time when it was packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +54,27 @@ pub(crate) struct TimesBuilder {
 }
 
 impl Times {
-    /// Reads the file beside the index in `dir`. Nothing is known without one, or with a damaged
-    /// one.
+    /// Reads the file beside the index in `dir`, which may be an address. Nothing is known without
+    /// one, or with a damaged one.
     ///
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
+        Ok(Self::bytes_in(dir)?.map(Self::decode).unwrap_or_default())
+    }
+
+    /// The bytes of the file beside the index in `dir`, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn bytes_in(dir: &Path) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(there) = read_small(dir, TIMES_FILE, BYTES_MAX)? {
+            return Ok(there);
+        }
         let path = dir.join(TIMES_FILE);
         match regular::read(&path) {
-            Ok(bytes) => Ok(Self::decode(bytes)),
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(fault) => Err(Error::io("read", &path)(fault)),
         }
     }

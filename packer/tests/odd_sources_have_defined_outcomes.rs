@@ -101,6 +101,7 @@ fn pack_after(source: &Path, out: &Path, on_bad: OnBad, change: impl FnOnce()) -
         recipe: &Recipe::default(),
         id: "test",
         folder: out,
+        to: None,
         first_shard: 0,
         first_key: 0,
         part: Part::WHOLE,

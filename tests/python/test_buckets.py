@@ -1,15 +1,17 @@
-"""A Loader on the address of a bucket, served by a real S3 server."""
+"""A Loader on the address of a bucket, served by a real S3 server: packed, and not packed."""
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import packed
 import pytest
-from shade_load import ImageFolder, Loader, ShadeError
+from shade_load import ImageFolder, Loader, Plan, ShadeError, Writer
 
 PROGRAM = Path(__file__).parents[2] / "target/debug/shade-test-bucket"
 
@@ -36,8 +38,28 @@ def address(dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         server.stdin.close()
 
 
-def epoch(where: str | Path) -> list[tuple[list[int], list[int], bytes]]:
-    with Loader(where, 8, image_size=32, seed=3) as loader:
+@pytest.fixture(params=["folders", "tars"])
+def unpacked(request: pytest.FixtureRequest, dataset: packed.Packed, address: str, tmp_path: Path) -> tuple[Path, str]:
+    """Images that were not packed, on disk and in the bucket."""
+    local = tmp_path / request.param
+    if request.param == "folders":
+        shutil.copytree(dataset.folder, local)
+    else:
+        local.mkdir()
+        for number in range(3):
+            with tarfile.open(local / f"{number}.tar", "w") as tar:
+                for sample in range(number, len(dataset), 3):
+                    image = (f"{sample:03}.png", dataset.files[sample].read_bytes())
+                    for name, content in (image, (f"{sample:03}.cls", str(dataset.labels[sample]).encode())):
+                        member = tarfile.TarInfo(name)
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
+    shutil.copytree(local, tmp_path / "root/photos" / request.param)
+    return local, f"s3://photos/{request.param}"
+
+
+def epoch(where: str | Path, **more: object) -> list[tuple[list[int], list[int], bytes]]:
+    with Loader(where, 8, image_size=32, seed=3, **more) as loader:
         return [(batch.ids.tolist(), batch.labels.tolist(), batch.images.numpy().tobytes()) for batch in loader]
 
 
@@ -51,6 +73,18 @@ def test_an_image_folder_reads_the_records(dataset: packed.Packed, address: str)
     for sample in (0, len(local) - 1):
         assert remote[sample][0].tobytes() == local[sample][0].tobytes()
         assert remote[sample][1] == local[sample][1]
+
+
+def test_a_writer_writes_there(dataset: packed.Packed, address: str, tmp_path: Path) -> None:
+    samples = [ImageFolder(dataset.path)[number] for number in range(8)]
+    outs = [str(tmp_path / "written.shade"), "s3://photos/written.shade"]
+    for out in outs:
+        with Writer(out, classes=["a", "b", "c", "d", "e", "f"]) as writer:
+            for image, label in samples:
+                writer.add(image, label % 6)
+    assert epoch(outs[1]) == epoch(outs[0])
+    with pytest.raises(ShadeError, match="exists: remove it"), Writer(outs[1]) as writer:
+        writer.add(samples[0][0])
 
 
 @pytest.mark.parametrize(
@@ -70,6 +104,35 @@ def test_what_is_wrong_is_told_at_once(
 
 
 def test_what_is_no_address_and_no_dataset_is_named(address: str) -> None:
-    for wrong, text in [("ftp://photos/train", "cannot read from 'ftp'"), (f"{address}-2", "is no dataset")]:
+    for wrong, text in [
+        ("ftp://photos/train", "cannot read from 'ftp'"),
+        (f"{address}-2", f"(?s)cannot index {address}-2: .*no object lies below this address"),
+    ]:
         with pytest.raises(ShadeError, match=text):
             Loader(wrong, 8, image_size=32)
+
+
+def test_an_epoch_of_what_is_not_packed_is_that_of_the_folder(
+    unpacked: tuple[Path, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    local, remote = unpacked
+    for plan in (Plan(), Plan(sampler="pads"), Plan(sampler="replacement"), Plan(order="spaced")):
+        assert epoch(remote, plan=plan) == epoch(local, plan=plan), plan
+    assert epoch(remote, train=False) == epoch(local, train=False)
+    # Made once; then it is compared with the bucket alone.
+    assert capfd.readouterr().err.count(f"indexed 61 images of {remote}") == 1
+    assert ImageFolder(remote)[7][0].tobytes() == ImageFolder(local)[7][0].tobytes()
+
+
+def test_a_prefix_that_changed_is_indexed_again(
+    unpacked: tuple[Path, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    local, remote = unpacked
+    # Without a cache: what a daemon has in memory is what was indexed.
+    assert len(sum((ids for ids, _, _ in epoch(remote, cache=0)), [])) == 61
+    there = tmp_path / "root/photos" / local.name
+    victim = next(path for path in sorted(there.rglob("*")) if path.is_file())
+    victim.rename(victim.with_stem("zz"))
+    capfd.readouterr()
+    assert len(sum((ids for ids, _, _ in epoch(remote, cache=0)), [])) == 61
+    assert f"made again, as something below {remote} was changed" in capfd.readouterr().err

@@ -25,14 +25,19 @@ impl Bucket {
     /// When it cannot be started.
     #[must_use]
     pub fn of(packed: &Packed) -> Self {
+        Self::holding(&packed.dataset, Self::PREFIX)
+    }
+
+    /// A server with all that is below `source` at the prefix `prefix` of the bucket `photos`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn holding(source: &Path, prefix: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("bucket-").tempdir().unwrap();
-        let (root, inside) = (folder.path().join("root"), folder.path().join("root/photos/train"));
-        fs::create_dir_all(&inside).unwrap();
-        for file in fs::read_dir(&packed.dataset).unwrap().flatten() {
-            fs::copy(file.path(), inside.join(file.file_name())).unwrap();
-        }
+        copy_all(source, &folder.path().join("root/photos").join(prefix));
         let mut command = Command::new(program("shade-test-bucket"));
-        let pipes = command.arg(&root).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let pipes = command.arg(folder.path().join("root")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = pipes.spawn().unwrap();
         let orders = server.stdin.take();
         let mut answers = BufReader::new(server.stdout.take().unwrap());
@@ -43,6 +48,8 @@ impl Bucket {
 
     /// The dataset's address.
     pub const URL: &str = "s3://photos/train";
+    /// What the address has behind the bucket.
+    const PREFIX: &str = "train";
 
     /// The folder on the server that holds the dataset's objects.
     #[must_use]
@@ -85,10 +92,40 @@ impl Bucket {
         folders.filter(|folder| folder.join("dataset.shade").is_file()).max().unwrap().canonicalize().unwrap()
     }
 
+    /// The cache of the commands that find the server.
+    #[must_use]
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    /// What the server keeps of uploads that were neither ended nor given up.
+    ///
+    /// # Panics
+    /// When its folder cannot be read.
+    #[must_use]
+    pub fn uploads(&self) -> Vec<String> {
+        let names = fs::read_dir(self.folder.path().join("root")).unwrap().flatten();
+        let names = names.map(|entry| entry.file_name().into_string().unwrap());
+        // A part that was still being sent when its upload was given up may stay, with S3 as well.
+        names.filter(|name| name.starts_with(".upload-")).collect()
+    }
+
     /// Where a file of the dataset is on the server.
     #[must_use]
     pub fn object(&self, name: &str) -> PathBuf {
         Path::new(&self.objects()).join(name)
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let there = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &there);
+        } else {
+            fs::copy(entry.path(), there).unwrap();
+        }
     }
 }
 

@@ -169,7 +169,7 @@ impl Attempt {
                 let check = |file: &Arc<OpenShard>| files.check_read(self.shard, file);
                 Next::End(self.file.as_ref().map_or(Ok(()), check))
             }
-            Verdict::Fail(fault) => Next::End(Err(fault)),
+            Verdict::Fail(fault) => Next::End(Err(files.in_place(self.shard, fault))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::pread;
 use shade_formats::ShardId;
@@ -12,16 +12,12 @@ use crate::direct::{PAGE_BYTES, ReadMemory};
 use crate::fault::ReadFault;
 use crate::files::{Files, Unopened};
 use crate::object::Room;
+use crate::patience::{IsStopped, sleep};
 use crate::refusal::Refusal;
 use crate::slots::{OpenShard, Source};
 
 /// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;
-/// Interval at which a waiting read checks whether it is stopped.
-const STOP_LOOK: Duration = Duration::from_millis(100);
-
-/// Whether reads that wait for the end of trouble must end now.
-pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
 impl Files {
     /// Reads the bytes `range` of a shard into `memory`. Returns as much of their beginning as
@@ -113,24 +109,11 @@ impl Files {
             match next {
                 Next::Read(file, offset) => return Ok(Some((file, offset))),
                 Next::End(outcome) => return outcome.map(|()| None),
-                Next::Wait(wait) => sleep(wait, is_stopped)?,
+                Next::Wait(wait) if sleep(wait, is_stopped) => {}
+                Next::Wait(_) => return Err(ReadFault::Stopped),
             }
             next = attempt.next(Instant::now(), self);
         }
-    }
-}
-
-fn sleep(wait: Duration, is_stopped: IsStopped<'_>) -> Result<(), ReadFault> {
-    let until = Instant::now() + wait;
-    loop {
-        if is_stopped() {
-            return Err(ReadFault::Stopped);
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        std::thread::sleep(left.min(STOP_LOOK));
     }
 }
 
@@ -173,11 +156,5 @@ mod tests {
                 assert_eq!(unknown, Some(ReadFault::UnknownShard));
             }
         }
-    }
-
-    #[test]
-    fn a_wait_ends_when_it_is_stopped() {
-        assert_eq!(sleep(Duration::ZERO, &|| false), Ok(()));
-        assert_eq!(sleep(Duration::from_secs(3600), &|| true), Err(ReadFault::Stopped));
     }
 }

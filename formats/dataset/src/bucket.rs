@@ -1,6 +1,5 @@
 //! The bucket that a dataset's shards are in, as seen by those who read them.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use shade_store::{Objects, StoreFault, Url};
 use crate::descriptors::connections_max;
 use crate::fault::ReadFault;
 use crate::object::Object;
-use crate::origin::Origin;
 use crate::slots::{OpenShard, Source};
 
 /// Objects in place of files.
@@ -23,11 +21,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of the dataset in `folder`. A damaged origin is written anew when its address is
-    /// opened.
-    pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
-        let url = Origin::of_folder(folder).ok().flatten()?.url;
-        Some(Self { url, objects: OnceLock::new() })
+    pub(crate) fn new(url: Url) -> Self {
+        Self { url, objects: OnceLock::new() }
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -41,10 +36,11 @@ impl Bucket {
     }
 
     /// A shard. Nothing is asked of the store for it: the first read finds out what is there.
-    pub(crate) fn open(&self, index: &Index, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
-        let shard = index.shard(shard).ok_or(ReadFault::UnknownShard)?;
+    pub(crate) fn open(&self, index: &Index, id: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
+        let shard = index.shard(id).ok_or(ReadFault::UnknownShard)?;
         let fault = |fault| ReadFault::Store { fault, tried: Duration::ZERO };
-        let object = Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes);
+        let object =
+            Object::new(self.objects().map_err(fault)?, shard.name, shard.bytes, index.changed_ns(id));
         Ok(Arc::new(OpenShard { source: Source::Object(object), direct_align_bytes: None }))
     }
 }

@@ -30,7 +30,8 @@ pub enum DatasetError {
     },
     /// There is no packed dataset at an address.
     #[error(
-        "{url} is no dataset: it has no {INDEX_FILE}; see that the address is right, and what lies there"
+        "{url} is no dataset: it has no {INDEX_FILE}; if images or tars lie there, pack them (shade-pack create {url} \
+         OUT), or index them where they are (shade-pack index {url} OUT)"
     )]
     NotPackedAt {
         /// The address.

@@ -18,7 +18,7 @@ use crate::direct::PAGE_BYTES;
 use crate::error::DatasetError;
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
 use crate::identity::{FileIdentity, OtherFile, what_changed};
-use crate::open::{Content, shards_folder};
+use crate::open::{Content, shards_address, shards_folder};
 use crate::outage::{Outage, StoreTrouble};
 use crate::refusal::Refusal;
 use crate::regular;
@@ -110,7 +110,7 @@ impl Files {
         };
         Self {
             folder: folder.to_owned(),
-            bucket: Bucket::of_folder(folder),
+            bucket: shards_address(folder, &index).map(Bucket::new),
             index_file: FileIdentity::of_path(&folder.join(INDEX_FILE)).ok(),
             direct_align_bytes,
             slots,
@@ -192,6 +192,9 @@ impl Files {
     /// The same files, of which these do not exist: those of a bucket, which was asked.
     #[must_use]
     pub fn without(self, missing: &[ShardId]) -> Self {
+        if self.are_samples() {
+            return self;
+        }
         let slots = Slots::each(self.index.shard_count() as usize, missing);
         Self { slots, ..self }
     }
@@ -206,9 +209,12 @@ impl Files {
                 Unopened::Trouble(ReadFault::Refused { path, errno, tried })
             }
             (Ok(path), Refusal::Store(StoreFault { answer: Answer::NotFound, .. }))
-                if self.slots.get(shard).is_some_and(|slot| slot.missing) =>
+                if self.slots.known(shard).is_some_and(|slot| slot.missing) =>
             {
                 Unopened::Fault(ReadFault::Missing { path })
+            }
+            (Ok(path), Refusal::Store(StoreFault { answer: Answer::NotFound, .. })) if self.are_samples() => {
+                Unopened::Fault(ReadFault::NotAsIndexed { path, why: "it is gone".to_owned() })
             }
             (Ok(_), Refusal::Store(fault)) => {
                 let is_told =
@@ -217,6 +223,19 @@ impl Files {
                 let fault = ReadFault::Store { fault, tried };
                 if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
             }
+        }
+    }
+
+    /// The fault of a read in the words of its kind of index: an object that is another one than
+    /// that which was indexed was not replaced in use.
+    pub(crate) fn in_place(&self, shard: ShardId, fault: ReadFault) -> ReadFault {
+        match (fault, self.path(shard)) {
+            (ReadFault::Store { fault, .. }, Ok(path))
+                if self.places.is_some() && fault.answer == Answer::Changed =>
+            {
+                ReadFault::NotAsIndexed { path, why: fault.words }
+            }
+            (fault, _) => fault,
         }
     }
 
@@ -296,7 +315,12 @@ impl Files {
     ) -> Result<Arc<OpenShard>, Unopened> {
         if let Some(bucket) = &self.bucket {
             let open = bucket.open(&self.index, shard).map_err(Unopened::Fault)?;
-            file.open = Some(Arc::clone(&open));
+            // A sample's own object is read once an epoch, and costs nothing to open again.
+            if self.are_samples() {
+                self.slots.forget(shard, file);
+            } else {
+                file.open = Some(Arc::clone(&open));
+            }
             return Ok(open);
         }
         let mut closed = None;
@@ -400,11 +424,10 @@ impl Files {
     /// tells where no checksum is known. It asks for the attributes that the system has, which came
     /// with the open and with each answer of a server, and so never waits.
     pub(crate) fn check_read(&self, shard: ShardId, open: &OpenShard) -> Result<(), ReadFault> {
-        if self.places.is_none() {
-            return Ok(());
-        }
+        // An object's answer was compared when it came.
+        let (Some(_), Source::File(fd)) = (self.places, &open.source) else { return Ok(()) };
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let Ok(found) = statx(open.fd(), "", flags, StatxFlags::BASIC_STATS) else { return Ok(()) };
+        let Ok(found) = statx(fd, "", flags, StatxFlags::BASIC_STATS) else { return Ok(()) };
         let path = self.path(shard)?;
         let changed_ns = found.stx_mtime.tv_sec.saturating_mul(1_000_000_000);
         let changed_ns = changed_ns.saturating_add(found.stx_mtime.tv_nsec.into());

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use shade_store::{Answer, Found, Objects, StoreFault};
 
+use crate::identity::version_of;
 use crate::refusal::Refusal;
 
 /// A shard's object. All reads are of the version that was read first.
@@ -14,13 +15,15 @@ pub struct Object {
     name: String,
     /// Its length in bytes as the index has it.
     bytes: u64,
+    /// The version that an index of places has.
+    indexed: Option<i64>,
     /// The version that was read first, if the store has versions.
     etag: OnceLock<String>,
 }
 
 impl Object {
-    pub(crate) fn new(objects: Arc<Objects>, name: &str, bytes: u64) -> Self {
-        Self { objects, name: name.to_owned(), bytes, etag: OnceLock::new() }
+    pub(crate) fn new(objects: Arc<Objects>, name: &str, bytes: u64, indexed: Option<i64>) -> Self {
+        Self { objects, name: name.to_owned(), bytes, indexed, etag: OnceLock::new() }
     }
 
     /// Reads some bytes of `range`, as many from its beginning as come, into `room`. Returns how
@@ -67,6 +70,10 @@ impl Object {
         let changed = |words| StoreFault { answer: Answer::Changed, status: None, wait: None, words };
         if found.bytes != self.bytes {
             return Err(changed(format!("it has {} bytes, the index says {}", found.bytes, self.bytes)));
+        }
+        let version = found.etag.as_deref().map(version_of);
+        if self.indexed.is_some_and(|indexed| version != Some(indexed)) {
+            return Err(changed(format!("its ETag is {}", found.etag.as_deref().unwrap_or("none"))));
         }
         let Some(etag) = &found.etag else { return Ok(()) };
         let first = self.etag.get_or_init(|| etag.clone());

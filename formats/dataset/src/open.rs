@@ -11,7 +11,7 @@ use std::sync::Arc;
 use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError, ShardId};
-use shade_store::Address;
+use shade_store::{Address, Url};
 
 use crate::direct::{FileSystem, Locality};
 use crate::error::DatasetError;
@@ -155,10 +155,22 @@ pub fn shards_folder<'a>(folder: &'a Path, index: &'a Index) -> &'a Path {
 #[must_use]
 pub fn shard_path(folder: &Path, index: &Index, shard: ShardId) -> Option<PathBuf> {
     let name = index.shard(shard)?.name;
-    Some(match Origin::of_folder(folder) {
-        Ok(Some(origin)) => origin.url.join(name).as_str().into(),
-        Ok(None) | Err(_) => shards_folder(folder, index).join(name),
+    Some(match shards_address(folder, index) {
+        Some(url) => url.join(name).as_str().into(),
+        None => shards_folder(folder, index).join(name),
     })
+}
+
+/// The address that the shards of the dataset in `folder` lie at; `None` if they are files.
+///
+/// A damaged origin is written anew when its address is opened.
+#[must_use]
+pub fn shards_address(folder: &Path, index: &Index) -> Option<Url> {
+    let Some(places) = index.places() else { return Some(Origin::of_folder(folder).ok()??.url) };
+    match Address::parse(std::str::from_utf8(places.base).ok()?) {
+        Ok(Address::Url(url)) => Some(url),
+        Ok(Address::Path(_)) | Err(_) => None,
+    }
 }
 
 fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {

@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
@@ -16,6 +15,7 @@ use shade_store::{Address, Answer, Objects, StoreFault, Url};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::DatasetError;
+use crate::patience::patiently;
 use crate::regular;
 
 /// The file that says where a folder's index came from.
@@ -24,10 +24,6 @@ const FILE: &str = "origin";
 const MAGIC: &str = "shade-origin 1";
 /// Longest such file, in bytes.
 const BYTES_MAX: u64 = 16 * 1024;
-/// How long an index is asked for while the store has trouble that may pass.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// First wait before it is asked for again; it doubles.
-const WAIT: Duration = Duration::from_millis(100);
 
 /// Where the index of a folder came from, and where its shards are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +64,7 @@ impl Origin {
     /// # Errors
     /// The store does not give the index, or the folder cannot be written.
     pub(crate) fn fetch(url: &Url) -> Result<PathBuf, DatasetError> {
-        let folder = cache_folder(url)?;
+        let folder = cache_folder("objects", url)?;
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| DatasetError::Io { path, source }
@@ -95,24 +91,6 @@ impl Origin {
     }
 }
 
-/// Asks again while the trouble may pass.
-fn patiently<T>(ask: impl Fn() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
-    let (since, mut wait) = (Instant::now(), WAIT);
-    loop {
-        match ask() {
-            Err(fault) if may_pass(fault.answer) && since.elapsed() + wait < PATIENCE => {
-                std::thread::sleep(fault.wait.unwrap_or(wait).min(PATIENCE / 4));
-                wait *= 2;
-            }
-            other => return other,
-        }
-    }
-}
-
-fn may_pass(answer: Answer) -> bool {
-    matches!(answer, Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut)
-}
-
 /// Puts a file in its place by a rename, so that a reader sees the old one or the new one.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let temporary = folder.join(format!("{name}.{}", std::process::id()));
@@ -125,14 +103,18 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     })
 }
 
-fn cache_folder(url: &Url) -> Result<PathBuf, DatasetError> {
+/// The folder of the user's cache for what lies at an address. `kind` is what is kept in it.
+///
+/// # Errors
+/// The environment names no folder.
+pub fn cache_folder(kind: &str, url: &Url) -> Result<PathBuf, DatasetError> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")));
     let Some(cache) = cache.filter(|cache| cache.is_absolute()) else {
-        let source = io::Error::other("no folder for a copy of its index: set HOME or XDG_CACHE_HOME");
+        let source = io::Error::other("no folder for what is known of it: set HOME or XDG_CACHE_HOME");
         return Err(DatasetError::Io { path: url.as_str().into(), source });
     };
-    Ok(cache.join("shade/objects").join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
+    Ok(cache.join("shade").join(kind).join(format!("{:032x}", xxh3_128(url.as_str().as_bytes()))))
 }
 
 #[cfg(test)]
@@ -153,17 +135,5 @@ mod tests {
             let told = Origin::of_folder(folder.path()).unwrap_err().to_string();
             assert!(told.contains("remove this folder"), "{told}");
         }
-    }
-
-    #[test]
-    fn trouble_that_may_pass_is_waited_for_and_other_trouble_is_not() {
-        let asked = std::cell::Cell::new(0);
-        let fault = |answer| StoreFault { answer, status: None, wait: None, words: String::new() };
-        let third = patiently(|| {
-            asked.set(asked.get() + 1);
-            if asked.get() < 3 { Err(fault(Answer::SlowDown)) } else { Ok(asked.get()) }
-        });
-        assert_eq!(third, Ok(3));
-        assert_eq!(patiently(|| Err::<(), _>(fault(Answer::Forbidden))), Err(fault(Answer::Forbidden)));
     }
 }

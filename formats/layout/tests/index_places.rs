@@ -99,6 +99,7 @@ fn names_sizes_and_times_are_content_and_the_base_is_not() {
     let id = |index: IndexBuilder| opened(index).content_id();
     let one = id(files(&["a/1", "a/2"], b"/data"));
     assert_eq!(one, id(files(&["a/1", "a/2"], b"/mounted/elsewhere/on/another/node")));
+    assert_eq!(one, id(files(&["a/1", "a/2"], b"s3://bucket/prefix")));
     assert_ne!(one, id(files(&["a/1", "a/3"], b"/data")));
     let mut touched = files(&["a/1", "a/2"], b"/data");
     touched.set_places(PlacesKind::Files, b"/data", vec![0, 6]);
@@ -125,7 +126,9 @@ fn what_leads_elsewhere_or_does_not_fit_is_refused() {
     for path in ["", "/etc/passwd", "a/../b", "..", "a//b", "./a", "a/", "a\0b"] {
         refused(files(&[path], b"/data"), "a relative UTF-8 path without '..'");
     }
-    for base in [&b""[..], b"data", b"/a\0b", &[b'/'; 5000]] {
+    for base in
+        [&b""[..], b"data", b"/a\0b", &[b'/'; 5000], b"s3://", b"ftp://x", b"s3://b/\0", b"s3://b/\xff"]
+    {
         refused(files(&["a"], base), "an absolute path");
     }
     let mut more = files(&["a"], b"/data");

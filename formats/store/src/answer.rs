@@ -16,7 +16,7 @@ pub enum Answer {
     OutOfRange,
     /// 429, 503: the store asks for fewer requests.
     SlowDown,
-    /// Any other 5xx.
+    /// Any other 5xx that may pass.
     Broken,
     /// The connection ended before the answer did.
     Cut,
@@ -26,7 +26,7 @@ pub enum Answer {
     Unreachable,
     /// An answer that is not what was asked for: other bytes, or the whole object.
     Wrong,
-    /// Any other status, 400 for example.
+    /// Any other status, 400 or 501 for example.
     Refused,
 }
 
@@ -65,6 +65,8 @@ impl Answer {
             416 => Self::OutOfRange,
             408 => Self::TimedOut,
             429 | 503 => Self::SlowDown,
+            // A web server that has no lists says so: that does not pass.
+            501 | 505 => Self::Refused,
             500.. => Self::Broken,
             _ => Self::Refused,
         }
@@ -75,7 +77,7 @@ impl Answer {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Forbidden => {
-                "the store refuses these keys: see that they may read it (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
+                "the store refuses these keys: see what they may do (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
             }
             Self::NotFound => "there is no such object",
             Self::Changed => "the object was replaced while in use: start again",
@@ -132,6 +134,7 @@ mod tests {
             (416, Answer::OutOfRange),
             (429, Answer::SlowDown),
             (500, Answer::Broken),
+            (501, Answer::Refused),
             (502, Answer::Broken),
             (503, Answer::SlowDown),
             (504, Answer::Broken),

@@ -74,6 +74,14 @@ impl Objects {
         match *self {}
     }
 
+    /// The objects below the address, as they are listed.
+    ///
+    /// # Errors
+    /// None.
+    pub fn list_behind(&self, _after: Option<&str>, _take: impl FnMut(Found)) -> Result<(), StoreFault> {
+        match *self {}
+    }
+
     /// Reads some bytes of an object, and waits for them.
     ///
     /// # Errors

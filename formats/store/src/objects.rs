@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::{HttpError, HttpErrorKind};
-use object_store::path::Path;
-use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, PutOptions};
+use object_store::path::{Path, PathPart};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
-use crate::settings::client;
+use crate::settings::{Client, Retry, client};
 use crate::watched::{Seen, Watching, watching};
 
 /// Threads that sockets and TLS are served by. One carries some thousand requests a second.
@@ -52,7 +52,11 @@ impl Objects {
     /// # Errors
     /// The settings in the environment make no client, or no thread can be started.
     pub fn open(url: &Url, connections: usize) -> Result<Self, StoreFault> {
-        let client = client(url, connections)?;
+        Self::of_client(url, client(url, connections, Retry::Never)?)
+    }
+
+    /// The objects that this client talks about.
+    pub(crate) fn of_client(url: &Url, client: Client) -> Result<Self, StoreFault> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(THREADS).max_blocking_threads(4);
         let runtime =
@@ -62,8 +66,8 @@ impl Objects {
                 wait: None,
                 words: format!("cannot start a thread: {error}"),
             })?;
-        let (store, prefix) = (Arc::from(client.store), client.prefix);
         let threads = runtime.handle().clone();
+        let (store, prefix) = (client.store, client.prefix);
         Ok(Self { url: url.clone(), store, prefix, threads, runtime: Some(runtime) })
     }
 
@@ -90,7 +94,7 @@ impl Objects {
         etag: Option<&str>,
         mut take: impl FnMut(&[u8]) + Send,
     ) -> Result<Found, StoreFault> {
-        let wanted = range.end.saturating_sub(range.start);
+        let (wanted, end) = (range.end.saturating_sub(range.start), range.end);
         let options = GetOptions {
             range: Some(GetRange::Bounded(range)),
             if_match: etag.map(str::to_owned),
@@ -114,7 +118,11 @@ impl Objects {
         if got == wanted {
             return Ok(found);
         }
-        let (answer, what) = if got < wanted { (Answer::Cut, "only") } else { (Answer::Wrong, "more than") };
+        let (answer, what) = match got < wanted {
+            true if found.bytes < end => (Answer::OutOfRange, "only"),
+            true => (Answer::Cut, "only"),
+            false => (Answer::Wrong, "more than"),
+        };
         let words = format!("{what} {got} of {wanted} bytes came");
         Err(StoreFault { answer, status: None, wait: None, words })
     }
@@ -170,23 +178,15 @@ impl Objects {
         Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
     }
 
-    /// Writes a small object, whole or not at all, and waits until it is there.
-    ///
-    /// # Errors
-    /// What the store answers instead.
-    pub fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreFault> {
-        let work = async {
-            self.store.put_opts(&self.path(name), bytes.into(), PutOptions::default()).await.map(drop)
-        };
-        judged(self.threads.block_on(watching(work)))
-    }
-
     /// All objects below the address, in the order of their names.
     ///
     /// # Errors
     /// What the store answers instead.
     pub fn list(&self) -> Result<Vec<Found>, StoreFault> {
-        self.list_some(usize::MAX)
+        let mut all = Vec::new();
+        self.list_behind(None, |found| all.push(found))?;
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
     }
 
     /// As [`list`](Self::list), the first `most` that the store names.
@@ -195,24 +195,57 @@ impl Objects {
     /// As [`list`](Self::list).
     pub fn list_some(&self, most: usize) -> Result<Vec<Found>, StoreFault> {
         let work = async {
-            let mut all = Vec::new();
-            let mut objects = self.store.list(Some(&self.prefix)).take(most);
-            while let Some(object) = objects.next().await {
-                let object = object?;
-                let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
-                let first = parts.next().map(|part| part.as_ref().to_owned()).unwrap_or_default();
-                let name = parts.fold(first, |name, part| format!("{name}/{}", part.as_ref()));
-                all.push(Found { name, bytes: object.size, etag: object.e_tag });
-            }
-            Ok(all)
+            let objects = self.store.list(Some(&self.prefix)).take(most);
+            objects.map_ok(|object| self.listed(object)).try_collect().await
         };
-        let mut all = judged(self.threads.block_on(watching(work)))?;
+        let mut all: Vec<Found> = self.wait(work)?;
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
 
-    fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    /// Hands the objects below the address to `take` as the store lists them, a thousand or so with
+    /// each answer: those behind the name `after`, if one is given. Most stores list in the order
+    /// of names, so that a list which was cut can go on.
+    ///
+    /// # Errors
+    /// What the store answers instead. Some objects may have come before.
+    pub fn list_behind(&self, after: Option<&str>, mut take: impl FnMut(Found)) -> Result<(), StoreFault> {
+        let work = async {
+            let mut objects = match after {
+                Some(after) => self.store.list_with_offset(Some(&self.prefix), &self.path(after)),
+                None => self.store.list(Some(&self.prefix)),
+            };
+            while let Some(object) = objects.next().await {
+                take(self.listed(object?));
+            }
+            Ok(())
+        };
+        self.wait(work)
+    }
+
+    /// Waits for some work that asks the store.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, StoreFault> {
+        judged(self.threads.block_on(watching(work)))
+    }
+
+    fn listed(&self, object: ObjectMeta) -> Found {
+        let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
+        let first = parts.next().map(|part| part.as_ref().to_owned()).unwrap_or_default();
+        let name = parts.fold(first, |name, part| format!("{name}/{}", part.as_ref()));
+        Found { name, bytes: object.size, etag: object.e_tag }
+    }
+
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
+    }
+
+    /// The object of this name: as it is, since a name such as `a~1.jpg` that went through the
+    /// crate's own encoding would be another one.
+    pub(crate) fn path(&self, name: &str) -> Path {
+        name.split('/').fold(self.prefix.clone(), |path, part| match PathPart::parse(part) {
+            Ok(part) => path.join(part),
+            Err(_) => path.join(part),
+        })
     }
 }
 

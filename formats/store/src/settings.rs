@@ -1,11 +1,13 @@
 //! Makes a client of an address and the environment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{Certificate, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 
@@ -22,21 +24,37 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest setting or certificate file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A client, and the prefix below which it reads.
+/// A client, and the prefix below which it works.
 pub(crate) struct Client {
-    pub(crate) store: Box<dyn ObjectStore>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    /// Writes objects in parts. A plain web server takes none.
+    pub(crate) parts: Option<Arc<dyn MultipartStore>>,
     pub(crate) prefix: Path,
 }
 
+/// What a client does by itself about a request that fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retry {
+    /// Nothing: the rules of `shade_dataset` decide.
+    Never,
+    /// Asks again for some minutes, later each time.
+    Patient,
+}
+
 /// A client for `url`, with at most `connections` that stay open between requests.
-pub(crate) fn client(url: &Url, connections: usize) -> Result<Client, StoreFault> {
+pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Client, StoreFault> {
     // Fails if there is one already, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let options = options(&var, connections)?;
     let prefix = Path::parse(url.prefix()).map_err(|error| unusable(&error))?;
-    let store: Box<dyn ObjectStore> = match url.scheme() {
-        "s3" => Box::new(s3(url, options, &var)?.build().map_err(|error| unusable(&error))?),
+    let retry = retry.config();
+    let (store, parts): (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>) = match url.scheme() {
+        "s3" => {
+            let builder = s3(url, options, &var)?.with_retry(retry).with_http_connector(Watch::default());
+            let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
+            (Arc::<AmazonS3>::clone(&store), Some(store))
+        }
         "gs" => {
             let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options);
             for (key, value) in settings("GOOGLE_") {
@@ -44,8 +62,10 @@ pub(crate) fn client(url: &Url, connections: usize) -> Result<Client, StoreFault
                     builder = builder.with_config(key, value);
                 }
             }
-            let builder = builder.with_bucket_name(url.bucket()).with_retry(once());
-            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+            let builder = builder.with_bucket_name(url.bucket()).with_retry(retry);
+            let builder = builder.with_http_connector(Watch::default());
+            let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
+            (Arc::<GoogleCloudStorage>::clone(&store), Some(store))
         }
         "az" => {
             let mut builder = MicrosoftAzureBuilder::new().with_client_options(options);
@@ -54,22 +74,29 @@ pub(crate) fn client(url: &Url, connections: usize) -> Result<Client, StoreFault
                     builder = builder.with_config(key, value);
                 }
             }
-            let builder = builder.with_container_name(url.bucket()).with_retry(once());
-            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+            let builder = builder.with_container_name(url.bucket()).with_retry(retry);
+            let builder = builder.with_http_connector(Watch::default());
+            let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
+            (Arc::<MicrosoftAzure>::clone(&store), Some(store))
         }
         scheme => {
             let host = format!("{scheme}://{}", url.bucket());
             let options = options.with_allow_http(true);
-            let builder = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(once());
-            Box::new(builder.with_http_connector(Watch::default()).build().map_err(|error| unusable(&error))?)
+            let builder = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(retry);
+            let builder = builder.with_http_connector(Watch::default());
+            (Arc::new(builder.build().map_err(|error| unusable(&error))?), None)
         }
     };
-    Ok(Client { store, prefix })
+    Ok(Client { store, parts, prefix })
 }
 
-/// Nothing is tried again here: the rules of `shade_dataset` decide.
-fn once() -> RetryConfig {
-    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+impl Retry {
+    fn config(self) -> RetryConfig {
+        match self {
+            Self::Never => RetryConfig { max_retries: 0, ..RetryConfig::default() },
+            Self::Patient => RetryConfig::default(),
+        }
+    }
 }
 
 fn options(var: &dyn Fn(&str) -> Option<String>, connections: usize) -> Result<ClientOptions, StoreFault> {
@@ -115,8 +142,7 @@ fn s3(
         options = options.with_allow_http(endpoint.starts_with("http://"));
         builder = builder.with_endpoint(endpoint);
     }
-    let builder = builder.with_client_options(options).with_bucket_name(url.bucket());
-    Ok(builder.with_retry(once()).with_http_connector(Watch::default()))
+    Ok(builder.with_client_options(options).with_bucket_name(url.bucket()))
 }
 
 /// The settings of the environment that begin with `prefix`, by their names in small letters.

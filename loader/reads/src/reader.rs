@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, Origin, StoreTrouble, choose, connections_max, shards_folder};
+use shade_dataset::{Files, Origin, StoreTrouble, choose, connections_max, shards_address, shards_folder};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
@@ -77,7 +77,7 @@ impl Reads {
         {
             return Err(ReadsError::Depth { got });
         }
-        if matches!(Origin::of_folder(folder), Ok(Some(_))) {
+        if shards_address(folder, &index).is_some() {
             let files = Files::surveyed(folder, index, None, &[], config.patience);
             return Self::start_objects(files, arena, &config, &completions, Box::new(on_failure));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
 use rustix::io::Errno;
-use shade_dataset::{Objects, changed_ns, shard_path};
+use shade_dataset::{Found, Objects, changed_ns, shard_path, version_of};
 use shade_formats::ShardId;
 use shade_formats::index::{Index, PlacesKind};
 
@@ -47,9 +47,13 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     is_changed.then_some(ShardWarning::Changed { path })
 }
 
-/// Compares the objects of a bucket with the index, by one list of them. Where these keys may not
+/// Compares the objects of a bucket with the index, by one list of them; not images' own objects,
+/// as each is compared when it is read. Where these keys may not
 /// list, or the store cannot now, the first read of each shard tells the same.
 pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<(ShardId, ShardWarning)> {
+    if index.places().is_some_and(|places| places.kind == PlacesKind::Files) {
+        return Vec::new();
+    }
     let there = match objects.list() {
         Ok(there) => there,
         Err(fault) => {
@@ -57,15 +61,20 @@ pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<(ShardId, 
             return Vec::new();
         }
     };
-    let sizes: HashMap<&str, u64> = there.iter().map(|found| (found.name.as_str(), found.bytes)).collect();
+    let there: HashMap<&str, &Found> = there.iter().map(|found| (found.name.as_str(), found)).collect();
     let warning = |id| {
         let shard = index.shard(id)?;
         let (path, expected) = (objects.url().join(shard.name).as_str().into(), shard.bytes);
-        match sizes.get(shard.name) {
-            None => Some(ShardWarning::Missing { path, errno: Errno::NOENT }),
-            Some(&got) if got != expected => Some(ShardWarning::Size { path, got, expected }),
-            Some(_) => None,
+        let Some(found) = there.get(shard.name) else {
+            return Some(ShardWarning::Missing { path, errno: Errno::NOENT });
+        };
+        if found.bytes != expected {
+            return Some(ShardWarning::Size { path, got: found.bytes, expected });
         }
+        let version = found.etag.as_deref().map(version_of);
+        let is_changed =
+            index.changed_ns(id).is_some_and(|indexed| version.is_some_and(|now| now != indexed));
+        is_changed.then_some(ShardWarning::Changed { path })
     };
     let ids = (0..index.shard_count()).map(ShardId);
     ids.filter_map(|id| Some((id, warning(id)?))).collect()

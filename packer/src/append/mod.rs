@@ -5,9 +5,11 @@
 //! new one, and a run that ends before that has changed nothing for them. With records of
 //! completion the same command goes on where it was.
 //!
-//! `news` sorts out what is new, `run` packs it, `names` gives it free names and removes what
-//! earlier runs have left; `report` is the result.
+//! `ground` is where that happens, also for a dataset in a bucket, whose new shards go there as
+//! soon as they are complete. `news` sorts out what is new, `run` packs it, `names` gives it free
+//! names and removes what earlier runs have left; `report` is the result.
 
+mod ground;
 mod names;
 mod news;
 mod report;

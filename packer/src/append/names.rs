@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use shade_formats::ShardId;
 
+use crate::bucket::Bucket;
 use crate::catalogue::Catalogue;
 use crate::dataset::Dataset;
 use crate::error::Error;
@@ -32,7 +33,7 @@ pub(super) fn first_key(dataset: &Dataset, catalogue: &Catalogue) -> Result<u32,
 }
 
 /// Removes shards that unfinished runs have completed, unless they belong to the work `keep`.
-pub(super) fn discard(dataset: &Dataset, keep: Option<&str>) -> Result<(), Error> {
+pub(super) fn discard(dataset: &Dataset, bucket: Option<&Bucket>, keep: Option<&str>) -> Result<(), Error> {
     let dir = &dataset.dir;
     let in_use: HashSet<&str> = dataset.shard_rows().map(|shard| shard.name).collect();
     for number in done_shards(dir)? {
@@ -45,7 +46,8 @@ pub(super) fn discard(dataset: &Dataset, keep: Option<&str>) -> Result<(), Error
         }
         remove_file(&dir.join(format!("{name}.done")))?;
         if !is_used {
-            remove_file(&dir.join(name))?;
+            remove_file(&dir.join(&name))?;
+            bucket.map_or(Ok(()), |bucket| bucket.remove(&name))?;
         }
     }
     Ok(())

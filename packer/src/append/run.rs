@@ -7,13 +7,14 @@ use clap::Args;
 use serde_json::{Value, json};
 use shade_formats::index::Index;
 
+use super::ground::Ground;
 use super::names::{discard, first_key, first_shard, refuse_taken, unfinished};
 use super::news::News;
 use super::report::Appended;
-use crate::args::{PackArgs, local};
+use crate::args::PackArgs;
 use crate::assemble::{Assembled, Assembly, Packed};
+use crate::bucket::{Work as InBucket, out};
 use crate::catalogue::Catalogue;
-use crate::claim::Claim;
 use crate::classes::Relabelled;
 use crate::config::{Effort, Layout, OnBad};
 use crate::create::{refuse_listed, refuse_packed};
@@ -25,7 +26,6 @@ use crate::options::{PackOptions, TOOL, Work};
 use crate::pack::{Packing, choose_recipe};
 use crate::part::Part;
 use crate::progress::CommandProgress;
-use crate::publish::sync_dir;
 use crate::report::Speed;
 use crate::source::Source;
 use crate::times::Times;
@@ -36,8 +36,9 @@ pub(crate) struct AppendArgs {
     /// What is added, and how.
     #[command(flatten)]
     pub(crate) pack: PackArgs,
-    /// The dataset's directory. What it has keeps its ids, its labels and its shards.
-    #[arg(value_parser = local())]
+    /// The dataset's directory, or its address (s3://bucket/prefix). What it has keeps its ids, its
+    /// labels and its shards.
+    #[arg(value_parser = out())]
     dataset: PathBuf,
     /// Throw away what earlier runs left unfinished, and begin anew. By default the same command
     /// goes on.
@@ -119,6 +120,7 @@ struct AppendJob<'a> {
     source: Source,
     layout: Layout,
     effort: Effort,
+    ground: Ground,
     dataset: Dataset,
     times: Times,
     stop: &'a Stop,
@@ -137,9 +139,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     let own = layout_of(dir, args.pack.layout.has_format())?;
     let (source, layout) = (args.pack.source.source()?, args.pack.layout.for_more(own)?);
     let effort = args.pack.effort();
-    let claim = Claim::take(dir);
-    let dataset = Dataset::open(dir)?;
-    let _claim = claim?;
+    let (ground, dataset) = Ground::take(dir)?;
     let readers = Workers::start(effort.in_flight)?;
     let mut listed = source.list(&readers, args.pack.output.shown(), stop)?;
     let accept = args.pack.accept();
@@ -147,8 +147,9 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     listed.lost = lost.into_iter().filter(|label| !has_class(&dataset, &listed, *label)).collect();
     refuse_listed(&[(source.path.as_path(), &listed)], accept)?;
     refuse_other_kind(&dataset, &source, &listed)?;
-    let job = AppendJob { args, source, layout, effort, dataset, times: Times::read(dir)?, stop };
-    let dataset = &job.dataset;
+    let times = Times::read(&ground.dir)?;
+    let job = AppendJob { args, source, layout, effort, ground, dataset, times, stop };
+    let (dataset, bucket, here) = (&job.dataset, job.ground.bucket(), &job.ground.dir);
     let mut news = News::new(dataset, &job.times, &listed)?;
     let relabelled = relabelled(args, &mut news)?;
     let mut appended = Appended {
@@ -165,11 +166,11 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     };
     drop(listed);
     if args.restart {
-        discard(dataset, None)?;
+        discard(dataset, bucket, None)?;
     }
     if news.catalogue.is_empty() {
         // An earlier run may have been killed between its index and the end.
-        clean(dir).and_then(|()| unmark(dir))?;
+        clean(here).and_then(|()| unmark(here))?;
         appended.unchanged = true;
         return job.refuse_listed(appended);
     }
@@ -181,13 +182,14 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     let mut left = packed;
     left.lost.retain(|label| *label >= dataset.index.class_count());
     if let Err(refused) = refuse_packed(&news.catalogue, &left, accept) {
-        discard(dataset, None)?;
+        discard(dataset, bucket, None)?;
         return Err(refused);
     }
     appended.bad.extend(left.bad);
     appended = job.refuse_listed(appended)?;
     stop.check().map_err(|source| unfinished(source, dataset))?;
-    job.commit(&assembled)?;
+    job.ground.commit(&assembled, effort.sync, stop).map_err(|source| unfinished(source, dataset))?;
+    clean(here).and_then(|()| unmark(here))?;
     let index = Index::open(assembled.index).map_err(|source| Error::Index { path: dir.clone(), source })?;
     appended.appended = index.len() - dataset.index.len();
     appended.samples = index.len();
@@ -208,15 +210,20 @@ impl AppendJob<'_> {
         readers: &Workers,
         progress: &CommandProgress,
     ) -> Result<(Assembled, Packed), Error> {
-        let (dir, dataset, catalogue) = (&self.args.dataset, &self.dataset, &news.catalogue);
+        let (dir, dataset, catalogue) = (&self.ground.dir, &self.dataset, &news.catalogue);
+        let bucket = self.ground.bucket();
         let fault = |source| Error::Index { path: dir.clone(), source };
         let options = PackOptions::new(&self.source, catalogue, &self.layout)?;
         let plan = options.plan(catalogue);
         let work = Work::of([(&options, catalogue)].into_iter());
         // The same source appended to another state of the dataset is other work.
         let id = format!("{}-{}", work.id, dataset.index.content_id());
-        discard(dataset, Some(&id))?;
+        discard(dataset, bucket, Some(&id))?;
         refuse_taken(dataset, first_shard(dataset), plan.shard_count())?;
+        if let Some(bucket) = bucket {
+            let work = InBucket { folder: Some(dir), restart: self.args.restart };
+            bucket.prepare_more(&self.args.dataset, first_shard(dataset), work)?;
+        }
         clean_unfinished(dir)?;
         let (recipe, _) = choose_recipe(catalogue, &self.layout, readers, self.stop)?;
         let packing = Packing {
@@ -225,6 +232,7 @@ impl AppendJob<'_> {
             recipe: &recipe,
             id: &id,
             folder: dir,
+            to: self.ground.shards_to(),
             first_shard: first_shard(dataset),
             first_key: first_key(dataset, catalogue)?,
             part: Part::WHOLE,
@@ -246,23 +254,10 @@ impl AppendJob<'_> {
         Ok((assembled, packed))
     }
 
-    /// Puts the new index in the old one's place, once the shards it names are safe.
-    fn commit(&self, assembled: &Assembled) -> Result<(), Error> {
-        let (dir, sync) = (&self.args.dataset, self.effort.sync);
-        if sync {
-            sync_dir(dir)?;
-        }
-        assembled.write(dir, sync)?;
-        if sync {
-            sync_dir(dir)?;
-        }
-        clean(dir).and_then(|()| unmark(dir))
-    }
-
     /// With `--on-bad list` one bad sample is enough to append nothing.
     fn refuse_listed(&self, appended: Appended) -> Result<Appended, Error> {
         if self.args.pack.accept().on_bad == OnBad::List && !appended.bad.is_empty() {
-            discard(&self.dataset, None)?;
+            discard(&self.dataset, self.ground.bucket(), None)?;
             unmark(&self.dataset.dir)?;
             return Err(Error::AllBad { bad: appended.bad });
         }

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use shade_dataset::Address;
 
-use crate::args::{PackArgs, local};
+use crate::args::PackArgs;
+use crate::bucket::{is_address, out};
 use crate::config::Layout;
 use crate::error::Error;
 use crate::part::Part;
@@ -19,7 +21,11 @@ pub(crate) struct NewArgs {
     #[command(flatten)]
     pub(crate) pack: PackArgs,
     /// The dataset's directory. It must not exist and must not lie inside SOURCE.
-    #[arg(value_parser = local())]
+    ///
+    /// An address (s3://bucket/prefix, gs://, az://) names a place in an object store where nothing
+    /// is. Shards go there as soon as they are complete, the index last: four at a time lie in the
+    /// user's cache ($XDG_CACHE_HOME/shade/packing or ~/.cache/shade/packing).
+    #[arg(value_parser = out())]
     pub(crate) out: PathBuf,
     /// Make a dataset of each of these folders of SOURCE: OUT/train, OUT/val.
     ///
@@ -91,7 +97,9 @@ impl NewArgs {
         let (source, layout) = (self.pack.source.source()?, self.pack.layout.for_new()?);
         refuse_inside(&self.out, &source.path)?;
         source.pairs.iter().try_for_each(|pair| refuse_inside(&self.out, &pair.folder))?;
-        check_destination(&self.out)?;
+        if !is_address(&self.out) {
+            check_destination(&self.out)?;
+        }
         Ok((source, layout))
     }
 }
@@ -107,14 +115,20 @@ pub(crate) fn check_splits(splits: &[String]) -> Result<(), Error> {
 
 /// A dataset inside its source would be a class of it the next time.
 pub(crate) fn refuse_inside(out: &Path, source: &Path) -> Result<(), Error> {
+    let refuse = || {
+        let text =
+            format!("{} lies inside {}: choose a destination outside", out.display(), source.display());
+        Err(Error::Usage(text))
+    };
+    if let (Ok(Address::Url(out)), Ok(Address::Url(source))) =
+        (Address::of_path(out), Address::of_path(source))
+    {
+        let is_inside = out.as_str().strip_prefix(source.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        return if is_inside { refuse() } else { Ok(()) };
+    }
     let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(parent), Ok(inside)) = (fs::canonicalize(parent), fs::canonicalize(source)) else {
         return Ok(());
     };
-    if parent.starts_with(&inside) {
-        let text =
-            format!("{} lies inside {}: choose a destination outside", out.display(), source.display());
-        return Err(Error::Usage(text));
-    }
-    Ok(())
+    if parent.starts_with(&inside) { refuse() } else { Ok(()) }
 }

@@ -8,6 +8,7 @@ use shade_formats::index::{INDEX_FILE, Index, Kind, Media};
 use super::checks::refuse_packed;
 use super::report::CreatedPart;
 use crate::assemble::{Assembly, Packed};
+use crate::bucket::{Bucket, ShardsTo};
 use crate::catalogue::Catalogue;
 use crate::config::{Accept, Effort, Layout};
 use crate::dataset::Dataset;
@@ -43,6 +44,8 @@ pub(crate) struct Prepared {
 pub(crate) struct PackJob<'a> {
     /// Identifies the work.
     pub(crate) id: &'a str,
+    /// Where shards go; `None` if they stay.
+    pub(crate) bucket: Option<&'a Bucket>,
     pub(crate) accept: Accept,
     pub(crate) effort: Effort,
     pub(crate) readers: &'a Workers,
@@ -140,6 +143,7 @@ impl Prepared {
             recipe: &self.recipe,
             id: job.id,
             folder,
+            to: job.bucket.map(|bucket| ShardsTo { bucket, split: self.planned.split.as_deref() }),
             first_shard: 0,
             first_key: 0,
             part,

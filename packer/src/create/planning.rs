@@ -7,6 +7,7 @@ use super::args::NewArgs;
 use super::checks::refuse_listed;
 use super::planned::Planned;
 use super::report::Created;
+use crate::bucket::{Bucket, Place, Work as InBucket, is_left};
 use crate::catalogue::{Catalogue, SampleStore};
 use crate::changes::Changes;
 use crate::classes::told;
@@ -14,7 +15,7 @@ use crate::config::{Accept, Layout};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::unmark;
+use crate::leftovers::{complete_shards, unmark};
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
 use crate::publish::{NewWork, Partial};
@@ -32,17 +33,14 @@ pub(crate) struct Listed {
 /// Unfinished work, this command's to go on with.
 pub(crate) struct Begun {
     pub(crate) work: Work,
+    /// Where it goes, if OUT is an address.
+    pub(crate) bucket: Option<Bucket>,
     pub(crate) partial: Partial,
 }
 
 /// Each split with its folder in the source; the whole source if there are none.
 pub(crate) fn sources_of(source: &Source, splits: &[String]) -> Vec<(Option<String>, Source)> {
-    let in_split = |split: &String| {
-        let mut of_split = source.clone();
-        let folders = of_split.pairs.iter_mut().map(|pair| &mut pair.folder);
-        folders.chain([&mut of_split.path]).for_each(|folder| folder.push(split));
-        (Some(split.clone()), of_split)
-    };
+    let in_split = |split: &String| (Some(split.clone()), source.below(split));
     match splits {
         [] => vec![(None, source.clone())],
         _ => splits.iter().map(in_split).collect(),
@@ -101,17 +99,35 @@ pub(crate) fn begin(
     planned: &[Planned],
     sync: bool,
 ) -> Result<Result<Begun, Created>, Error> {
+    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
+    let splits: Vec<String> = planned.iter().filter_map(|planned| planned.split.clone()).collect();
     if let Some(there) = there(&args.out, planned)? {
         // A run that was killed right after it gave the dataset its name.
         let _ = unmark(&args.out);
+        if is_left(&args.out) {
+            let Place { local, bucket } = Place::take(&args.out, &splits)?;
+            // It goes when it is dropped.
+            Partial::resume(NewWork { out: &local, id: &work.id, splits, sync }, None)?;
+            bucket.iter().for_each(Bucket::is_finished);
+        }
         return Ok(Err(unchanged(args, planned, Some(there))));
     }
-    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
-    let splits = planned.iter().filter_map(|planned| planned.split.clone()).collect();
-    let new = NewWork { out: &args.out, id: &work.id, splits, sync };
+    let Place { local, bucket } = Place::take(&args.out, &splits)?;
+    let new = NewWork { out: &local, id: &work.id, splits, sync };
     let needed = args.restart.then(|| needed(args, planned));
     match Partial::resume(new, needed.as_deref()) {
-        Ok(partial) => Ok(Ok(Begun { work, partial })),
+        Ok(mut partial) => {
+            if let Some(bucket) = &bucket {
+                let folder = partial.path().to_owned();
+                let ready =
+                    bucket.prepare(&args.out, InBucket { folder: Some(&folder), restart: args.restart });
+                if ready.is_err() && complete_shards(&folder) > 0 {
+                    partial.keep();
+                }
+                ready?;
+            }
+            Ok(Ok(Begun { work, bucket, partial }))
+        }
         // Another run of this very command may have ended while this one was listing.
         Err(refused) => match self::there(&args.out, planned)? {
             None => Err(explained(refused, &args.out, planned)),
@@ -131,6 +147,7 @@ fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
                 SampleStore::Container(tar) | SampleStore::Piece { path: tar, .. } => {
                     needed.insert(tar.clone())
                 }
+                SampleStore::Bucket(_) | SampleStore::BucketTar(_) => continue,
                 SampleStore::Folder(_) => {
                     needed.insert(sample.file().parent().unwrap_or(Path::new("/")).to_owned())
                 }

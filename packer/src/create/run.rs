@@ -1,10 +1,7 @@
 //! Lists, plans, packs, publishes.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
-
-use shade_formats::index::INDEX_FILE;
 
 use super::args::CreateArgs;
 use super::missing::make_missing;
@@ -12,10 +9,11 @@ use super::planned::{PackJob, Planned};
 use super::planning::{Begun, begin, list_all, plan_all, report, sources_of, there, unchanged};
 use super::report::{Created, CreatedPart};
 use crate::assemble::Packed;
+use crate::bucket::Bucket;
 use crate::config::{Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{clean, clean_unfinished};
+use crate::leftovers::{clean, clean_unfinished, complete_shards};
 use crate::part::Part;
 use crate::progress::CommandProgress;
 use crate::publish::{Partial, make_folder, sync_dir};
@@ -42,31 +40,49 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
         return Ok(created);
     }
     let mut created = report(new, &planned);
-    let Begun { work, mut partial } = match begin(new, &planned, effort.sync)? {
+    // The bucket goes last: it removes the folder around what is partial.
+    let Begun { work, bucket, mut partial } = match begin(new, &planned, effort.sync)? {
         Ok(begun) => begun,
         Err(there) => return Ok(there),
     };
     let records = planned.iter().map(|planned| u64::from(planned.catalogue.len())).sum();
     let bytes = planned.iter().map(|planned| planned.catalogue.bytes()).sum();
     let progress = &CommandProgress::start(shown, "packing", records, bytes);
-    let job = PackJob { id: &work.id, accept, effort, readers: &readers, progress, stop };
+    let bucket = bucket.as_ref();
+    let job = PackJob { id: &work.id, bucket, accept, effort, readers: &readers, progress, stop };
     for planned in planned {
         let made = make(planned, partial.path(), &layout, &job);
-        let (part, packed) = made.map_err(|source| unfinished(source, &mut partial))?;
+        let (part, packed) = made.map_err(|source| unfinished(source, &mut partial, bucket))?;
         created.source_bytes += packed.source_bytes;
         created.bad.extend(packed.bad);
         created.parts.push(part);
     }
     progress.finish();
     if accept.on_bad == OnBad::List && !created.bad.is_empty() {
+        remove_left(bucket);
         return Err(Error::AllBad { bad: created.bad });
     }
-    // A plan for parts may be there; these have nothing to do any more.
-    clean(partial.path())?;
-    stop.check().and_then(|()| partial.publish()).map_err(|source| unfinished(source, &mut partial))?;
+    publish(&mut partial, &created, &job).map_err(|source| unfinished(source, &mut partial, bucket))?;
     created.read_bytes = progress.bytes_of_this_run();
     created.speed = Speed::since(start, created.read_bytes);
     Ok(created)
+}
+
+/// Makes the datasets appear.
+fn publish(partial: &mut Partial, created: &Created, job: &PackJob<'_>) -> Result<(), Error> {
+    job.stop.check()?;
+    let Some(bucket) = job.bucket else {
+        // A plan for parts may be there; these have nothing to do any more.
+        clean(partial.path())?;
+        return partial.publish();
+    };
+    for CreatedPart { split, .. } in &created.parts {
+        let folder =
+            split.as_ref().map_or_else(|| partial.path().to_owned(), |split| partial.path().join(split));
+        bucket.publish(&folder, split.as_deref(), job.stop)?;
+    }
+    bucket.is_finished();
+    Ok(())
 }
 
 /// Packs it into its folder below `out`, which then holds shards and index and nothing else.
@@ -80,7 +96,9 @@ fn make(
     if planned.split.is_some() {
         make_folder(folder)?;
     }
-    if let Some(made) = planned.made_before(folder, job)? {
+    if job.bucket.is_none()
+        && let Some(made) = planned.made_before(folder, job)?
+    {
         clean(folder)?;
         return Ok(made);
     }
@@ -88,34 +106,31 @@ fn make(
     let prepared = planned.prepare(layout, job.readers, job.stop)?;
     prepared.packing(folder, Part::WHOLE, 0, job).run(job.readers)?;
     let made = prepared.assemble(folder, job)?;
-    clean(folder)?;
+    // Records say which shards a bucket has, until all are there.
+    if job.bucket.is_none() {
+        clean(folder)?;
+    }
     if job.effort.sync {
         sync_dir(folder)?;
     }
     Ok(made)
 }
 
+/// Removes what is in a bucket and of use to nobody. If the store does not answer, the next command
+/// there does.
+fn remove_left(bucket: Option<&Bucket>) {
+    let _ = bucket.map_or(Ok(()), |bucket| bucket.remove_left(None));
+}
+
 /// Keeps what is complete, and says so; removes the rest.
-pub(crate) fn unfinished(source: Error, partial: &mut Partial) -> Error {
+pub(crate) fn unfinished(source: Error, partial: &mut Partial, bucket: Option<&Bucket>) -> Error {
     let shards = complete_shards(partial.path());
     // Shards without a sample are of no use to anybody.
     let is_empty = matches!(source, Error::NothingLeft { samples: 0, .. });
     if shards == 0 || is_empty {
+        remove_left(bucket);
         return source;
     }
     partial.keep();
     Error::Unfinished { source: Box::new(source), partial: partial.path().to_owned(), shards }
-}
-
-/// Number of shards below `folder` that the next run need not pack again.
-fn complete_shards(folder: &Path) -> usize {
-    // A dataset that is whole has no records of completion any more.
-    let complete: &[u8] = if folder.join(INDEX_FILE).exists() { b".tar" } else { b".done" };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => complete_shards(&entry.path()),
-            _ => usize::from(entry.file_name().as_encoded_bytes().ends_with(complete)),
-        })
-        .sum()
 }

@@ -17,16 +17,17 @@ use super::args::CreateArgs;
 use super::checks::{refuse_bad, refuse_packed};
 use super::report::{Created, CreatedPart};
 use crate::assemble::{Assembled, Assembly, Packed};
+use crate::bucket::{Made, ShardsTo};
 use crate::catalogue::{Catalogue, STREAM};
 use crate::config::{Accept, Effort, Layout, OnBad};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::{Content, clean};
+use crate::leftovers::clean;
 use crate::options::PackOptions;
 use crate::pack::{Packing, Recipe, choose_recipe};
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
-use crate::publish::{Partial, sync_dir};
+use crate::publish::sync_dir;
 use crate::report::Speed;
 use crate::source::{Cut, Labels, Source, SourceKind, StreamClasses, StreamListing, StreamPiece, each_piece};
 use crate::times::Times;
@@ -94,11 +95,11 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
         let text = "--cls: labels of a stream get their numbers when it has ended. Name the classes with --labels FILE";
         return Err(Error::Usage(text.to_owned()));
     }
-    let mut partial = Partial::create(&new.out, Content::Pack(Vec::new()))?;
+    let mut out = Made::begin(&new.out)?;
     let (effort, accept) = (new.pack.effort(), new.pack.accept());
     let progress = CommandProgress::start(new.pack.output.shown(), "packing", 0, 0);
     let cut = Cut {
-        folder: partial.path(),
+        folder: out.folder(),
         bytes_max: layout.shard_bytes,
         more_bytes: if layout.cls { CLS_BYTES } else { 0 },
         progress: &progress,
@@ -108,16 +109,16 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
     let _ = rustix::pipe::fcntl_setpipe_size(rustix::stdio::stdin(), READ_BYTES);
     let readers = Workers::start(effort.in_flight)?;
     let mut packer = StreamPacker::new(listing, &source, &layout, effort, accept, &readers, stop);
+    packer.to = out.shards_to();
     let pipe = io::BufReader::with_capacity(READ_BYTES, Pipe { stop });
     each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder))?;
-    let (mut created, sync) = (packer.finish(partial.path())?, effort.sync);
+    let (mut created, sync) = (packer.finish(out.folder())?, effort.sync);
     progress.finish();
-    clean(partial.path())?;
+    clean(out.folder())?;
     if sync {
-        sync_dir(partial.path())?;
+        sync_dir(out.folder())?;
     }
-    stop.check()?;
-    partial.publish()?;
+    out.publish(stop)?;
     (created.dataset, created.source) = (new.out.clone(), source.path.clone());
     created.read_bytes = progress.bytes_of_this_run();
     created.speed = Speed::since(start, created.read_bytes);
@@ -153,6 +154,8 @@ struct StreamPacker<'a> {
     accept: Accept,
     readers: &'a Workers,
     stop: &'a Stop,
+    /// Where shards go; `None` if they stay.
+    to: Option<ShardsTo<'a>>,
     /// How records are made, and what zstd would save of raw pixels; decided by the first piece.
     recipe: Option<(Recipe, Option<u64>)>,
     assembly: Assembly,
@@ -174,7 +177,7 @@ impl<'a> StreamPacker<'a> {
         stop: &'a Stop,
     ) -> Self {
         let (recipe, assembly, packed) = (None, Assembly::default(), Packed::default());
-        let (options, shards, keys) = (None, 0, 0);
+        let (options, shards, keys, to) = (None, 0, 0, None);
         Self {
             listing,
             source,
@@ -183,6 +186,7 @@ impl<'a> StreamPacker<'a> {
             accept,
             readers,
             stop,
+            to,
             recipe,
             assembly,
             options,
@@ -223,6 +227,7 @@ impl<'a> StreamPacker<'a> {
             // No later run goes on with it.
             id: "stream",
             folder,
+            to: self.to,
             first_shard: self.shards,
             first_key: self.keys,
             part: Part::WHOLE,

@@ -22,7 +22,8 @@ pub(crate) struct IndexArgs {
     #[arg(long)]
     pub(crate) checksums: bool,
     /// Where OUT is such an index already, make it again only if SOURCE has changed: one of its
-    /// folders or tars was changed, or the options are others.
+    /// folders or tars was changed, anything below its address in a bucket, or the options are
+    /// others.
     #[arg(long)]
     pub(crate) update: bool,
     /// What happens at a file that cannot be a sample: unreadable, empty, changed meanwhile.

@@ -63,7 +63,7 @@ impl<'a> Looking<'a> {
     }
 
     fn some(&self, ids: &[SampleId]) -> Result<Vec<Result<Looked, Bad>>, Error> {
-        let (mut reader, mut bytes) = (SourceReader::default(), Vec::new());
+        let (mut reader, mut bytes) = (SourceReader::new(self.stop), Vec::new());
         let mut all = Vec::with_capacity(ids.len());
         for id in ids {
             self.stop.check()?;
@@ -72,6 +72,10 @@ impl<'a> Looking<'a> {
             let pass = self.memory.pass(room.into(), self.stop)?;
             let looked = self.one(*id, &sample, &mut reader, &mut bytes);
             drop(pass);
+            if let Some(error) = looked.as_ref().err().and_then(|fault| fault.of_the_store(&sample)) {
+                self.stop.check()?;
+                return Err(error);
+            }
             all.push(looked.map_err(|fault| Bad::new(&sample.file(), format!("{}: {fault}", sample.path))));
             self.progress.add(1, if self.checksums { sample.bytes.into() } else { 0 });
         }
@@ -82,7 +86,7 @@ impl<'a> Looking<'a> {
         &self,
         id: SampleId,
         sample: &Sample<'_>,
-        reader: &mut SourceReader,
+        reader: &mut SourceReader<'_>,
         bytes: &mut Vec<u8>,
     ) -> Result<Looked, SourceFault> {
         bytes.clear();

@@ -14,6 +14,7 @@ use crate::catalogue::{Bad, Catalogue, FieldContent, Sample, SampleStore};
 use crate::error::Error;
 use crate::pack::NotDecodable;
 use crate::source::image_folder::changed_ns;
+use crate::source_bucket::BucketTar;
 
 /// An index that was built, and what is in it.
 #[derive(Debug, Default)]
@@ -140,8 +141,17 @@ impl<'a> Making<'a> {
                     next
                 }
             },
+            SampleStore::BucketTar(tar) => match self.of_tar.get(Path::new(&tar.name)) {
+                Some(number) => *number,
+                None => {
+                    let BucketTar { name, bytes, version, .. } = tar.clone();
+                    self.of_tar.insert(name.clone().into(), next);
+                    self.shards.push(ShardRow { name, bytes, changed_ns: version, records: 0 });
+                    next
+                }
+            },
             SampleStore::Piece { .. } => unreachable!("nothing is left of a stream to point at"),
-            SampleStore::Folder(_) => {
+            SampleStore::Folder(_) | SampleStore::Bucket(_) => {
                 let (bytes, changed_ns) = (u64::from(sample.bytes), sample.changed_ns);
                 self.shards.push(ShardRow { name: String::new(), bytes, changed_ns, records: 0 });
                 next

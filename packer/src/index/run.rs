@@ -37,9 +37,13 @@ use crate::workers::Workers;
 pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     let start = Instant::now();
     let source = args.source.source()?;
+    source.look(args.output.shown(), stop)?;
     let wanted = wanted(args, &source)?;
     refuse_inside(&args.out, &source.path)?;
-    let base = fs::canonicalize(&source.path).map_err(Error::io("find", &source.path))?;
+    let base = match &source.bucket {
+        Some(bucket) => bucket.url().as_str().into(),
+        None => fs::canonicalize(&source.path).map_err(Error::io("find", &source.path))?,
+    };
     let workers = Workers::start(args.threads.in_flight())?;
     let there = there(args)?;
     let report = |changed| Indexed {
@@ -52,7 +56,7 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     let changed = match &there {
         There::Nothing => None,
         There::Damaged(fault) => Some(fault.clone()),
-        There::Index(there) => match why_changed(there, &wanted, &base, &workers) {
+        There::Index(there) => match why_changed(there, &wanted, &source, &base, &workers) {
             None => return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) }),
             changed => changed,
         },

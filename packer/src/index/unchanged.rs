@@ -11,7 +11,7 @@ use shade_formats::index::{Index, PlacesKind};
 
 use crate::catalogue::ListedFolder;
 use crate::dataset::Dataset;
-use crate::source::SourceKind;
+use crate::source::{Source, SourceKind};
 use crate::workers::Workers;
 
 /// How an index was made, as its options say.
@@ -44,10 +44,11 @@ impl Indexing {
 }
 
 /// Why an index must be made again; `None` if it is still right. `wanted` is what is asked for now,
-/// of the source at `base`.
+/// of the `source` at `base`. A source in a bucket was listed.
 pub(super) fn why_changed(
     dataset: &Dataset,
     wanted: &Indexing,
+    source: &Source,
     base: &Path,
     workers: &Workers,
 ) -> Option<String> {
@@ -63,6 +64,10 @@ pub(super) fn why_changed(
     }
     if indexed.has_bad {
         return Some("some files were left out".to_owned());
+    }
+    if let Some(state) = source.state_of_objects() {
+        let is_same = indexed.folders.iter().all(|folder| folder.changed_ns == state);
+        return (!is_same).then(|| format!("something below {} was changed", base.display()));
     }
     workers.install(|| changed_folder(&indexed.folders, base).or_else(|| changed_tar(&dataset.index, base)))
 }

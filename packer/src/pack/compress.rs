@@ -141,15 +141,20 @@ fn probe(
         let Some(sample) = catalogue.sample(spaced(number)) else { return Ok(None) };
         let _pass = memory.pass(u64::from(sample.bytes).saturating_mul(plain.weight()), stop)?;
         stop.check()?;
-        Ok(look(&sample, &mut RecordEncoder::new(&plain)?, level))
+        Ok(look(&sample, &mut RecordEncoder::new(&plain)?, level, stop))
     };
     let looked: Result<Vec<Option<_>>, Error> = (0..count).into_par_iter().map(look).collect();
     Ok(looked?.into_iter().flatten().collect())
 }
 
-fn look(sample: &Sample<'_>, encoder: &mut RecordEncoder<'_>, level: i32) -> Option<RecordProbe> {
+fn look(
+    sample: &Sample<'_>,
+    encoder: &mut RecordEncoder<'_>,
+    level: i32,
+    stop: &Stop,
+) -> Option<RecordProbe> {
     let mut image = Vec::new();
-    SourceReader::default().image(sample, &mut image).ok()?;
+    SourceReader::new(stop).image(sample, &mut image).ok()?;
     let record = caught(|| encoder.record(&image)).ok()?.ok()?;
     let (media, raw) = (record.facts.media, record.stored.len() as u64);
     if !may_pay(media) {

@@ -18,12 +18,13 @@ use shade_formats::{FormatError, SampleId, ShardId};
 use super::not_decodable::NotDecodable;
 use super::shard_file::PackedShard;
 use super::stretch::PlacedRecord;
+use crate::bucket::ShardsTo;
 use crate::catalogue::Bad;
 use crate::dataset::Shards;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::remove_file;
+use crate::leftovers::{done_of, done_shards, remove_file};
 use crate::part::Part;
 use crate::plan::shard_name;
 
@@ -42,6 +43,9 @@ struct DoneOptions {
     /// The part that made it, of several.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     part: Option<Part>,
+    /// The version of the object that it became, if it is in a bucket.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    placed: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,8 @@ pub(super) struct Pack<'a> {
     /// The dictionary of compressed records; empty for none.
     pub(crate) dictionary: &'a [u8],
     pub(crate) part: Part,
+    /// The version of the object that the shard became, if it is in a bucket.
+    pub(crate) placed: Option<&'a str>,
 }
 
 /// A shard that is complete, read back.
@@ -63,6 +69,8 @@ pub struct DoneShard {
     pub(crate) not_decodable: NotDecodable,
     /// The part that made it, of several.
     pub(crate) part: Option<Part>,
+    /// The version of the object that it became; `None` if its file is in the folder.
+    pub(super) placed: Option<String>,
 }
 
 /// A record of a complete shard.
@@ -76,7 +84,7 @@ pub struct DoneRecord {
 }
 
 fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
-    folder.join(format!("{}.done", shard_name(shard.0)))
+    done_of(folder, &shard_name(shard.0))
 }
 
 /// Writes the record of completion, durably if `sync`.
@@ -110,14 +118,15 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     index.set_fields(shard.records.iter().map(|record| record.fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
     let (not_decodable, part) = (shard.not_decodable, (pack.part != Part::WHOLE).then_some(pack.part));
-    let outcome = DoneOptions { pack: pack.id.to_owned(), bad, not_decodable, part };
+    let (pack, placed) = (pack.id.to_owned(), pack.placed.map(str::to_owned));
+    let outcome = DoneOptions { pack, bad, not_decodable, part, placed };
     // Plain fields always serialise.
     index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
     index.finish()
 }
 
 /// Reads the record of completion of a shard in `folder`. `None` unless there is one, whole, of the
-/// pack `pack`, with a file as long as the shard beside it.
+/// pack `pack`, with a file as long as the shard beside it if it is not in a bucket.
 ///
 /// # Errors
 /// There is one that cannot be read.
@@ -134,13 +143,30 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
         Err(_) => return Ok(None),
     };
     let Some(row) = index.shard(ShardId(0)) else { return Ok(None) };
-    let written = fs::metadata(folder.join(row.name)).map(|found| found.len());
-    if outcome.pack != pack || written.ok() != Some(row.bytes) {
+    let is_whole = || fs::metadata(folder.join(row.name)).is_ok_and(|found| found.len() == row.bytes);
+    if outcome.pack != pack || (outcome.placed.is_none() && !is_whole()) {
         return Ok(None);
     }
     let bad = outcome.bad.iter().cloned().map(|(_, path, fault)| Bad { path, fault }).collect();
-    let DoneOptions { not_decodable, part, .. } = outcome;
-    Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part }))
+    let DoneOptions { not_decodable, part, placed, .. } = outcome;
+    Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part, placed }))
+}
+
+/// The shards in a bucket that `folder` has records of completion of, whatever pack they are of:
+/// their names, and the versions of their objects.
+///
+/// # Errors
+/// The folder or a record cannot be read.
+pub(crate) fn placed_in(folder: &Path) -> Result<Vec<(String, String)>, Error> {
+    let mut placed = Vec::new();
+    for number in done_shards(folder)? {
+        let path = path_of(folder, ShardId(number));
+        let bytes = regular::read(&path).map_err(Error::io("read", &path))?;
+        let Ok(index) = Index::open(bytes) else { continue };
+        let outcome = serde_json::from_str(index.options()).map(|outcome: DoneOptions| outcome.placed);
+        placed.extend(outcome.ok().flatten().map(|version| (shard_name(number), version)));
+    }
+    Ok(placed)
 }
 
 /// Whether the file of shard number `id` is what was written there: a file of the length and
@@ -189,6 +215,12 @@ impl DoneShard {
             sync_file(&folder.join(format!("{}.done", shard.name)))?;
         }
         is_shard_written(&Shards::new(folder, &self.index, stop), ShardId(0), shard, sync)
+    }
+
+    /// Whether the shard is in the bucket, in the version that was written.
+    pub(super) fn is_placed(&self, to: ShardsTo<'_>) -> Result<bool, Error> {
+        let (Some(shard), Some(placed)) = (self.shard(), &self.placed) else { return Ok(false) };
+        to.bucket.has(&to.name(shard.name), shard.bytes, placed)
     }
 
     /// Has the disk confirm the shard and its record of completion.

@@ -9,6 +9,7 @@ use shade_formats::{SampleId, ShardId};
 use super::gate::{Gate, Pass};
 use super::recipe::Recipe;
 use super::shard_file::ShardFile;
+use crate::bucket::ShardsTo;
 use crate::catalogue::Catalogue;
 use crate::config::{Effort, OnBad};
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub struct Packing<'a> {
     pub id: &'a str,
     /// Where shards are written.
     pub folder: &'a Path,
+    /// Where they go from there as soon as they are complete; `None` if they stay.
+    pub to: Option<ShardsTo<'a>>,
     /// The number of the plan's first shard in the dataset.
     pub first_shard: u32,
     /// The key of the whole catalogue's first sample.
@@ -124,8 +127,9 @@ impl<'a> StretchQueue<'a> {
         stop.check()?;
         if cursor.open.is_none() {
             let Some(number) = cursor.shards.pop() else { return Ok(None) };
-            let Packing { folder, plan, effort, .. } = self.packing;
-            let shard = ShardFile::create(folder, self.packing.shard_id(number), effort.sync)?;
+            let Packing { folder, plan, effort, to, .. } = self.packing;
+            let room = to.map(|to| to.bucket.room(stop)).transpose()?;
+            let shard = ShardFile::create(folder, self.packing.shard_id(number), effort.sync, room)?;
             cursor.open = Some(Open { shard: Arc::new(shard), rest: plan.shard(number), stretches: 0 });
         }
         let Some(open) = &mut cursor.open else { return Ok(None) };

@@ -15,7 +15,10 @@ use shade_dataset::regular;
 
 use super::state::FileState;
 use crate::catalogue::{Field, FieldContent, Sample, SampleStore};
+use crate::error::Error;
+use crate::interrupt::Stop;
 use crate::source::image_folder::open_folder;
+use crate::source_bucket::{Identity, ObjectFault};
 
 /// Why a sample could not be read, in words that go behind its path.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +45,26 @@ pub(crate) enum SourceFault {
     Paired { name: String, path: PathBuf, fault: Box<SourceFault> },
     #[error("its field {0} is said to be in a container, but it has none")]
     NoContainer(String),
+    #[error(transparent)]
+    Object(#[from] ObjectFault),
+}
+
+impl SourceFault {
+    /// The error of a command that reads `sample`, if its store and not the sample is the trouble:
+    /// no command leaves out samples for that.
+    pub(crate) fn of_the_store(&self, sample: &Sample<'_>) -> Option<Error> {
+        let Self::Object(fault) = self else { return None };
+        let (url, fault) = (sample.file().display().to_string(), fault.of_the_store()?.clone());
+        Some(Error::Store { action: "read", url, fault })
+    }
 }
 
 /// Reads samples one after the other. Keeps open the folders of the source, from which a path is
 /// shorter than from the root, or the container that it read from last.
-#[derive(Debug, Default)]
-pub(crate) struct SourceReader {
+#[derive(Debug)]
+pub(crate) struct SourceReader<'s> {
+    /// Ends a wait for a store.
+    stop: &'s Stop,
     folders: HashMap<PathBuf, OwnedFd>,
     container: Option<(PathBuf, OpenContainer)>,
     /// A file of this process.
@@ -69,7 +86,11 @@ struct OpenContainer {
     state: FileState,
 }
 
-impl SourceReader {
+impl<'s> SourceReader<'s> {
+    pub(crate) fn new(stop: &'s Stop) -> Self {
+        Self { stop, folders: HashMap::new(), container: None, piece: None }
+    }
+
     /// Appends the sample's image to `bytes`: exactly as many bytes as were listed.
     pub(crate) fn image(&mut self, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), SourceFault> {
         match sample.store {
@@ -81,6 +102,9 @@ impl SourceReader {
                 self.span(file, sample.changed_ns, sample.offset, sample.bytes, bytes)
             }
             SampleStore::Piece { path, .. } => self.own_span(path, sample.offset, sample.bytes, bytes),
+            SampleStore::Bucket(_) | SampleStore::BucketTar(_) => {
+                self.object_span(sample, sample.offset, sample.bytes, bytes)
+            }
         }
     }
 
@@ -103,6 +127,9 @@ impl SourceReader {
             SampleStore::Piece { path, .. } => {
                 self.own_span(path, sample.offset, sample.bytes.min(most), bytes)
             }
+            SampleStore::Bucket(_) | SampleStore::BucketTar(_) => {
+                self.object_span(sample, sample.offset, sample.bytes.min(most), bytes)
+            }
         }
     }
 
@@ -124,6 +151,9 @@ impl SourceReader {
             (FieldContent::Stored { offset, bytes: len }, SampleStore::Piece { path, .. }) => {
                 self.own_span(path, offset, len, bytes)
             }
+            (FieldContent::Stored { offset, bytes: len }, SampleStore::BucketTar(_)) => {
+                self.object_span(sample, offset, len, bytes)
+            }
             (FieldContent::File { pair, bytes: len, changed_ns }, _) => {
                 let path = pair.file_of(sample.path);
                 let file = ListedFile { path: &path, bytes: len, changed_ns };
@@ -134,10 +164,31 @@ impl SourceReader {
                     fault: Box::new(fault),
                 })
             }
-            (FieldContent::Stored { .. }, SampleStore::Folder(_)) => {
+            (FieldContent::Stored { .. }, SampleStore::Folder(_) | SampleStore::Bucket(_)) => {
                 Err(SourceFault::NoContainer(field.name.to_owned()))
             }
         }
+    }
+
+    /// Reads bytes of a sample's object; nothing of one in a file.
+    fn object_span(
+        &self,
+        sample: &Sample<'_>,
+        offset: u64,
+        len: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SourceFault> {
+        let is_stopped = || self.stop.check().is_err();
+        let range = offset..offset.saturating_add(len.into());
+        match sample.store {
+            SampleStore::Bucket(bucket) => {
+                let listed = Identity { bytes: sample.bytes.into(), version: sample.changed_ns };
+                bucket.read(sample.path, range, listed, bytes, &is_stopped)?;
+            }
+            SampleStore::BucketTar(tar) => tar.read(range, bytes, &is_stopped)?,
+            SampleStore::Folder(_) | SampleStore::Container(_) | SampleStore::Piece { .. } => {}
+        }
+        Ok(())
     }
 
     fn folder(&mut self, path: &Path) -> Result<&OwnedFd, SourceFault> {
@@ -178,7 +229,7 @@ impl SourceReader {
     }
 }
 
-impl SourceReader {
+impl SourceReader<'_> {
     /// Reads a file that this process has written, and nobody else writes to.
     fn own_span(
         &mut self,

@@ -18,6 +18,8 @@ use crate::config::OnBad;
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::lock;
+use crate::leftovers::remove_file;
+use crate::plan::shard_name;
 use crate::workers::Workers;
 
 /// What is done with a shard whose file is written.
@@ -38,10 +40,17 @@ impl Packing<'_> {
             classes: self.catalogue.classes.len(),
             dictionary: self.recipe.dictionary(),
             part: self.part,
+            placed: None,
         };
         self.pack(missing.clone(), workers, &|file, shard| {
             file.publish()?;
-            done::write(self.folder, &pack, shard, self.effort.sync)
+            let Some(to) = self.to else { return done::write(self.folder, &pack, shard, self.effort.sync) };
+            let name = shard_name(shard.shard.0);
+            let path = self.folder.join(&name);
+            let placed = to.bucket.place(&path, &to.name(&name), self.stop)?;
+            let pack = Pack { placed: Some(&placed), ..pack };
+            done::write(self.folder, &pack, shard, self.effort.sync)?;
+            remove_file(&path)
         })?;
         self.check(&tars, &missing)
     }
@@ -101,7 +110,9 @@ impl Packing<'_> {
     /// The record of completion of shard `number` of the plan, if it is valid.
     pub(crate) fn done(&self, number: usize) -> Result<Option<DoneShard>, Error> {
         let done = done::read(self.folder, self.shard_id(number), self.id)?;
-        Ok(done.filter(|done| done.has_dictionary(self.recipe.dictionary())))
+        // A record of another place is of no use here.
+        let is_here = |done: &DoneShard| done.placed.is_some() == self.to.is_some();
+        Ok(done.filter(|done| done.has_dictionary(self.recipe.dictionary()) && is_here(done)))
     }
 
     /// Removes the records of completion of its shards: nobody needs them any more.
@@ -118,7 +129,11 @@ impl Packing<'_> {
         let done = workers.each(&numbers, self.stop, |&number| {
             let Some(done) = self.done(number)? else { return Ok(false) };
             let _cpu = cpus.pass(1, self.stop)?;
-            if !done.is_written(self.folder, self.effort.sync, self.stop)? {
+            let is_written = match self.to {
+                Some(to) => done.is_placed(to)?,
+                None => done.is_written(self.folder, self.effort.sync, self.stop)?,
+            };
+            if !is_written {
                 return Ok(false);
             }
             // An earlier run may have skipped samples; this one may not.
@@ -142,14 +157,14 @@ impl Packing<'_> {
         spare: &Mutex<Vec<Vec<u8>>>,
         end: &End<'_>,
     ) -> Result<(), Error> {
-        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key);
+        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key, self.stop);
         loop {
             // The seat comes first: a claimed stretch is read at once.
             let mut seat = readers.enter(self.stop)?;
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
             let memory = lock(spare).pop().unwrap_or_default();
-            let built = builder.build(samples, memory, &mut seat.pace, encoders, self.stop)?;
+            let built = builder.build(samples, memory, &mut seat.pace, encoders)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }

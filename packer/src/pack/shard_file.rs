@@ -29,6 +29,8 @@ pub(super) struct ShardFile<'a> {
     partial: PartialFile,
     file: File,
     sync: bool,
+    /// Its share of the disk, if shards do not stay there.
+    _room: Option<Pass<'a>>,
     state: Mutex<ShardState<'a>>,
 }
 
@@ -58,9 +60,14 @@ pub(super) struct PackedShard {
 }
 
 impl<'a> ShardFile<'a> {
-    pub(super) fn create(folder: &Path, shard: ShardId, sync: bool) -> Result<Self, Error> {
+    pub(super) fn create(
+        folder: &Path,
+        shard: ShardId,
+        sync: bool,
+        room: Option<Pass<'a>>,
+    ) -> Result<Self, Error> {
         let (partial, file) = PartialFile::create(folder.join(shard_name(shard.0)))?;
-        Ok(Self { shard, partial, file, sync, state: Mutex::default() })
+        Ok(Self { shard, partial, file, sync, _room: room, state: Mutex::default() })
     }
 
     /// Sets the number of stretches, at the latest with the last one.

@@ -92,7 +92,10 @@ impl<'a> RunTars<'a> {
     pub(super) fn is_in(&self, sample: SampleId, tars: &BTreeSet<&Path>) -> bool {
         self.catalogue.sample(sample).is_some_and(|sample| match sample.store {
             SampleStore::Container(tar) => tars.contains(tar.as_path()),
-            SampleStore::Folder(_) | SampleStore::Piece { .. } => false,
+            SampleStore::Folder(_)
+            | SampleStore::Piece { .. }
+            | SampleStore::Bucket(_)
+            | SampleStore::BucketTar(_) => false,
         })
     }
 }

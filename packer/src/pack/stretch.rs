@@ -79,13 +79,14 @@ pub(super) struct StretchBuilder<'a> {
     recipe: &'a Recipe,
     /// The number in the member's name is the sample's id in the whole catalogue plus this.
     first_key: u32,
-    reader: SourceReader,
+    stop: &'a Stop,
+    reader: SourceReader<'a>,
     read: Vec<u8>,
 }
 
 impl<'a> StretchBuilder<'a> {
-    pub(super) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, first_key: u32) -> Self {
-        Self { catalogue, recipe, first_key, reader: SourceReader::default(), read: Vec::new() }
+    pub(super) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, first_key: u32, stop: &'a Stop) -> Self {
+        Self { catalogue, recipe, first_key, stop, reader: SourceReader::new(stop), read: Vec::new() }
     }
 
     fn key(&self, id: SampleId) -> u32 {
@@ -100,32 +101,39 @@ impl<'a> StretchBuilder<'a> {
         spare: Vec<u8>,
         pace: &mut ReadPace,
         encoders: &EncoderPool<'_>,
-        stop: &Stop,
     ) -> Result<Built, Error> {
         let mut built = Built { bytes: spare, ..Built::default() };
         built.bytes.clear();
         if self.recipe.is_plain() {
-            let read = self.read_all(samples, &mut built, pace);
+            let read = self.read_all(samples, &mut built, pace)?;
             self.finish_plain(&read, &mut built);
         } else {
             std::mem::swap(&mut built.bytes, &mut self.read);
             built.bytes.clear();
-            let read = self.read_all(samples, &mut built, pace);
+            let read = self.read_all(samples, &mut built, pace)?;
             std::mem::swap(&mut built.bytes, &mut self.read);
-            encoders.with(stop, |encoder| self.convert(encoder, &read, &mut built, stop))?;
+            encoders.with(self.stop, |encoder| self.convert(encoder, &read, &mut built))?;
         }
         Ok(built)
     }
 
     /// Reads images and fields into `built.bytes`; headers of images that are made anew stay gaps.
-    fn read_all(&mut self, samples: &[SampleId], built: &mut Built, pace: &mut ReadPace) -> Vec<SampleRead> {
+    ///
+    /// # Errors
+    /// A store is in trouble, or the command should stop while it waits for one.
+    fn read_all(
+        &mut self,
+        samples: &[SampleId],
+        built: &mut Built,
+        pace: &mut ReadPace,
+    ) -> Result<Vec<SampleRead>, Error> {
         let mut all = Vec::with_capacity(samples.len());
         let mut before = Instant::now();
         for &id in samples {
             let Some(sample) = self.catalogue.sample(id) else { continue };
             let start = built.bytes.len();
             let read = caught(|| self.read_one(id, &sample, &mut built.bytes)).unwrap_or_else(|text| {
-                self.reader = SourceReader::default();
+                self.reader = SourceReader::new(self.stop);
                 Err(StretchFault::Panicked(text))
             });
             let now = Instant::now();
@@ -134,12 +142,18 @@ impl<'a> StretchBuilder<'a> {
             match read {
                 Ok(read) => all.push(read),
                 Err(fault) => {
+                    if let StretchFault::Source(fault) = &fault
+                        && let Some(error) = fault.of_the_store(&sample)
+                    {
+                        self.stop.check()?;
+                        return Err(error);
+                    }
                     built.bytes.truncate(start);
                     built.bad.push((self.catalogue.whole_id(id), sample.bad(fault)));
                 }
             }
         }
-        all
+        Ok(all)
     }
 
     fn read_one(
@@ -213,10 +227,9 @@ impl<'a> StretchBuilder<'a> {
         encoder: &mut RecordEncoder<'_>,
         read: &[SampleRead],
         built: &mut Built,
-        stop: &Stop,
     ) -> Result<(), Error> {
         for one in read {
-            stop.check()?;
+            self.stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = self.read.get(one.image.clone()).unwrap_or_default();
             let bad = match caught(|| encoder.record(image)) {

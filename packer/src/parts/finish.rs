@@ -115,7 +115,15 @@ pub(crate) fn finish(args: &FinishArgs, stop: &Stop) -> Result<Finished, Error> 
     refuse_bad(complete.into_iter().flatten().flat_map(|complete| complete.bad), plan.accept().on_bad)?;
     let datasets = whole(&plan)?;
     let effort = Effort { jobs: args.in_flight.in_flight(), in_flight: args.in_flight.in_flight(), sync };
-    let job = PackJob { id: plan.work(), accept: plan.accept(), effort, readers: &readers, progress, stop };
+    let job = PackJob {
+        id: plan.work(),
+        bucket: None,
+        accept: plan.accept(),
+        effort,
+        readers: &readers,
+        progress,
+        stop,
+    };
     let mut splits = Vec::new();
     for prepared in datasets {
         let folder = prepared.planned.folder(partial.path());

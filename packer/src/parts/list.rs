@@ -71,6 +71,7 @@ pub(crate) fn list(args: &ListArgs, stop: &Stop) -> Result<Listing, Error> {
     let start = Instant::now();
     check_splits(&args.splits)?;
     let source = args.source.source()?;
+    source.refuse_bucket("list")?;
     refuse_inside(&args.out, &source.path)?;
     check_destination(&args.out)?;
     let workers = Workers::start(args.in_flight.in_flight())?;

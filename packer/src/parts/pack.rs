@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::bucket::refuse_address;
 use crate::catalogue::Bad;
 use crate::config::OnBad;
 use crate::create::{CreateArgs, PackJob, refuse_inside};
@@ -57,6 +58,7 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     let start = Instant::now();
     let pack = &args.new.pack;
     let (out, source, effort) = (&args.new.out, &pack.source.path, pack.effort());
+    refuse_address(out, "--part")?;
     if let Err(fault) = fs::metadata(source) {
         return Err(Error::Usage(format!("cannot use {} as a source: {fault}", source.display())));
     }
@@ -76,7 +78,15 @@ pub(crate) fn create_part(args: &CreateArgs, part: Part, stop: &Stop) -> Result<
     let records = datasets.iter().map(|(_, _, prepared)| u64::from(prepared.planned.catalogue.len())).sum();
     let bytes = datasets.iter().map(|(_, _, prepared)| prepared.planned.catalogue.bytes()).sum();
     let progress = &CommandProgress::start(pack.output.shown(), "packing", records, bytes);
-    let job = PackJob { id: plan.work(), accept: plan.accept(), effort, readers: &readers, progress, stop };
+    let job = PackJob {
+        id: plan.work(),
+        bucket: None,
+        accept: plan.accept(),
+        effort,
+        readers: &readers,
+        progress,
+        stop,
+    };
     let packings: Vec<Packing<'_>> = datasets
         .iter()
         .map(|(folder, first, prepared)| prepared.packing(folder, part, *first, &job))

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
+use crate::bucket::refuse_address;
 use crate::create::{Begun, Created, Listed, NewArgs, begin, list_all, notes_of, plan_all, sources_of};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -49,7 +50,9 @@ pub(crate) struct PlanMade {
 pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
     let start = Instant::now();
     let new = &args.new;
+    refuse_address(&new.out, "plan")?;
     let (source, layout) = new.checked()?;
+    source.refuse_bucket("plan")?;
     let effort = new.pack.effort();
     let readers = Workers::start(effort.in_flight)?;
     let sources = sources_of(&source, &new.splits);
@@ -68,7 +71,7 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
         ..Created::default()
     };
     let shards = planned.iter().map(|planned| planned.plan.shard_count()).sum();
-    let Begun { work, mut partial } = match begin(new, &planned, effort.sync)? {
+    let Begun { work, mut partial, .. } = match begin(new, &planned, effort.sync)? {
         Ok(begun) => begun,
         Err(created) => return Ok(PlanMade { plan: None, shards, created }),
     };

@@ -356,6 +356,10 @@ impl StoreOutline {
             SampleStore::Container(path) | SampleStore::Piece { path, .. } => {
                 Self::Container(StorePlace::of(path, base)?)
             }
+            SampleStore::Bucket(_) | SampleStore::BucketTar(_) => {
+                let text = format!("{}: a plan is refused for a bucket", base.display());
+                return Err(Error::Defect(text));
+            }
         })
     }
 

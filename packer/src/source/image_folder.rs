@@ -82,7 +82,9 @@ pub(super) fn scan_part(
         }
     }
     if classes.is_empty() && catalogue.bad.is_empty() {
-        return Err(Error::source(root, no_class(&entries)));
+        let names = entries.iter().map(DirEntry::file_name);
+        let images = names.filter(|name| is_image(name.as_encoded_bytes())).count();
+        return Err(Error::source(root, no_class(images)));
     }
     classes.sort_unstable();
     let labelled = (0u32..).zip(&classes).filter(|(label, _)| part.has(*label as usize));
@@ -92,26 +94,42 @@ pub(super) fn scan_part(
     for some in labelled.chunks(rayon::current_num_threads() * CLASSES_PER_THREAD) {
         let walked: Vec<ListedClass> =
             some.par_iter().map(|(_, class)| walk.class(class)).collect::<Result<_, _>>()?;
-        for ((label, _), mut class) in some.iter().zip(walked) {
-            let before = catalogue.len();
-            of_tools.append(&mut class.of_tools);
-            catalogue.folders.append(&mut class.folders);
-            let (is_bad, other) = (!class.bad.is_empty(), class.other.take());
-            let is_full = !add(&mut catalogue, class, *label, root);
-            if catalogue.len() == before {
-                if is_bad || is_full {
-                    catalogue.lost.push(*label);
-                } else {
-                    catalogue.empty.push(EmptyClass { label: *label, other });
-                }
-            }
+        for ((label, _), class) in some.iter().zip(walked) {
+            of_tools.append(&mut add_class(&mut catalogue, class, *label, root));
         }
     }
+    finish(&mut catalogue, classes, &of_tools, root);
+    Ok(catalogue)
+}
+
+/// Adds a class. Gives the folders of programs that it has images in.
+pub(super) fn add_class(
+    catalogue: &mut Catalogue,
+    mut class: ListedClass,
+    label: u32,
+    root: &Path,
+) -> Vec<String> {
+    let before = catalogue.len();
+    let of_tools = std::mem::take(&mut class.of_tools);
+    catalogue.folders.append(&mut class.folders);
+    let (is_bad, other) = (!class.bad.is_empty(), class.other.take());
+    let is_full = !add(catalogue, class, label, root);
+    if catalogue.len() == before {
+        if is_bad || is_full {
+            catalogue.lost.push(label);
+        } else {
+            catalogue.empty.push(EmptyClass { label, other });
+        }
+    }
+    of_tools
+}
+
+/// Names the classes, and says what people should know of them.
+pub(super) fn finish(catalogue: &mut Catalogue, classes: Vec<String>, of_tools: &[String], root: &Path) {
     catalogue.notes.extend(splits_note(&classes));
     catalogue.notes.extend(pairs_note(root, &classes));
-    catalogue.notes.extend(tool_folders::note(&of_tools));
+    catalogue.notes.extend(tool_folders::note(of_tools));
     catalogue.classes = classes;
-    Ok(catalogue)
 }
 
 /// Lists all images below `root`, in the order that they would have within one class.
@@ -130,6 +148,18 @@ pub(super) fn scan_unlabelled(
     let mut all = FolderWalk::new(root, selection, progress, stop)?.class("")?;
     catalogue.folders.append(&mut all.folders);
     catalogue.notes.extend(tool_folders::note(&all.of_tools));
+    without_classes(catalogue, all, root)
+}
+
+/// A catalogue of images that have no classes.
+///
+/// # Errors
+/// There is no image.
+pub(super) fn without_classes(
+    mut catalogue: Catalogue,
+    all: ListedClass,
+    root: &Path,
+) -> Result<Catalogue, Error> {
     add(&mut catalogue, all, 0, root);
     if catalogue.is_empty() && catalogue.bad.is_empty() {
         let fault = format!("found no image in it. Supported extensions are: {}", EXTENSIONS.join(", "));
@@ -165,10 +195,8 @@ fn add(catalogue: &mut Catalogue, class: ListedClass, label: u32, root: &Path) -
     has_room
 }
 
-/// Says why a folder has no class, and what it may be instead.
-fn no_class(entries: &[DirEntry]) -> String {
-    let names = entries.iter().map(DirEntry::file_name);
-    let images = names.filter(|name| is_image(name.as_encoded_bytes())).count();
+/// Says why a folder with this number of images right in it has no class, and what it may be.
+pub(super) fn no_class(images: usize) -> String {
     let remedy = match images {
         0 => String::new(),
         _ => format!(
@@ -216,16 +244,16 @@ struct FolderWalk<'a> {
     stop: &'a Stop,
 }
 
-struct ListedClass {
-    folders: Vec<ListedFolder>,
+pub(super) struct ListedClass {
+    pub(super) folders: Vec<ListedFolder>,
     /// Folders of programs with images in them.
-    of_tools: Vec<String>,
+    pub(super) of_tools: Vec<String>,
     /// A file that is no image.
-    other: Option<String>,
-    paths: Paths,
+    pub(super) other: Option<String>,
+    pub(super) paths: Paths,
     /// For each path; `None` for one that is bad.
-    found: Vec<Option<FileFacts>>,
-    bad: Vec<Bad>,
+    pub(super) found: Vec<Option<FileFacts>>,
+    pub(super) bad: Vec<Bad>,
 }
 
 #[derive(Clone, Copy)]
@@ -243,6 +271,8 @@ pub(super) enum LookFault {
     NoFile,
     #[error("its path is longer than {NAME_BYTES_MAX} bytes")]
     LongPath,
+    #[error("the store tells no version of it (ETag): copy it to a file system")]
+    NoVersion,
     #[error(transparent)]
     Bytes(#[from] LimitFault),
 }
@@ -396,7 +426,7 @@ fn read_dir(folder: &Path) -> io::Result<Vec<DirEntry>> {
     fs::read_dir(folder).and_then(Iterator::collect)
 }
 
-fn is_image(name: &[u8]) -> bool {
+pub(super) fn is_image(name: &[u8]) -> bool {
     EXTENSIONS.iter().any(|extension| {
         let start = name.len().checked_sub(extension.len());
         start

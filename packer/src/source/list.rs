@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, StringRecord};
 use rayon::prelude::*;
-use shade_dataset::regular;
+use shade_dataset::{Address, regular};
 
 use super::Selection;
 use super::image_folder::{FILES_PER_TASK, FileFacts, look, open_folder};
@@ -33,6 +33,11 @@ enum ListFault {
     Empty,
     #[error("was written to while it was read")]
     Touched,
+    #[error(
+        "line {line}: {url} is in a bucket, and the files of a list must be on a file system. Give the prefix as SOURCE, or \
+         copy the files"
+    )]
+    Address { line: u64, url: String },
     #[error("line 1: the column '{0}' comes twice")]
     ColumnTwice(String),
     #[error(
@@ -198,6 +203,9 @@ impl Lines {
             }
             let line = record.position().map_or(0, csv::Position::line);
             let given = record.get(columns.path).unwrap_or_default();
+            if let Ok(Address::Url(url)) = Address::parse(given) {
+                return Err(Error::source(file, ListFault::Address { line, url: url.to_string() }));
+            }
             let Some(path) = plain(given) else {
                 return Err(Error::source(file, ListFault::ParentPath { line, path: given.to_owned() }));
             };

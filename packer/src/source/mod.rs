@@ -1,12 +1,14 @@
 //! Lists the samples of a source into a [`Catalogue`], before a byte of it is packed.
 //!
 //! `image_folder` knows torchvision's rules, and `pairs` adds files of other folders to its images;
-//! `tars` reads WebDataset tars; `list` reads a CSV of paths and labels.
+//! `object_folder` lists an ImageFolder in a bucket; `tars` reads WebDataset tars; `list` reads a
+//! CSV of paths and labels.
 
 mod given_labels;
 pub mod image_folder;
 mod labels;
 mod list;
+mod object_folder;
 mod pairs;
 mod selection;
 pub(crate) mod splits;
@@ -22,6 +24,7 @@ pub(crate) use given_labels::{GivenLabels, LabelMeaning, read_labels};
 pub(crate) use image_folder::EXTENSIONS;
 pub(crate) use labels::Labels;
 pub use selection::Selection;
+use tars::TarObjects;
 pub(crate) use tars::{Cut, StreamClasses, StreamListing, StreamPiece, each_piece, is_tar};
 
 use crate::catalogue::Catalogue;
@@ -30,6 +33,7 @@ use crate::interrupt::Stop;
 use crate::pair::Pair;
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
+use crate::source_bucket::{ListedObject, SourceBucket};
 use crate::workers::Workers;
 
 /// The kind of a source.
@@ -48,8 +52,10 @@ pub(crate) enum SourceKind {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The folder, or the CSV file; only read.
+    /// The folder, the CSV file, or the address of a prefix; only read.
     pub(crate) path: PathBuf,
+    /// The bucket, if that is an address.
+    pub(crate) bucket: Option<SourceBucket>,
     /// What it is; [`SourceKind::of`] decides if it is `None`.
     pub(crate) kind: Option<SourceKind>,
     pub(crate) labels: Labels,
@@ -79,9 +85,86 @@ impl SourceKind {
     }
 }
 
+impl SourceKind {
+    /// Judges objects as [`of`](Self::of) judges a folder.
+    fn of_objects(listed: &[ListedObject]) -> Self {
+        let is_tar = |object: &ListedObject| {
+            let path = Path::new(&object.name);
+            tars::is_tar(path) || tars::is_compressed_tar(path)
+        };
+        match listed.iter().any(|object| object.name.contains('/')) {
+            false if listed.iter().any(is_tar) => Self::Webdataset,
+            _ => Self::ImageFolder,
+        }
+    }
+}
+
 impl Source {
     pub(crate) fn kind(&self) -> Result<SourceKind, Error> {
-        self.kind.map_or_else(|| SourceKind::of(&self.path), Ok)
+        match (self.kind, &self.bucket) {
+            (Some(kind), _) => Ok(kind),
+            (None, Some(bucket)) => {
+                Ok(SourceKind::of_objects(self.objects(bucket, Shown::Quiet, &Stop::default())?))
+            }
+            (None, None) => SourceKind::of(&self.path),
+        }
+    }
+
+    /// The source in this folder of it.
+    pub(crate) fn below(&self, folder: &str) -> Self {
+        let mut below = self.clone();
+        let folders = below.pairs.iter_mut().map(|pair| &mut pair.folder);
+        folders.chain([&mut below.path]).for_each(|path| path.push(folder));
+        below.bucket = self.bucket.as_ref().map(|bucket| SourceBucket::new(bucket.url().join(folder)));
+        below
+    }
+
+    /// Lists what lies in the bucket, if the source is in one. Later calls do not list it again.
+    pub(crate) fn look(&self, shown: Shown, stop: &Stop) -> Result<(), Error> {
+        self.bucket.as_ref().map_or(Ok(()), |bucket| self.objects(bucket, shown, stop).map(drop))
+    }
+
+    /// What lies in the source's bucket.
+    fn objects<'b>(
+        &self,
+        bucket: &'b SourceBucket,
+        shown: Shown,
+        stop: &Stop,
+    ) -> Result<&'b [ListedObject], Error> {
+        let shown = if bucket.is_listed() { Shown::Quiet } else { shown };
+        let progress = CommandProgress::start(shown, "listing", 0, 0);
+        let listed = bucket.listed(&|| stop.check().is_err(), &|count| progress.add(count, 0));
+        let listed = listed.map_err(|fault| {
+            let url = bucket.url().to_string();
+            stop.check().err().unwrap_or(Error::Store { action: "list", url, fault })
+        })?;
+        if !listed.is_empty() {
+            progress.finish();
+            return Ok(listed);
+        }
+        let text = "no object lies below this address. SOURCE in a bucket is a prefix with a folder for each class, or \
+                    with tars; a single file is no source there";
+        Err(Error::source(&self.path, text))
+    }
+
+    /// What identifies all that was listed in the source's bucket; `None` if it is none.
+    pub(crate) fn state_of_objects(&self) -> Option<i64> {
+        let listed = self.bucket.as_ref()?.listed(&|| true, &|_| {}).ok()?;
+        Some(SourceBucket::state_of(listed))
+    }
+
+    /// Refuses a source in a bucket, for a `command` that reads file systems alone.
+    ///
+    /// # Errors
+    /// It is one: usage.
+    pub(crate) fn refuse_bucket(&self, command: &str) -> Result<(), Error> {
+        match &self.bucket {
+            Some(bucket) => Err(Error::Usage(format!(
+                "{command}: {} is in a bucket, which one machine packs: shade-pack create",
+                bucket.url()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Lists all samples, as many files at a time as there are `workers`. What is wrong with single
@@ -101,6 +184,9 @@ impl Source {
         shown: Shown,
         stop: &Stop,
     ) -> Result<Catalogue, Error> {
+        self.look(shown, stop)?;
+        let is_listed = self.bucket.is_some() && self.kind()? == SourceKind::ImageFolder;
+        let shown = if is_listed { Shown::Quiet } else { shown };
         let progress = CommandProgress::start(shown, "listing", 0, 0);
         let mut catalogue = workers.install(|| self.scan(part, &progress, stop))?;
         progress.finish();
@@ -114,7 +200,16 @@ impl Source {
         self.check(kind, part)?;
         match kind {
             SourceKind::ImageFolder => self.scan_folder(part, progress, stop),
-            SourceKind::Webdataset => tars::scan(&self.path, labels, &self.selection, progress, stop),
+            SourceKind::Webdataset => {
+                let objects = match &self.bucket {
+                    Some(bucket) => {
+                        let listed = self.objects(bucket, Shown::Quiet, stop)?;
+                        Some(TarObjects { bucket, listed })
+                    }
+                    None => None,
+                };
+                tars::scan(&self.path, objects, labels, &self.selection, progress, stop)
+            }
             SourceKind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
         }
     }
@@ -123,6 +218,12 @@ impl Source {
     fn check(&self, kind: SourceKind, part: Part) -> Result<(), Error> {
         let is_folder = kind == SourceKind::ImageFolder;
         let fault = match &self.labels {
+            _ if self.bucket.is_some() && kind == SourceKind::List => {
+                "--from list: a list is read from a file system, and so are its files. Give a prefix of images or tars"
+            }
+            _ if self.bucket.is_some() && !self.pairs.is_empty() => {
+                "--pair: SOURCE and the folders of pairs must be on a file system: copy them, or put the files into tars"
+            }
             Labels::File(_) if is_folder => {
                 "--labels: an ImageFolder's labels are its folders; --labels none packs it without labels"
             }
@@ -156,6 +257,10 @@ impl Source {
         let Self { path, labels, selection, pairs, .. } = self;
         let has_pairs = !pairs.is_empty();
         let is_default = has_pairs && *labels == Labels::Own;
+        if let Some(bucket) = &self.bucket {
+            let listed = self.objects(bucket, Shown::Quiet, stop)?;
+            return object_folder::scan(bucket, listed, path, selection, *labels != Labels::None);
+        }
         let images = if is_default || *labels == Labels::None {
             image_folder::scan_unlabelled(path, selection, progress, stop)?
         } else {

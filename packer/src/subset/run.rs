@@ -15,16 +15,15 @@ use shade_formats::{SampleId, ShardId};
 
 use super::choose::{Choice, Draw};
 use super::copy::{Written, copy_shard};
-use crate::args::{JobsArgs, OutputArgs, local};
+use crate::args::{JobsArgs, OutputArgs};
 use crate::assemble::Assembly;
+use crate::bucket::{Made, is_address, out};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::leftovers::Content;
 use crate::options::{LINKED, TOOL};
 use crate::plan::shard_name;
 use crate::progress::CommandProgress;
-use crate::publish::Partial;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -48,11 +47,11 @@ pub(crate) struct SubsetArgs {
 /// A dataset over shards of another one.
 #[derive(Debug, Args)]
 pub(crate) struct OverArgs {
-    /// The dataset's directory. It is only read.
-    #[arg(value_parser = local())]
+    /// The dataset's directory, or with --copy its address. It is only read.
     pub(super) dataset: PathBuf,
-    /// The new dataset's directory. It must not exist.
-    #[arg(value_parser = local())]
+    /// The new dataset's directory. It must not exist. Or an address (s3://bucket/prefix) where
+    /// nothing is; it gets shards of its own then.
+    #[arg(value_parser = out())]
     pub(super) out: PathBuf,
     /// Shards.
     #[command(flatten)]
@@ -150,18 +149,23 @@ pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
 /// Makes a dataset of what is taken of another one.
 pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Stop) -> Result<Report, Error> {
     let start = Instant::now();
-    let times = Times::read(&dataset.dir)?;
-    let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
-    let chosen = chosen(dataset, &taken.samples, partial.path());
+    if is_address(&args.dataset) && !args.how.copy {
+        let dataset = args.dataset.display();
+        return Err(Error::Usage(format!(
+            "{dataset} is in an object store, where nothing can be linked: add --copy"
+        )));
+    }
+    let times = Times::read(&args.dataset)?;
+    let mut made = Made::begin(&args.out)?;
+    let chosen = chosen(dataset, &taken.samples, made.folder());
     let written = if args.how.copy {
         copied(args, dataset, &chosen, stop)?
     } else {
         linked(args, dataset, &chosen, stop)?
     };
     let copied_bytes = if args.how.copy { written.iter().map(|shard| shard.bytes).sum() } else { 0 };
-    let index = write_index(args, dataset, &times, taken, written, partial.path())?;
-    stop.check()?;
-    partial.publish()?;
+    let index = write_index(args, dataset, &times, taken, written, made.folder())?;
+    made.publish(stop)?;
     Ok(Report {
         dataset: args.out.clone(),
         content_id: index.content_id().to_string(),
@@ -170,7 +174,7 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
         classes: index.class_count(),
         empty_classes: empty_classes(&index),
         shards: index.shard_count(),
-        linked: !args.how.copy,
+        linked: !args.how.copy && !is_address(&args.out),
         copied_bytes,
         speed: Speed::since(start, copied_bytes),
     })
@@ -224,7 +228,8 @@ fn linked(args: &OverArgs, dataset: &Dataset, chosen: &[Chosen], stop: &Stop) ->
                 let fault = format!("{found} bytes, expected {expected}");
                 return Err(Error::Damaged { path: named, fault });
             }
-            if args.how.symlink {
+            // What goes to a bucket is read here once.
+            if args.how.symlink || is_address(&args.out) {
                 symlink(&from, to).map_err(Error::io("link", &from))?;
             } else {
                 fs::hard_link(&from, to).map_err(|fault| why_not_linked(&from, fault))?;

@@ -8,6 +8,7 @@ use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::printable::OneLine;
 
+use crate::bucket::is_address;
 use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::TIMES_FILE;
@@ -122,6 +123,13 @@ impl Verified {
             return writeln!(
                 f,
                 "remedy: make {first} again in the dataset that this one is a subset of, then the subset"
+            );
+        }
+        if is_address(&self.dataset) {
+            return writeln!(
+                f,
+                "remedy: copy {first} there from where the dataset was copied or packed, or pack it again to another \
+                 address: `create` makes no lost shards in an object store"
             );
         }
         let (others, made) = match is_alone {

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +30,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use md5::{Digest, Md5};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
@@ -68,6 +69,8 @@ struct Fate {
 
 struct Store {
     service: S3Service,
+    /// Where its buckets are.
+    folder: PathBuf,
     badness: Mutex<Badness>,
     random: Mutex<StdRng>,
     requests: AtomicU64,
@@ -108,9 +111,17 @@ impl Store {
                 http_body_util::Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
             return Ok(Response::builder().status(status).body(body).unwrap());
         }
+        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let bucket = request.uri().path().trim_matches('/').to_owned();
         let answer = hyper::service::Service::call(&self.service, request).await;
-        let (mut parts, body) =
+        let (mut parts, mut body) =
             answer.map_err(|error| std::io::Error::other(format!("{error:?}")))?.into_parts();
+        if is_list && parts.status.is_success() {
+            let listed = first_bytes(body, usize::MAX).await?;
+            let listed = with_etags(&String::from_utf8_lossy(&listed), &self.folder.join(bucket));
+            parts.headers.insert("content-length", listed.len().into());
+            body = s3s::Body::from(listed);
+        }
         if fate.wrong
             && let Some(range) = parts.headers.get_mut("content-range")
         {
@@ -136,6 +147,25 @@ impl Store {
         }
         Ok(Response::from_parts(parts, StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()))
     }
+}
+
+/// A list with the ETag of each object, as stores have it: s3s-fs says it only with the object.
+fn with_etags(listed: &str, bucket: &Path) -> String {
+    let mut pieces = listed.split("</Key>");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let key = text.rsplit("<Key>").next().unwrap_or_default();
+        let key =
+            ["&lt;<", "&gt;>", "&quot;\"", "&apos;'", "&amp;&"].iter().fold(key.to_owned(), |key, pair| {
+                let (escaped, plain) = pair.split_at(pair.len() - 1);
+                key.replace(escaped, plain)
+            });
+        // It may be gone since.
+        let bytes = std::fs::read(bucket.join(key)).unwrap_or_default();
+        let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("</Key><ETag>&quot;{etag}&quot;</ETag>{piece}");
+    }
+    text
 }
 
 /// The bytes of an answer, as many as it promises: s3s-fs reads on to the end of the object.
@@ -165,7 +195,7 @@ fn main() {
     let folder = PathBuf::from(arguments.next().unwrap());
     let words: Vec<String> = arguments.collect();
     let badness = badness_of(words.iter().map(String::as_str));
-    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder).unwrap());
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(&folder).unwrap());
     if badness.share("anonymous") == 0.0 {
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
     }
@@ -173,6 +203,7 @@ fn main() {
     let seed = badness.share("seed") as u64;
     let store = Arc::new(Store {
         service: builder.build(),
+        folder,
         badness: Mutex::new(badness),
         random: Mutex::new(StdRng::seed_from_u64(seed)),
         requests: AtomicU64::new(0),

@@ -202,6 +202,12 @@ impl ClientError {
         text
     }
 
+    /// Whether an address has no packed dataset, although its store answers.
+    #[must_use]
+    pub fn is_not_packed(&self) -> bool {
+        matches!(self, Self::Index(DatasetError::NotPackedAt { .. }))
+    }
+
     /// For `map_err`: names the failed operation.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { what, source }

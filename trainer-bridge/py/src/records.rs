@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use shade_client::{Content, FieldsReader};
@@ -24,11 +24,15 @@ pub(crate) fn dataset_content(py: Python<'_>, folder: PathBuf) -> PyResult<(u32,
     Ok((content.samples, content.id.to_string()))
 }
 
-/// The folder of the dataset at an address such as `s3://bucket/prefix`.
+/// The folder of the dataset at an address such as `s3://bucket/prefix`. `FileNotFoundError` if
+/// none that is packed lies there.
 #[pyfunction]
 pub(crate) fn dataset_folder(py: Python<'_>, address: PathBuf) -> PyResult<PathBuf> {
     let folder = on_thread(py, "shade-open", move || shade_client::folder(&address))?;
-    folder.map_err(|error| from_client(&error))
+    folder.map_err(|error| match error.is_not_packed() {
+        true => PyFileNotFoundError::new_err(error.to_string()),
+        false => from_client(&error),
+    })
 }
 
 /// A dataset's content for Python: samples, classes, and its identity in hexadecimal digits.

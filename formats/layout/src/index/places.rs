@@ -13,6 +13,8 @@ use crate::limits::{FIELDS_BYTES_MAX, NAME_BYTES_MAX};
 use crate::shard::{Field, field_name_is_valid};
 
 const PLACES: &str = "index places";
+/// How the address of a bucket begins.
+const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
 const MEMBERS: &str = "index members";
 /// Kind and length of the base, before it.
 const HEAD_BYTES: usize = 8;
@@ -43,7 +45,8 @@ pub enum PlacesKind {
 pub struct Places<'a> {
     /// What they are.
     pub kind: PlacesKind,
-    /// The folder that shards' names are relative to: an absolute path.
+    /// What shards' names are relative to: the absolute path of a folder, or the address of a
+    /// prefix in a bucket.
     pub base: &'a [u8],
 }
 
@@ -114,6 +117,13 @@ impl PlacesKind {
     }
 }
 
+/// Whether these are the bytes of an absolute path, or of a bucket's address.
+fn is_base(base: &[u8]) -> bool {
+    let address = std::str::from_utf8(base).ok().and_then(|text| text.split_once("://"));
+    let is_address = address.is_some_and(|(scheme, rest)| SCHEMES.contains(&scheme) && !rest.is_empty());
+    (base.starts_with(b"/") || is_address) && !base.contains(&0)
+}
+
 impl PlacesBuilder {
     /// Bytes that [`write`](Self::write) will append.
     pub(super) fn bytes(&self) -> usize {
@@ -150,8 +160,8 @@ impl PlacesLayout {
         let base = start..start.saturating_add(len);
         let times = start.saturating_add(len.next_multiple_of(BASE_ALIGN_BYTES))..range.end;
         let path = index.get(base.clone()).filter(|_| times.start <= range.end).unwrap_or_default();
-        if len > NAME_BYTES_MAX || !path.starts_with(b"/") || path.contains(&0) {
-            let expected = format_args!("an absolute path of at most {NAME_BYTES_MAX} bytes");
+        if len > NAME_BYTES_MAX || !is_base(path) {
+            let expected = format_args!("an absolute path or an address of at most {NAME_BYTES_MAX} bytes");
             return Err(wrong(start, &format_args!("{:?}", String::from_utf8_lossy(path)), &expected));
         }
         if index.get(base.end..times.start).is_none_or(|padding| padding.iter().any(|&byte| byte != 0)) {
@@ -169,7 +179,8 @@ impl PlacesLayout {
         Places { kind: self.kind, base: index.get(self.base.clone()).unwrap_or_default() }
     }
 
-    /// When the file of a shard was last changed, in nanoseconds since 1970.
+    /// When the file of a shard was last changed, in nanoseconds since 1970; the version of an
+    /// object.
     pub(super) fn changed_ns(&self, index: &[u8], shard: usize) -> Option<i64> {
         let times = index.get(self.times.clone())?;
         u64_at(times, shard.checked_mul(TIME_BYTES)?).map(u64::cast_signed)

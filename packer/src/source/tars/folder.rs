@@ -2,22 +2,24 @@
 //! order of their names.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::groups::{KeyPlaces, TarFile, each_group};
+use super::groups::{KeyPlaces, TarFile, TarPlace, each_group};
 use super::label::{LabelSource, TarLabelFault};
 use super::sample::{NoSample, label, label_source, make};
-use crate::catalogue::{Bad, Catalogue, LimitFault, NewSample, SampleStore};
+use crate::catalogue::{Bad, Catalogue, LimitFault, ListedFolder, NewSample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::progress::CommandProgress;
 use crate::source::Selection;
 use crate::source::image_folder::{changed_ns, listed_folder};
 use crate::source::labels::{Classes, LabelFault, Labels, Texts};
+use crate::source_bucket::{BucketTar, Identity, ListedObject, SourceBucket};
 
 /// What people should know of tars with captions.
 pub(super) const CAPTIONS: &str = "no sample has a label: .txt members are captions, which are kept as fields. If they are \
@@ -38,7 +40,15 @@ pub(crate) fn is_compressed_tar(path: &Path) -> bool {
     COMPRESSED.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Lists the tars right in `folder`, by name, and their samples in the order of their members.
+/// The tars of a bucket, and what lies there.
+#[derive(Clone, Copy)]
+pub(crate) struct TarObjects<'a> {
+    pub(crate) bucket: &'a SourceBucket,
+    pub(crate) listed: &'a [ListedObject],
+}
+
+/// Lists the tars right in `folder`, or among `objects` if that is an address, by name, and their
+/// samples in the order of their members.
 ///
 /// A sample's members follow one another and share a key, their name up to the first dot of its
 /// last part. One of them is the image. The label is in `.cls` or in `.json` (`label`, `cls` or
@@ -55,14 +65,14 @@ pub(crate) fn is_compressed_tar(path: &Path) -> bool {
 /// [`Catalogue::bad`].
 pub(crate) fn scan(
     folder: &Path,
+    objects: Option<TarObjects<'_>>,
     labels: &Labels,
     selection: &Selection,
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::default();
-    catalogue.folders.push(listed_folder(folder, ""));
-    let tars = list(folder, selection, &mut catalogue.bad)?;
+    let tars = tars_of(folder, objects, selection, &mut catalogue)?;
     let source = match labels {
         Labels::None => None,
         Labels::Txt => Some(LabelSource::Txt),
@@ -130,25 +140,73 @@ pub(super) struct LabelRule {
     pub(super) has_captions: bool,
 }
 
-/// The tars of a folder by name. Tars that cannot be read are `bad`.
-fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<Tar>, Error> {
-    let mut names = Vec::new();
-    let mut compressed = Vec::new();
-    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
-        let path = entry.map_err(Error::io("list", folder))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if selection.excludes(&name) {
-            continue;
+/// The tars in a folder or among objects, by name. What identifies the folder's state is noted, and
+/// tars that cannot be read are bad.
+fn tars_of(
+    folder: &Path,
+    objects: Option<TarObjects<'_>>,
+    selection: &Selection,
+    catalogue: &mut Catalogue,
+) -> Result<Vec<Tar>, Error> {
+    let names = match objects {
+        None => {
+            catalogue.folders.push(listed_folder(folder, ""));
+            names_in(folder)?
         }
-        if is_compressed_tar(&path) {
-            compressed.push(name);
-        } else if is_tar(&path) {
-            names.push((name, path));
+        Some(TarObjects { listed, .. }) => {
+            let changed_ns = SourceBucket::state_of(listed);
+            catalogue.folders.push(ListedFolder { path: String::new(), changed_ns });
+            listed
+                .iter()
+                .filter(|object| !object.name.contains('/'))
+                .map(|object| object.name.as_str().into())
+                .collect()
+        }
+    };
+    let (names, compressed) = chosen(folder, names, selection)?;
+    let mut tars = Vec::new();
+    for (path, stem) in stems(folder, names, &compressed, &mut catalogue.bad) {
+        match objects {
+            None => tars.push(Tar::at(path, stem)),
+            Some(objects) => match objects.tar(&path, stem) {
+                Ok(tar) => tars.push(tar),
+                Err(fault) => catalogue.bad.push(fault),
+            },
         }
     }
-    names.sort_unstable();
+    Ok(tars)
+}
+
+/// Names of what is right in a folder.
+fn names_in(folder: &Path) -> Result<Vec<OsString>, Error> {
+    let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
+    entries.map(|entry| Ok(entry.map_err(Error::io("list", folder))?.file_name())).collect()
+}
+
+/// The names of tars among `names`, and those of compressed ones, both in order.
+///
+/// # Errors
+/// There is no tar.
+fn chosen(
+    folder: &Path,
+    names: Vec<OsString>,
+    selection: &Selection,
+) -> Result<(Vec<OsString>, Vec<String>), Error> {
+    let (mut tars, mut compressed) = (Vec::new(), Vec::new());
+    for name in names {
+        let text = name.to_string_lossy().into_owned();
+        if selection.excludes(&text) {
+            continue;
+        }
+        if is_compressed_tar(Path::new(&name)) {
+            compressed.push(text);
+        } else if is_tar(Path::new(&name)) {
+            tars.push((text, name));
+        }
+    }
+    tars.sort_unstable();
     compressed.sort_unstable();
-    if names.is_empty() {
+    if tars.is_empty() {
         let fault = match compressed.first() {
             Some(name) => format!(
                 "only compressed tars in it, such as {name}: decompress them, samples are read in place"
@@ -157,24 +215,49 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
         };
         return Err(Error::source(folder, fault));
     }
+    Ok((tars.into_iter().map(|(_, name)| name).collect(), compressed))
+}
+
+/// The path of each tar, and its name without extension. Others are `bad`.
+fn stems(
+    folder: &Path,
+    names: Vec<OsString>,
+    compressed: &[String],
+    bad: &mut Vec<Bad>,
+) -> Vec<(PathBuf, String)> {
     for name in compressed {
         bad.push(Bad::new(&folder.join(name), "a compressed tar: decompress it, samples are read in place"));
     }
-    let mut stems = HashSet::new();
+    let mut known = HashSet::new();
     let mut tars = Vec::new();
-    for (_, path) in names {
-        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
+    for name in names {
+        let path = folder.join(name);
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned) else {
             bad.push(Bad::new(&path, "its name is not UTF-8: rename it"));
             continue;
         };
-        if stems.insert(stem.to_owned()) {
-            let stem = stem.to_owned();
-            tars.push(Tar::at(path, stem));
+        if known.insert(stem.clone()) {
+            tars.push((path, stem));
         } else {
             bad.push(Bad::new(&path, format!("another tar is called '{stem}', too: rename one of them")));
         }
     }
-    Ok(tars)
+    tars
+}
+
+impl TarObjects<'_> {
+    /// The tar at the address `path`, in the state in which it was listed.
+    fn tar(&self, path: &Path, stem: String) -> Result<Tar, Bad> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let place = self.listed.binary_search_by(|object| object.name.as_str().cmp(name)).ok();
+        let identity = place.and_then(|place| self.listed.get(place)).and_then(ListedObject::identity);
+        let fault = "the store tells no version of it (ETag): copy it to a file system";
+        let Identity { bytes, version } = identity.ok_or_else(|| Bad::new(path, fault))?;
+        let tar = BucketTar { bucket: self.bucket.clone(), name: name.to_owned(), bytes, version };
+        let store = SampleStore::BucketTar(tar.clone());
+        let file = TarFile { place: TarPlace::Object(tar), name: path.to_owned(), base: 0 };
+        Ok(Tar { file, stem, store, changed_ns: version })
+    }
 }
 
 /// Where the labels are: in the first of the label members that the first sample has. With
@@ -204,7 +287,8 @@ impl Tar {
     fn at(path: PathBuf, stem: String) -> Self {
         let changed_ns = rustix::fs::stat(&path).map_or(0, |found| changed_ns(&found));
         let store = SampleStore::Container(path.clone());
-        Self { file: TarFile { name: path.clone(), path, base: 0 }, stem, store, changed_ns }
+        let file = TarFile { name: path.clone(), place: TarPlace::File(path), base: 0 };
+        Self { file, stem, store, changed_ns }
     }
 
     /// Lists the samples. Their classes are the tar's own: its labels as texts, numbered as they
@@ -338,7 +422,7 @@ mod tests {
     }
 
     fn scanned(tars: &[(&str, Vec<u8>)]) -> Result<Catalogue, Error> {
-        scan(folder(tars).path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
+        scan(folder(tars).path(), None, &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
     }
 
     fn one(bytes: Vec<u8>) -> Catalogue {
@@ -379,7 +463,8 @@ mod tests {
         let tars = [("2.tar", second), ("1.TAR", first), ("notes.txt", b"no tar".to_vec())];
         let folder = folder(&tars);
         let catalogue =
-            scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default()).unwrap();
+            scan(folder.path(), None, &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
+                .unwrap();
         assert_eq!(faults(&catalogue), [""; 0]);
         assert_eq!(paths(&catalogue), [("1/b/1.jpg", 3), ("1/a.png", 0), ("2/x.jpg", 1)]);
         assert_eq!(catalogue.classes, ["0", "1", "2", "3"]);
@@ -442,7 +527,8 @@ mod tests {
         let texts = tar([("1.jpg", "x"), ("1.txt", "a cat\n"), ("2.jpg", "x"), ("2.txt", "a\nb")]);
         let folder = folder(&[("a.tar", texts)]);
         let labels = Labels::Txt;
-        let asked = scan(folder.path(), &labels, &Selection::default(), &quiet(), &Stop::default()).unwrap();
+        let asked =
+            scan(folder.path(), None, &labels, &Selection::default(), &quiet(), &Stop::default()).unwrap();
         assert_eq!((paths(&asked), &asked.classes[..]), (vec![("a/1.jpg", 0)], &["a cat".to_owned()][..]));
         let fields: Vec<&str> = asked.fields(SampleId(0)).map(|field| field.name).collect();
         assert_eq!(fields, ["txt"], "a text stays a field, also if it is the label");
@@ -487,9 +573,15 @@ mod tests {
             folder(&[("a.tar", tar([("1.jpg", "x"), ("1.cls", "7"), ("2.jpg", "x"), ("2.cls", "8")]))]);
         let labels = folder.path().join("labels.json");
         fs::write(&labels, r#"{"7": "cat", "9": "ant"}"#).unwrap();
-        let catalogue =
-            scan(folder.path(), &Labels::File(labels), &Selection::default(), &quiet(), &Stop::default())
-                .unwrap();
+        let catalogue = scan(
+            folder.path(),
+            None,
+            &Labels::File(labels),
+            &Selection::default(),
+            &quiet(),
+            &Stop::default(),
+        )
+        .unwrap();
         assert_eq!(paths(&catalogue), [("a/1.jpg", 1)]);
         assert_eq!(catalogue.classes, ["ant", "cat"]);
         only_fault(&catalogue, &["a/2.jpg", "'8' is not in", "labels.json"]);
@@ -584,7 +676,7 @@ mod tests {
         let with = |patterns: &[&str]| {
             let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
             let selection = Selection::excluding(&patterns).unwrap();
-            scan(folder.path(), &Labels::Own, &selection, &quiet(), &Stop::default())
+            scan(folder.path(), None, &Labels::Own, &selection, &quiet(), &Stop::default())
         };
         let catalogue = with(&["b.tar", "*.json", "a/b"]).unwrap();
         assert_eq!((paths(&catalogue), faults(&catalogue)), (vec![("a/1.jpg", 0)], vec![]));
@@ -605,8 +697,15 @@ mod tests {
         assert_eq!(twice.len(), 1);
         assert!(faults(&twice)[0].contains("another tar is called 'a'"));
         assert!(
-            scan(Path::new("/nowhere"), &Labels::Own, &Selection::default(), &quiet(), &Stop::default())
-                .is_err()
+            scan(
+                Path::new("/nowhere"),
+                None,
+                &Labels::Own,
+                &Selection::default(),
+                &quiet(),
+                &Stop::default()
+            )
+            .is_err()
         );
         assert!(is_tar(Path::new("x/a.Tar")) && !is_tar(Path::new("a.tar.gz")) && !is_tar(Path::new(".tar")));
     }
@@ -653,7 +752,8 @@ mod tests {
         let folder = folder(&[("a.tar", tar([("1.jpg", "x"), ("1.cls", "0")]))]);
         let stop = Stop::default();
         stop.request();
-        let fault = scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &stop).unwrap_err();
+        let fault =
+            scan(folder.path(), None, &Labels::Own, &Selection::default(), &quiet(), &stop).unwrap_err();
         assert!(matches!(fault, Error::Interrupted));
     }
 
@@ -686,7 +786,7 @@ mod tests {
             bytes[start + 148..start + 156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
             let folder = folder(&[("a.tar", bytes)]);
             // Damage may also leave no sample at all, or none that is bad.
-            let _ = scan(folder.path(), &Labels::Own, &Selection::default(), &quiet(), &Stop::default());
+            let _ = scan(folder.path(), None, &Labels::Own, &Selection::default(), &quiet(), &Stop::default());
         }
     }
 }

@@ -3,21 +3,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use shade_dataset::regular;
 use tar::{Archive, Entry, EntryType};
 
 use super::label::{JSON_BYTES_MAX, LabelSource, Told};
 use super::names;
-use super::window::TarWindow;
+use super::window::{TarBytes, TarObject, TarWindow};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::source_bucket::{BucketTar, ObjectFault};
 
 /// Most bytes read from one header to the next: its long name, or the label behind it, with room
 /// for both.
@@ -67,6 +66,8 @@ pub(super) enum TarFault {
     Open(io::Error),
     #[error("cannot be looked at: {0}")]
     Stat(io::Error),
+    #[error(transparent)]
+    Object(ObjectFault),
     #[error("an empty file, no tar")]
     Empty,
     #[error("is cut short: it has {bytes} bytes, its last member ends at {end}")]
@@ -99,10 +100,17 @@ pub(super) struct Member {
     pub(super) bytes: u64,
 }
 
-/// A file with a tar in it, and how people are told of places in it.
+/// Where a tar is.
+#[derive(Clone, Debug)]
+pub(super) enum TarPlace {
+    File(PathBuf),
+    Object(BucketTar),
+}
+
+/// A tar, and how people are told of places in it.
 #[derive(Clone, Debug)]
 pub(super) struct TarFile {
-    pub(super) path: PathBuf,
+    pub(super) place: TarPlace,
     /// What people know it by.
     pub(super) name: PathBuf,
     /// The place of its first byte in what people know.
@@ -124,15 +132,20 @@ pub(super) fn each_group(
     stop: &Stop,
     take: &mut dyn FnMut(Group) -> ControlFlow<()>,
 ) -> Result<Vec<Bad>, Error> {
-    let file = match open(&tar.path) {
-        Ok(file) => file,
+    let (bytes, len) = match open(&tar.place, stop) {
+        Ok(opened) => opened,
         Err(fault) => return Ok(vec![Bad::new(&tar.name, fault)]),
     };
     let base = tar.base;
     let mut walk = TarWalk { base, sources, stop, take, seen, group: None, faults: Vec::new() };
-    let fault = match walk.tar(&file) {
+    let fault = match walk.tar(&bytes, len) {
         Ok(()) => walk.close(),
         Err(end) => Err(end),
+    };
+    // What the object met comes before what the tar's reader makes of it.
+    let fault = match bytes.take_fault() {
+        Some(fault) => Err(object_end(tar, fault, stop)),
+        None => fault,
     };
     match fault {
         Ok(()) | Err(End::Enough) => {}
@@ -145,18 +158,35 @@ pub(super) fn each_group(
     Ok(walk.faults.into_iter().map(|fault| Bad::new(&tar.name, fault)).collect())
 }
 
-fn open(tar: &Path) -> Result<(File, u64), TarFault> {
-    let file = regular::open(tar).map_err(TarFault::Open)?;
-    match file.metadata().map_err(TarFault::Stat)?.len() {
-        0 => Err(TarFault::Empty),
-        bytes => Ok((file, bytes)),
+/// The bytes of a tar, and their number.
+fn open<'a>(tar: &'a TarPlace, stop: &'a Stop) -> Result<(TarBytes<'a>, u64), TarFault> {
+    let (tar, bytes) = match tar {
+        TarPlace::File(path) => {
+            let file = regular::open(path).map_err(TarFault::Open)?;
+            let bytes = file.metadata().map_err(TarFault::Stat)?.len();
+            (TarBytes::File(file), bytes)
+        }
+        TarPlace::Object(tar) => (TarBytes::Object(TarObject::new(tar, stop)), tar.bytes),
+    };
+    if bytes == 0 { Err(TarFault::Empty) } else { Ok((tar, bytes)) }
+}
+
+/// How a walk ends whose object could not be read.
+fn object_end(tar: &TarFile, fault: ObjectFault, stop: &Stop) -> End {
+    match (stop.check(), fault.of_the_store()) {
+        (Err(stopped), _) => End::Stopped(stopped),
+        (Ok(()), Some(fault)) => {
+            let (url, fault) = (tar.name.display().to_string(), fault.clone());
+            End::Stopped(Error::Store { action: "read", url, fault })
+        }
+        (Ok(()), None) => End::Fault(TarFault::Object(fault)),
     }
 }
 
 /// Why a walk ends early.
 enum End {
     Enough,
-    /// The command was interrupted.
+    /// The command ends.
     Stopped(Error),
     Fault(TarFault),
 }
@@ -173,19 +203,19 @@ struct TarWalk<'a> {
 }
 
 impl TarWalk<'_> {
-    fn tar(&mut self, (file, file_bytes): &(File, u64)) -> Result<(), End> {
-        let mut archive = Archive::new(TarWindow::new(file, *file_bytes, READ_BYTES_MAX));
+    fn tar(&mut self, file: &TarBytes<'_>, file_bytes: u64) -> Result<(), End> {
+        let mut archive = Archive::new(TarWindow::new(file, file_bytes, READ_BYTES_MAX));
         let mut at = 0;
         let entries = archive.entries_with_seek().map_err(|fault| unreadable(file, at, fault))?;
         for entry in entries {
             self.stop.check().map_err(End::Stopped)?;
             let entry = entry.map_err(|fault| unreadable(file, at, fault))?;
-            at = self.member(entry, *file_bytes)?;
+            at = self.member(entry, file_bytes)?;
         }
         let window = archive.into_inner();
         let at = window.at();
-        if at > *file_bytes {
-            return Err(End::Fault(TarFault::Cut { bytes: *file_bytes, end: at }));
+        if at > file_bytes {
+            return Err(End::Fault(TarFault::Cut { bytes: file_bytes, end: at }));
         }
         if window.has_ended() {
             return Err(End::Fault(TarFault::NoEnd(at)));
@@ -308,9 +338,9 @@ pub(super) fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> 
 }
 
 /// Says what is there instead of a header.
-fn unreadable(file: &File, at: u64, fault: io::Error) -> End {
+fn unreadable(file: &TarBytes<'_>, at: u64, fault: io::Error) -> End {
     let mut magic = [0; 6];
-    let is_read = at == 0 && file.read_exact_at(&mut magic, 0).is_ok();
+    let is_read = at == 0 && file.read_at(&mut magic, 0).is_ok_and(|count| count == magic.len());
     End::Fault(match compression(&magic).filter(|_| is_read) {
         Some(with) => TarFault::Compressed(with.name),
         None => TarFault::Header { at, fault },
@@ -338,7 +368,7 @@ pub(super) fn compression(start: &[u8]) -> Option<Compressed> {
 }
 
 /// The first byte behind the end mark that is not zero.
-fn rest_behind(file: &File, at: u64) -> Option<u64> {
+fn rest_behind(file: &TarBytes<'_>, at: u64) -> Option<u64> {
     let mut rest = vec![0; TRAILER_BYTES];
     let count = file.read_at(&mut rest, at).ok()?;
     let found = rest.iter().take(count).position(|byte| *byte != 0)?;

@@ -17,5 +17,5 @@ mod stream;
 mod window;
 
 pub(crate) use cut::{Cut, StreamPiece, each_piece};
-pub(crate) use folder::{is_compressed_tar, is_tar, scan};
+pub(crate) use folder::{TarObjects, is_compressed_tar, is_tar, scan};
 pub(crate) use stream::{StreamClasses, StreamListing};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::cut::StreamPiece;
 use super::folder::{CAPTIONS, LabelRule, Tar, add, find_labels};
-use super::groups::{KeyPlaces, TarFile};
+use super::groups::{KeyPlaces, TarFile, TarPlace};
 use super::label::LabelSource;
 use crate::catalogue::{Catalogue, STREAM, SampleStore};
 use crate::error::Error;
@@ -67,7 +67,7 @@ impl<'a> StreamListing<'a> {
         let selection = &self.source.selection;
         let (path, base) = (piece.path().to_owned(), piece.base());
         let store = SampleStore::Piece { path: path.clone(), base };
-        let file = TarFile { path, name: STREAM.into(), base };
+        let file = TarFile { place: TarPlace::File(path), name: STREAM.into(), base };
         let tars = [Tar { file, stem: String::new(), store, changed_ns: 0 }];
         let rule = match self.rule {
             Some(rule) => rule,

@@ -23,7 +23,10 @@ def strata_for(ranks_per_node: int, nodes: int, samples: int) -> int:
     """The number of strata of a plan for this number of nodes."""
 
 def dataset_folder(address: str) -> Path:
-    """The folder of the dataset at an address such as s3://bucket/prefix."""
+    """The folder of the dataset at an address such as s3://bucket/prefix.
+
+    FileNotFoundError if none that is packed lies there.
+    """
 
 def dataset_content(folder: str) -> tuple[int, str]:
     """Samples of the dataset in a folder, and the identity of its content in hexadecimal digits."""

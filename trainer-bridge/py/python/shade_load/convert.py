@@ -39,7 +39,7 @@ def convert(
 
     Args:
         dataset: Anything with `__len__` and `__getitem__`, or with `__iter__`.
-        out: The dataset's directory, which must not exist.
+        out: The dataset's directory, which must not exist; or an address where nothing is (s3://bucket/prefix).
         classes: Names of the classes, by label. By default those that the dataset has: names of a ClassLabel, or
             `dataset.classes`.
         image: Name of the image in a dict. By default it is found by usual names.

@@ -1,4 +1,4 @@
-"""Trains on a folder that was not packed: its index is made once and kept in the user's cache folder."""
+"""Trains on what was not packed, in a folder or a bucket: its index is kept in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from . import _native
 from ._native import ShadeError
 from .launch import find_program
 from .options import INDEX_FILE
@@ -26,10 +27,23 @@ def indexed(dataset: Any) -> Any:
     """The dataset itself, if it is packed; of a folder of images or tars, the folder of its index.
 
     What is neither comes back as it is: `dataset_path` says what is wrong with it. The index is
-    compared with the folder's folders and tars each time, and made again if they have changed.
+    compared with the folder's folders and tars each time, or with all that lies below an address,
+    and made again if they have changed.
     """
+    if isinstance(dataset, str | os.PathLike) and "://" in os.fsdecode(dataset):
+        address = os.fsdecode(dataset).rstrip("/")
+        return dataset if _is_packed(address) else _index_of(address)
     folder = _images(dataset)
     return dataset if folder is None else _index_of(folder)
+
+
+def _is_packed(address: str) -> bool:
+    """Whether a packed dataset lies at an address. A store that does not say is an error."""
+    try:
+        _native.dataset_folder(address)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _images(dataset: Any) -> Path | None:
@@ -52,9 +66,10 @@ def _may_hold_images(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir() or entry.name.lower().endswith((".tar", ".tar.gz", ".tgz"))
 
 
-def _index_of(folder: Path) -> Path:
-    """The folder of the index of `folder`, which is right when this returns."""
-    kept = _cache_folder() / f"{folder.name}-{_key(folder)}"
+def _index_of(folder: Path | str) -> Path:
+    """The folder of the index of a folder or an address, which is right when this returns."""
+    name = folder.name if isinstance(folder, Path) else folder.rsplit("/", 1)[-1]
+    kept = _cache_folder() / f"{name}-{_key(folder)}"
     with _alone(kept.with_name(f"{kept.name}.lock"), folder):
         report = _run(folder, kept)
     if not report["unchanged"]:
@@ -75,14 +90,16 @@ def _cache_folder() -> Path:
     return path
 
 
-def _key(folder: Path) -> str:
-    """Tells folders apart. Machines that share a home may have other files at the same path."""
-    text = os.fsencode(folder) + b"\0" + socket.gethostname().encode()
+def _key(folder: Path | str) -> str:
+    """Tells folders apart. Machines that share a home may have other files at one path, not at one address."""
+    text = os.fsencode(folder)
+    if isinstance(folder, Path):
+        text += b"\0" + socket.gethostname().encode()
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 @contextmanager
-def _alone(lock: Path, folder: Path) -> Iterator[None]:
+def _alone(lock: Path, folder: Path | str) -> Iterator[None]:
     """Lets one process of this user at a time look at an index or make it."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -96,7 +113,7 @@ def _alone(lock: Path, folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _run(folder: Path, kept: Path) -> dict[str, Any]:
+def _run(folder: Path | str, kept: Path) -> dict[str, Any]:
     """What shade-pack says of the index. Its progress goes to standard error."""
     command = [str(find_program("shade-pack")), "index", str(folder), str(kept), "--update", "--json"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=_pipe()) as packer:
@@ -126,7 +143,7 @@ def _pipe() -> int | None:
     return None if is_terminal else subprocess.PIPE
 
 
-def _told(report: dict[str, Any], folder: Path, kept: Path) -> str:
+def _told(report: dict[str, Any], folder: Path | str, kept: Path) -> str:
     samples, seconds = report["samples"], report["seconds"]
     why = f"; made again, as {report['changed']}" if report.get("changed") else ""
     text = (

@@ -81,7 +81,8 @@ class Loader(AsDataLoader):
     Args:
         dataset: Folder made by `shade-pack create` or `shade-pack index`; or an ImageFolder or a folder of
             WebDataset tars, not packed: its index is made once and kept in the user's cache folder
-            ($XDG_CACHE_HOME/shade), and compared with the folder at each start.
+            ($XDG_CACHE_HOME/shade), and compared with the folder at each start. All of these may be
+            in a bucket: "s3://bucket/prefix".
         batch_size: Samples per batch and rank, 1 to 32768.
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].

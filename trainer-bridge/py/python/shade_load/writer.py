@@ -42,7 +42,7 @@ class Writer:
     appears and nothing is left. Equal samples in equal order give equal bytes.
 
     Args:
-        out: The dataset's directory, which must not exist.
+        out: The dataset's directory, which must not exist; or an address where nothing is (s3://bucket/prefix).
         classes: Names of the classes, by label. Without them, labels are whole numbers, or texts that become classes
             in their sorted order.
         format: How PIL images, arrays and tensors are stored: "png", without loss, or "jpeg". Bytes of image files
@@ -66,7 +66,8 @@ class Writer:
             raise ValueError(f"format: {format!r} is neither 'png' nor 'jpeg'")
         if not is_whole(quality) or not 1 <= quality <= 100:
             raise ValueError(f"quality: {quality!r} is no whole number from 1 to 100")
-        self.out = Path(out)
+        # No Path: it would make 's3:/' of an address.
+        self.out = os.fspath(out)
         self.classes = None if classes is None else texts("classes", classes)
         self.report: dict[str, Any] | None = None
         self._labels = {name: label for label, name in enumerate(self.classes or ())}
@@ -244,7 +245,7 @@ def member(name: str, content: bytes) -> bytes:
 class _Program:
     """`shade-pack create - OUT` and its standard input."""
 
-    def __init__(self, out: Path, options: list[str], classes: list[str] | None, has_labels: bool) -> None:
+    def __init__(self, out: str, options: list[str], classes: list[str] | None, has_labels: bool) -> None:
         self._files = contextlib.ExitStack()
         try:
             command = [find_program("shade-pack"), "create", "-", out, "--json", "--progress", "none"]

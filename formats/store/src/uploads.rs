@@ -1,0 +1,286 @@
+//! Writes objects below a prefix.
+//!
+//! What is asked here is asked again by the client itself for some minutes: nobody waits for a
+//! write as a batch is waited for.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{
+    Attribute, AttributeValue, Attributes, Error, GetOptions, ObjectMeta, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, UpdateVersion,
+};
+
+use crate::address::Url;
+use crate::answer::{Answer, StoreFault};
+use crate::objects::Objects;
+use crate::settings::{Client, Retry, client};
+use crate::upload::{Looked, Upload, UploadFault, Version, When, Written};
+
+/// Connections that stay open between requests.
+const CONNECTIONS: usize = 64;
+/// Bytes of a part. Stores take 5 MiB and more.
+const PART_BYTES: u64 = 8 << 20;
+/// Most parts of an object, by the limit of S3.
+const PARTS_MAX: u64 = 10_000;
+/// Parts of one object that are under way at a time.
+const PARTS_AT_ONCE: usize = 4;
+/// The metadata that an object's mark is kept in: letters only, for Azure.
+const MARK: &str = "shadepack";
+
+/// Objects below an address, to be written.
+pub struct Uploads {
+    objects: Objects,
+    parts: Arc<dyn MultipartStore>,
+    mark: Option<String>,
+}
+
+impl fmt::Debug for Uploads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Uploads").field(&self.objects).finish()
+    }
+}
+
+impl Uploads {
+    /// A client that writes below `url`. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// Nothing can be written there, the settings in the environment make no client, or no thread
+    /// can be started.
+    pub fn open(url: &Url) -> Result<Self, StoreFault> {
+        let Client { store, parts, prefix } = client(url, CONNECTIONS, Retry::Patient)?;
+        let Some(parts) = parts else {
+            let words =
+                format!("{url}: a web server is only read: write to s3://, gs:// or az://, or to a folder");
+            return Err(StoreFault { answer: Answer::Refused, status: None, wait: None, words });
+        };
+        let client = Client { store, parts: None, prefix };
+        Ok(Self { objects: Objects::of_client(url, client)?, parts, mark: None })
+    }
+
+    /// Writes this text beside each object from now on, where the store can: it tells whose work an
+    /// object is.
+    pub fn mark_with(&mut self, mark: String) {
+        self.mark = Some(mark);
+    }
+
+    /// What lies there, to be read.
+    #[must_use]
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Writes a small object, whole or not at all, and waits until it is there.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn put(&self, name: &str, bytes: Vec<u8>, when: When<'_>) -> Result<Written, StoreFault> {
+        let mode = match when {
+            When::Always => PutMode::Overwrite,
+            When::Absent => PutMode::Create,
+            When::Still(version) => PutMode::Update(UpdateVersion {
+                e_tag: version.etag.clone(),
+                version: version.number.clone(),
+            }),
+        };
+        let work = async {
+            let (path, attributes) = (self.objects.path(name), self.attributes());
+            let bytes = PutPayload::from(bytes);
+            let options = PutOptions { mode, attributes, ..PutOptions::default() };
+            match self.objects.store().put_opts(&path, bytes.clone(), options.clone()).await {
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Written::Refused),
+                // The user has turned conditions off, for a store that has none.
+                Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                    let options = PutOptions { mode: PutMode::Overwrite, ..options };
+                    let put = self.objects.store().put_opts(&path, bytes, options).await;
+                    Ok(Written::Done(version(put?)))
+                }
+                put => Ok(Written::Done(version(put?))),
+            }
+        };
+        self.objects.wait(work)
+    }
+
+    /// Begins an object in parts; gives the upload's id. It must be [written](Self::write) or
+    /// [given up](Self::give_up): stores keep its parts until then, and charge for them.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn begin(&self, name: &str) -> Result<String, StoreFault> {
+        let work = async {
+            let path = self.objects.path(name);
+            let options =
+                PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+            match self.parts.create_multipart_opts(&path, options).await {
+                // Azure, whose uploads have no id either.
+                Err(Error::NotSupported { .. }) => self.parts.create_multipart(&path).await,
+                begun => begun,
+            }
+        };
+        self.objects.wait(work)
+    }
+
+    /// Writes an object that was begun, from what `read` gives for ranges of it. Nobody sees it
+    /// before it is whole. `stop` is looked at between parts. Gives its version.
+    ///
+    /// # Errors
+    /// What the store answers instead, or `read` fails. The upload is still begun.
+    pub fn write(
+        &self,
+        upload: Upload<'_>,
+        read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
+        stop: impl Fn() -> bool,
+    ) -> Result<Version, UploadFault> {
+        let (path, id) = (self.objects.path(upload.name), upload.id.to_owned());
+        // What ends the work that is not the store's.
+        let other = std::cell::RefCell::new(None);
+        let work = async {
+            let put = |(number, range): (usize, Range<u64>)| {
+                let (path, id, other) = (&path, &id, &other);
+                let bytes = match stop() {
+                    true => Err(UploadFault::Stopped),
+                    false => read(range).map_err(UploadFault::Read),
+                };
+                async move {
+                    match bytes {
+                        Ok(bytes) => self.parts.put_part(path, id, number, bytes.into()).await,
+                        Err(fault) => {
+                            *other.borrow_mut() = Some(fault);
+                            Err(Error::NotImplemented {
+                                operation: String::new(),
+                                implementer: String::new(),
+                            })
+                        }
+                    }
+                }
+            };
+            let parts = futures_util::stream::iter(parts_of(upload.bytes).enumerate().map(put));
+            let parts: Vec<PartId> = parts.buffered(PARTS_AT_ONCE).try_collect().await?;
+            self.parts.complete_multipart(&path, &id, parts).await
+        };
+        let done = self.objects.wait(work);
+        match (done, other.into_inner()) {
+            (_, Some(fault)) => Err(fault),
+            (Ok(put), None) => Ok(version(put)),
+            (Err(fault), None) => Err(UploadFault::Store(fault)),
+        }
+    }
+
+    /// Removes the parts of an upload. One that is over is fine.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn give_up(&self, name: &str, id: &str) -> Result<(), StoreFault> {
+        let id = id.to_owned();
+        gone(self.objects.wait(self.parts.abort_multipart(&self.objects.path(name), &id)))
+    }
+
+    /// Removes an object. One that is not there is fine.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn remove(&self, name: &str) -> Result<(), StoreFault> {
+        gone(self.objects.wait(self.objects.store().delete(&self.objects.path(name))))
+    }
+
+    /// What is known of an object; `None` if there is none.
+    ///
+    /// # Errors
+    /// What the store answers instead.
+    pub fn look(&self, name: &str) -> Result<Option<Looked>, StoreFault> {
+        let work = async {
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            match self.objects.store().get_opts(&self.objects.path(name), options).await {
+                Err(Error::NotFound { .. }) => Ok(None),
+                found => {
+                    let found = found?;
+                    let mark = found.attributes.get(&Attribute::Metadata(MARK.into()));
+                    let mark = mark.map(|mark| mark.as_ref().to_owned());
+                    let (bytes, version) = (found.meta.size, version_of(found.meta));
+                    Ok(Some(Looked { bytes, version, mark }))
+                }
+            }
+        };
+        self.objects.wait(work)
+    }
+
+    /// Reads a whole object of at most `bytes_max` bytes, and its version; `None` if there is none.
+    ///
+    /// # Errors
+    /// What the store answers instead, or it is longer.
+    pub fn get(&self, name: &str, bytes_max: u64) -> Result<Option<(Vec<u8>, Version)>, StoreFault> {
+        let url = self.objects.url().join(name);
+        let work = async {
+            match self.objects.store().get_opts(&self.objects.path(name), GetOptions::default()).await {
+                Err(Error::NotFound { .. }) => Ok(None),
+                got => {
+                    let got = got?;
+                    let (bytes, meta) = (got.meta.size, got.meta.clone());
+                    if bytes > bytes_max {
+                        return Ok(Some(Err(bytes)));
+                    }
+                    Ok(Some(Ok((got.bytes().await?.to_vec(), version_of(meta)))))
+                }
+            }
+        };
+        match self.objects.wait(work)? {
+            None => Ok(None),
+            Some(Ok(got)) => Ok(Some(got)),
+            Some(Err(bytes)) => {
+                let words = format!("{url} has {bytes} bytes, expected at most {bytes_max}");
+                Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
+            }
+        }
+    }
+
+    fn attributes(&self) -> Attributes {
+        let mark = self.mark.iter();
+        mark.map(|mark| (Attribute::Metadata(MARK.into()), AttributeValue::from(mark.clone()))).collect()
+    }
+}
+
+fn version(put: PutResult) -> Version {
+    Version { etag: put.e_tag, number: put.version }
+}
+
+fn version_of(meta: ObjectMeta) -> Version {
+    Version { etag: meta.e_tag, number: meta.version }
+}
+
+/// What is not there was removed.
+fn gone(removed: Result<(), StoreFault>) -> Result<(), StoreFault> {
+    match removed {
+        Err(fault) if fault.answer == Answer::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The parts of an object, by their bytes.
+fn parts_of(bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let part = PART_BYTES.max(bytes.div_ceil(PARTS_MAX));
+    (0..bytes.div_ceil(part)).map(move |number| number * part..bytes.min((number + 1) * part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_of_an_object_and_as_many_as_stores_take() {
+        for bytes in [1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 1 << 30, (2 << 40) + 12_345] {
+            let parts: Vec<_> = parts_of(bytes).collect();
+            let joined = parts.iter().fold(0, |end, part| {
+                assert!(part.start == end && part.end > end, "{bytes}: {part:?}");
+                part.end
+            });
+            assert_eq!(joined, bytes);
+            assert!(parts.len() as u64 <= PARTS_MAX, "{bytes}: {} parts", parts.len());
+            let short = parts.iter().rev().skip(1).filter(|part| part.end - part.start < PART_BYTES).count();
+            assert_eq!(short, 0, "{bytes}: only the last part may be short");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where a command's OUT is.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use shade_dataset::{Url, cache_folder};
+
+use super::address::url_of;
+use super::left::Work;
+use super::made::Bucket;
+use super::shards_to::ShardsTo;
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::leftovers::Content;
+use crate::publish::Partial;
+
+/// What the folders of work for buckets are called in the user's cache.
+const KIND: &str = "packing";
+
+/// Where on this machine a dataset is made that goes to an address.
+fn local_of(url: &Url) -> Result<PathBuf, Error> {
+    let name = url.prefix().rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("dataset");
+    Ok(cache_folder(KIND, url)?.join(name))
+}
+
+/// Whether a command was killed after it had made the dataset at the address `out`, and before it
+/// had removed what it was made from.
+pub(crate) fn is_left(out: &Path) -> bool {
+    let local = url_of(out).and_then(|url| local_of(&url).ok());
+    local.as_deref().and_then(Path::parent).is_some_and(Path::exists)
+}
+
+/// Where a dataset is made: in its place, or in a folder of the user's cache for a bucket.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The path at which a command makes it.
+    pub(crate) local: PathBuf,
+    /// Where it goes from there.
+    pub(crate) bucket: Option<Bucket>,
+}
+
+impl Place {
+    /// The place of `out`, and of the folders `splits` in it. With an address, nobody else writes
+    /// there while it lives.
+    ///
+    /// # Errors
+    /// The store does not answer, another command writes there, or the cache cannot be written.
+    pub(crate) fn take(out: &Path, splits: &[String]) -> Result<Self, Error> {
+        let Some(url) = url_of(out) else { return Ok(Self { local: out.to_owned(), bucket: None }) };
+        let local = local_of(&url)?;
+        let folder = local.parent().unwrap_or(&local);
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(folder).map_err(Error::io("create", folder))?;
+        let bucket = Bucket::take(&url, splits, folder)?;
+        Ok(Self { local, bucket: Some(bucket) })
+    }
+}
+
+/// A dataset that one run makes, and with which no other goes on.
+#[derive(Debug)]
+pub(crate) struct Made {
+    // Dropped first: the bucket removes the folder around it.
+    partial: Partial,
+    bucket: Option<Bucket>,
+    is_published: bool,
+}
+
+impl Made {
+    /// Begins a dataset at `out`, which may be an address.
+    ///
+    /// # Errors
+    /// Something is there, or another command makes it: usage. Or nothing can be made there.
+    pub(crate) fn begin(out: &Path) -> Result<Self, Error> {
+        let Place { local, bucket } = Place::take(out, &[])?;
+        if let Some(bucket) = &bucket {
+            bucket.prepare(out, Work { folder: None, restart: false })?;
+        }
+        let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
+        Ok(Self { partial, bucket, is_published: false })
+    }
+
+    /// Where its files are until it is published.
+    pub(crate) fn folder(&self) -> &Path {
+        self.partial.path()
+    }
+
+    /// Where complete shards go; `None` if they stay.
+    pub(crate) fn shards_to(&self) -> Option<ShardsTo<'_>> {
+        self.bucket.as_ref().map(|bucket| ShardsTo { bucket, split: None })
+    }
+
+    /// Makes the dataset appear at once, unless the command should stop.
+    ///
+    /// # Errors
+    /// It cannot be written there; or another one is there by now: usage.
+    pub(crate) fn publish(&mut self, stop: &Stop) -> Result<(), Error> {
+        stop.check()?;
+        match &self.bucket {
+            None => self.partial.publish()?,
+            Some(bucket) => {
+                bucket.publish(self.partial.path(), None, stop)?;
+                bucket.is_finished();
+            }
+        }
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.is_published
+            && let Some(bucket) = &self.bucket
+        {
+            // If the store does not answer, the next command there removes them.
+            let _ = bucket.remove_left(None);
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! What is made in a bucket is what is made in a folder, byte by byte: whole or not there, whatever
+//! the store answers and whenever a command is killed; and nothing else is left behind.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
+use shade_tests::{Bucket, Packed, eventually, png};
+use tempfile::TempDir;
+
+/// Larger shards than one request takes.
+const SHARDS: [&str; 3] = ["--shard-size", "9MiB", "--quiet"];
+
+/// Images to pack, and what they become in a folder.
+struct World {
+    bucket: Bucket,
+    temp: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let random = &mut StdRng::seed_from_u64(7);
+        for (split, numbers) in [("train", 0..60u32), ("val", 60..72)] {
+            for number in numbers {
+                let folder = temp.path().join("photos").join(split).join(format!("class{}", number % 3));
+                fs::create_dir_all(&folder).unwrap();
+                // What follows an image is kept. It makes shards of several parts.
+                let mut image = png(8, 8, number.into());
+                let from = image.len();
+                image.resize(from + random.random_range(100_000..700_000), 0);
+                random.fill_bytes(image.get_mut(from..).unwrap());
+                fs::write(folder.join(format!("{number}.png")), image).unwrap();
+            }
+        }
+        Self { bucket: Bucket::of(&Packed::mixed(4)), temp }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn pack(&self, args: &[&str]) -> Command {
+        let mut command = self.bucket.command("shade-pack");
+        command.current_dir(self.temp.path()).args(args);
+        command
+    }
+
+    fn packed(&self, args: &[&str]) -> String {
+        let output = self.pack(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.pack(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// Where `s3://photos/NAME` is on the server.
+    fn object(&self, name: &str) -> PathBuf {
+        self.bucket.objects().with_file_name(name)
+    }
+
+    /// Asserts that the dataset `name` in the bucket is the folder of this name, and that nothing
+    /// is left of making it.
+    fn assert_same(&self, name: &str) {
+        self.assert_equal(name);
+        self.assert_clean();
+    }
+
+    /// As `assert_same`, but a command was killed: it may have asked for an upload whose id it did
+    /// not live to hear.
+    fn assert_equal(&self, name: &str) {
+        assert_eq!(files(&self.object(name)), files(&self.path(name)), "{name}");
+        let work = self.work();
+        assert!(work.is_empty(), "{work:?}");
+    }
+
+    /// Nothing is unfinished, in the bucket or in the cache.
+    fn assert_clean(&self) {
+        let left = self.bucket.uploads();
+        assert!(left.is_empty(), "uploads that nobody ends: {left:?}");
+        let work = self.work();
+        assert!(work.is_empty(), "{work:?}");
+    }
+
+    /// What commands have in the cache while they are at work.
+    fn work(&self) -> Vec<String> {
+        files(&self.bucket.cache().join("shade/packing")).into_keys().collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// All files below a folder, with their bytes.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() {
+            let inner = files(&entry.path());
+            found.extend(inner.into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            // It may be removed at this moment.
+            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
+        }
+    }
+    found
+}
+
+/// Every command that makes a dataset, with its OUT last or, with `merge`, first. They build on one
+/// another.
+fn commands(out: impl Fn(&str) -> String) -> Vec<Vec<String>> {
+    let create = |args: &[&str], name: &str| {
+        let args = ["create"].iter().chain(args).chain(&SHARDS).map(|arg| (*arg).to_owned());
+        args.chain([out(name)]).collect()
+    };
+    let of = |args: &[&str], name: &str| {
+        args.iter().map(|arg| (*arg).to_owned()).chain([out(name), "--quiet".to_owned()]).collect()
+    };
+    vec![
+        create(&["photos/train"], "plain.shade"),
+        create(&["photos", "--splits", "train,val"], "both"),
+        create(&["photos/train", "--no-shuffle", "--cls", "--compress", "zstd"], "zstd.shade"),
+        create(&["photos/val", "--labels", "none"], "none.shade"),
+        vec![
+            "merge".to_owned(),
+            out("merged.shade"),
+            "here.shade".to_owned(),
+            "more.shade".to_owned(),
+            "-q".to_owned(),
+        ],
+        of(&["subset", "--copy", "--fraction", "0.5", "here.shade"], "half.shade"),
+        of(&["append", "photos/val"], "none.shade"),
+    ]
+}
+
+#[test]
+fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
+    let world = World::new();
+    for (split, name) in [("photos/val", "here.shade"), ("photos/train", "more.shade")] {
+        world.packed(&["create", split, name, "--quiet"]);
+    }
+    let there = commands(|name| format!("s3://photos/{name}"));
+    for (mut here, mut there) in commands(str::to_owned).into_iter().zip(there) {
+        if here.contains(&"append".to_owned()) {
+            // The same file in both: times count.
+            fs::write(world.path("photos/val/class0/new.png"), png(9, 9, 1)).unwrap();
+            for args in [&mut here, &mut there] {
+                args.extend(["--labels".to_owned(), "none".to_owned()]);
+            }
+        }
+        let [here, there] = [&here, &there].map(|args| args.iter().map(String::as_str).collect::<Vec<_>>());
+        world.packed(&here);
+        world.packed(&there);
+        let name = here.iter().find(|arg| arg.ends_with(".shade") || **arg == "both").unwrap();
+        let name = if here.first() == Some(&"subset") { "half.shade" } else { name };
+        world.assert_same(name);
+        if here.first() == Some(&"create") {
+            let again = world.packed(&there);
+            assert!(again.contains("nothing was written"), "{again}");
+            world.assert_same(name);
+        }
+    }
+    let verified = world.packed(&["verify", "s3://photos/none.shade", "-q"]);
+    assert!(verified.contains("are whole"), "{verified}");
+    let half = world.packed(&[
+        "subset",
+        "s3://photos/plain.shade",
+        "s3://photos/part.shade",
+        "--copy",
+        "--fraction",
+        "0.5",
+    ]);
+    assert!(half.contains("30 of 60 samples"), "{half}");
+    // One in a bucket and one in a folder, in a folder and in a bucket.
+    for out in ["two.shade", "s3://photos/two.shade"] {
+        world.packed(&["merge", out, "s3://photos/plain.shade", "here.shade", "-q"]);
+    }
+    world.assert_same("two.shade");
+    let link = ["merge", "three.shade", "s3://photos/plain.shade", "--link"];
+    assert!(world.refused(&link).contains("leave --link out to copy"));
+    world.assert_clean();
+}
+
+#[test]
+fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
+    let world = World::new();
+    let made = Command::new("tar")
+        .current_dir(world.temp.path())
+        .args(["--sort=name", "-cf", "all.tar", "-C", "photos/train", "."])
+        .status();
+    assert!(made.unwrap().success());
+    let stream = |bytes: &[u8], out: &str| -> Output {
+        let args = ["create", "-", out, "--labels", "none", "--shard-size", "9MiB", "-q"];
+        let pipes = |command: &mut Command| {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut child = pipes(&mut world.pack(&args));
+        // A command that refuses reads no more.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), bytes);
+        child.wait_with_output().unwrap()
+    };
+    let tar = fs::read(world.path("all.tar")).unwrap();
+    let cut = stream(tar.get(..tar.len() / 2).unwrap(), "s3://photos/stream.shade");
+    assert!(!cut.status.success(), "{}", text(&cut.stderr));
+    assert_eq!(files(&world.object("stream.shade")).into_keys().collect::<Vec<_>>(), Vec::<String>::new());
+    world.assert_clean();
+    for out in ["stream.shade", "s3://photos/stream.shade"] {
+        let made = stream(&tar, out);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+    }
+    world.assert_same("stream.shade");
+}
+
+/// Kills a command again and again, and lets it end at last. Returns how often it was killed.
+fn killed_until_done(world: &World, args: &[&str], random: &mut StdRng, kills_max: u32) -> u32 {
+    let mut kills = 0;
+    loop {
+        let mut child = world.pack(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        if kills < kills_max {
+            std::thread::sleep(Duration::from_millis(random.random_range(5..600)));
+            let _ = child.kill();
+        }
+        let ended = child.wait_with_output().unwrap();
+        match ended.status.code() {
+            Some(0) => return kills,
+            Some(_) => panic!("{args:?} after {kills} kills: {}", text(&ended.stderr)),
+            None => kills += 1,
+        }
+    }
+}
+
+#[test]
+fn a_killed_command_is_gone_on_with_and_leaves_nothing() {
+    let mut world = World::new();
+    let random = &mut StdRng::seed_from_u64(11);
+    world.packed(&["create", "photos/val", "small.shade", "--labels", "none", "-q"]);
+    world.packed(&["create", "photos/val", "s3://photos/small.shade", "--labels", "none", "-q"]);
+    world.bucket.be("latency_ms=8 seed=5");
+    let mut kills = 0;
+    for name in ["a.shade", "b.shade", "c.shade"] {
+        world.packed(&["create", "photos/train", name, "--shard-size", "9MiB", "-q"]);
+        let out = format!("s3://photos/{name}");
+        kills +=
+            killed_until_done(&world, &["create", "photos/train", &out, "--shard-size", "9MiB"], random, 12);
+        world.assert_equal(name);
+    }
+    let append = |out: &str| {
+        ["append", "photos/train", out, "--labels", "none", "--shard-size", "9MiB"].map(str::to_owned)
+    };
+    world.packed(&append("small.shade").each_ref().map(String::as_str));
+    kills += killed_until_done(
+        &world,
+        &append("s3://photos/small.shade").each_ref().map(String::as_str),
+        random,
+        12,
+    );
+    world.assert_equal("small.shade");
+    assert!(kills > 0);
+}
+
+#[test]
+fn uploads_that_were_under_way_are_given_up() {
+    let mut world = World::new();
+    let create = |out: &str| ["create", "photos/train", out, "--shard-size", "9MiB", "-q"].map(str::to_owned);
+    world.packed(&create("a.shade").each_ref().map(String::as_str));
+    let args = create("s3://photos/a.shade");
+    let args = args.each_ref().map(String::as_str);
+    world.bucket.be("latency_ms=100 seed=5");
+    for signal in ["INT", "TERM", "KILL"] {
+        let mut child = world.pack(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("an upload has begun", || world.work().iter().any(|name| name.ends_with(".upload")));
+        assert!(
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success()
+        );
+        child.wait().unwrap();
+        if signal != "KILL" {
+            assert!(!world.work().iter().any(|name| name.ends_with(".upload")), "{:?}", world.work());
+        }
+    }
+    let before = world.bucket.uploads().len();
+    world.packed(&args);
+    world.assert_equal("a.shade");
+    // An upload that had no id yet cannot be told.
+    assert!(world.bucket.uploads().len() < before.max(2), "{:?}", world.bucket.uploads());
+}
+
+#[test]
+fn a_store_that_fails_is_waited_for() {
+    let mut world = World::new();
+    let bad = [
+        "503=0.2 429=0.1 seed=1",
+        "500=0.2 502=0.1 seed=2",
+        "cut=0.2 latency_ms=3 seed=3",
+        "503=0.1 500=0.1 cut=0.1 latency_ms=2 seed=4",
+    ];
+    for (number, how) in bad.into_iter().enumerate() {
+        let name = format!("bad{number}.shade");
+        world.packed(&["create", "photos/train", &name, "--shard-size", "9MiB", "-q"]);
+        world.bucket.be(how);
+        world.packed(&[
+            "create",
+            "photos/train",
+            &format!("s3://photos/{name}"),
+            "--shard-size",
+            "9MiB",
+            "-q",
+        ]);
+        world.bucket.be("");
+        world.assert_same(&name);
+    }
+}
+
+#[test]
+fn what_is_there_is_never_lost() {
+    let world = World::new();
+    let create = |out: &str| world.refused(&["create", "photos/val", out, "-q"]);
+    let before = files(&world.bucket.objects());
+    let told = create("s3://photos/train");
+    assert!(told.contains("s3://photos/train exists: remove it or choose another destination"), "{told}");
+    assert_eq!(files(&world.bucket.objects()), before);
+    let put = |path: &str, bytes: &[u8]| {
+        fs::create_dir_all(world.object(path).parent().unwrap()).unwrap();
+        fs::write(world.object(path), bytes).unwrap();
+    };
+    for (name, object) in [("mine", "holiday.jpg"), ("tars", "shard-000000.tar")] {
+        put(&format!("{name}/{object}"), b"mine");
+        // A dead command of this machine had the right to write there. It wrote none of this.
+        put(&format!("{name}/dataset.changing"), &dead_claim());
+        for more in [&["-q"][..], &["-q", "--restart"]] {
+            let told =
+                world.refused(&[&["create", "photos/val", &format!("s3://photos/{name}")], more].concat());
+            assert!(told.contains(&format!("has '{object}', which no pack of this machine made")), "{told}");
+        }
+        assert_eq!(fs::read(world.object(&format!("{name}/{object}"))).unwrap(), b"mine");
+    }
+    put("theirs/dataset.changing", b"another-boot\npid:[1]\n17\n1234\n");
+    let told = create("s3://photos/theirs");
+    assert!(told.contains("another command is writing there") && told.contains("remove s3://"), "{told}");
+    let sub = world.refused(&["create", "photos", "s3://photos/tars", "--splits", "train,val", "-q"]);
+    assert!(sub.contains("'shard-000000.tar', which no pack"), "{sub}");
+    world.assert_clean();
+}
+
+/// The claim of a process that is gone.
+fn dead_claim() -> Vec<u8> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    let mut child = Command::new("true").spawn().unwrap();
+    let process = child.id();
+    child.wait().unwrap();
+    format!("{}\n{}\n{process}\n1\n", boot.trim(), namespace.display()).into_bytes()
+}
+
+/// Kills a command as soon as it has records of this many shards.
+fn killed_at(world: &World, cache: &str, args: &[&str], shards: usize) {
+    let folder = world.path(cache);
+    let mut child = world
+        .pack(args)
+        .env("XDG_CACHE_HOME", &folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let records = || files(&folder).into_keys().filter(|name| name.ends_with(".done")).count();
+    eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// As another machine has it: a cache of its own.
+fn elsewhere(world: &World, cache: &str, args: &[&str]) -> Output {
+    world.pack(args).env("XDG_CACHE_HOME", world.path(cache)).output().unwrap()
+}
+
+#[test]
+fn two_machines_never_mix_what_they_make() {
+    let mut world = World::new();
+    let create = |seed: &'static str, more: &'static [&'static str]| {
+        [
+            &[
+                "create",
+                "photos",
+                "s3://photos/both",
+                "--splits",
+                "train,val",
+                "--seed",
+                seed,
+                "--shard-size",
+                "9MiB",
+                "-q",
+            ],
+            more,
+        ]
+        .concat()
+    };
+    world.bucket.be("latency_ms=30 seed=5");
+    killed_at(&world, "one", &create("1", &[]), 2);
+    // The other one has to say that it throws the first one's work away.
+    fs::remove_file(world.object("both/dataset.changing")).unwrap();
+    for split in ["train", "val"] {
+        let _ = fs::remove_file(world.object(&format!("both/{split}/dataset.changing")));
+    }
+    let told = text(&elsewhere(&world, "two", &create("2", &[])).stderr);
+    assert!(told.contains("objects of an unfinished pack of another machine"), "{told}");
+    let made = elsewhere(&world, "two", &create("2", &["--restart"]));
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let before = files(&world.object("both"));
+    let told = text(&elsewhere(&world, "one", &create("1", &[])).stderr);
+    assert!(told.contains("exists: remove it or choose another destination"), "{told}");
+    assert_eq!(files(&world.object("both")), before, "nothing was overwritten");
+    for split in ["train", "val"] {
+        assert!(world.packed(&["verify", &format!("s3://photos/both/{split}"), "-q"]).contains("are whole"));
+    }
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut world = World::new();
+    let create = |more: &'static [&'static str]| {
+        [&["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"], more].concat()
+    };
+    world.bucket.be("latency_ms=30 seed=5");
+    killed_at(&world, "one", &create(&[]), 2);
+    let before = files(&world.object("a.shade"));
+    let told = text(&elsewhere(&world, "one", &create(&["--seed", "5"])).stderr);
+    assert!(told.contains("holds an unfinished pack of another source or with other options"), "{told}");
+    let shards =
+        |files: &BTreeMap<String, Vec<u8>>| files.keys().filter(|name| name.ends_with(".tar")).count();
+    assert_eq!(shards(&files(&world.object("a.shade"))), shards(&before));
+    // Another kind of work is refused, too.
+    let told = text(&elsewhere(&world, "one", &["merge", "s3://photos/a.shade", "s3://photos/train"]).stderr);
+    assert!(told.contains("holds an unfinished pack for s3://photos/a.shade"), "{told}");
+    // With --restart the other one is made, and nothing of the first is left.
+    let made = elsewhere(&world, "one", &create(&["--seed", "5", "--restart"]));
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    world.packed(&["create", "photos/train", "a.shade", "--shard-size", "9MiB", "--seed", "5", "-q"]);
+    assert_eq!(files(&world.object("a.shade")), files(&world.path("a.shade")));
+    assert_eq!(files(&world.path("one/shade/packing")).len(), 0);
+}
+
+#[test]
+fn what_ends_early_leaves_the_address_free() {
+    let mut world = World::new();
+    fs::write(world.path("photos/val/class0/bad.png"), b"").unwrap();
+    let listed = ["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"];
+    assert!(!world.pack(&listed).output().unwrap().status.success());
+    assert_eq!(files(&world.object("list")).len(), 0);
+    fs::remove_file(world.path("photos/val/class0/bad.png")).unwrap();
+    world.packed(&["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"]);
+    // A merge that is stopped in the middle, and one that is killed.
+    world.packed(&["create", "photos/train", "here.shade", "--shard-size", "9MiB", "-q"]);
+    world.bucket.be("latency_ms=60 seed=5");
+    for signal in ["INT", "KILL"] {
+        let merge = ["merge", "s3://photos/merged", "here.shade", "-q"];
+        let mut child = world.pack(&merge).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("a shard is there", || world.object("merged/shard-000000.tar").exists());
+        assert!(
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success()
+        );
+        child.wait().unwrap();
+        if signal == "INT" {
+            assert_eq!(files(&world.object("merged")).len(), 0, "a stop removes what is there");
+        }
+    }
+    world.bucket.be("");
+    for out in ["s3://photos/merged", "merged"] {
+        world.packed(&["merge", out, "here.shade", "-q"]);
+    }
+    world.assert_equal("merged");
+}
+
+#[test]
+fn what_cannot_go_to_a_bucket_is_refused_by_name() {
+    let world = World::new();
+    let table: [(&[&str], &str); 6] = [
+        (&["plan", "photos/val", "s3://photos/p"], "plan: s3://photos/p is an address"),
+        (&["create", "photos/val", "s3://photos/p", "--part", "0/2"], "--part: s3://photos/p is an address"),
+        (&["create", "photos/val", "https://host/p"], "a web server is only read"),
+        (&["append", "photos/val", "s3://photos/none"], "s3://photos/none is no dataset"),
+        (&["subset", "s3://photos/train", "out", "--fraction", "0.5"], "nothing can be linked: add --copy"),
+        (&["finish", "s3://photos/p"], "s3://photos/p"),
+    ];
+    for (args, expected) in table {
+        let told = match args.first() {
+            // Said before the command begins, or by the store.
+            Some(&"append") => text(&world.pack(args).output().unwrap().stderr),
+            _ => world.refused(args),
+        };
+        assert!(told.contains(expected), "{args:?}: {told}");
+    }
+    assert!(!world.object("p").exists(), "nothing was written");
+    let mut command = world.pack(&["create", "photos/val", "s3://photos/q"]);
+    let output = command.env("AWS_SECRET_ACCESS_KEY", "another").output().unwrap();
+    let told = text(&output.stderr);
+    assert!(told.contains("the store refuses these keys"), "{told}");
+    world.assert_clean();
+}
