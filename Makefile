@@ -22,6 +22,8 @@ HIT_RATIO_ARGS ?=
 STUDY_ARGS ?=
 # The lives of simulated daemons that `make lives` plays: FROM..TO, or one.
 SEEDS ?= 0..5000
+# Epochs that `make chaos` plays.
+CHAOS_EPOCHS ?= 1000
 # Options of `python -m demo --help`, for example DEMO_ARGS="--delay-us 500 --at-once 32".
 DEMO_ARGS ?=
 # RELEASE_ARGS=--try makes what can be made here, of a tree with changes.
@@ -38,7 +40,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study lives clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos lives clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -101,6 +103,15 @@ docs: $(VENV)/.docs $(VENV)/.built ## the site, in site/, and the pages of docs/
 study: build dataset ## what ways of choosing samples do to accuracy: trains what is missing, hours (STUDY_ARGS=)
 	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)
 	$(VENV)/bin/python -m studies.accuracy report
+
+test-product: $(VENV)/.built-for-tests ## the tests of buckets with Ceph's radosgw behind the test server (installs it; told where it cannot be had)
+	@setup/system-packages.sh product
+	tests/radosgw/run.sh cargo test --package shade-tests --test buckets --test bucket_ledger -- --test-threads=1
+	tests/radosgw/run.sh $(VENV)/bin/python -m pytest tests/python/test_buckets.py
+
+chaos: ## the ledger of a training from a bucket that fails in every way, and what it saw (CHAOS_EPOCHS=1000: 15 minutes)
+	cargo build --package shade-pack --package shade-load --package shade-tests --bins
+	SHADE_EPOCHS='$(CHAOS_EPOCHS)' cargo test --package shade-tests --test bucket_ledger -- --nocapture
 
 lives: ## simulated lives of the daemon, thousands by seed; a seed that fails is printed (SEEDS=0..5000)
 	SHADE_SEEDS='$(SEEDS)' cargo test --package shade-load --lib simulated

@@ -8,6 +8,7 @@
 #   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
 #   setup/system-packages.sh browser   Chromium for the test of the report: optional, the same
 #   setup/system-packages.sh valgrind  valgrind for a test of the C interface: optional, the same
+#   setup/system-packages.sh product   Ceph's S3 gateway for `make test-product`: optional, the same
 #   setup/system-packages.sh emulator  QEMU, to run what `make release` built for aarch64: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
@@ -63,6 +64,10 @@ find_missing_browser() {
 find_missing_valgrind() {
     # It reads the C library's debugging symbols at its start.
     need valgrind libc6-dbg -- command -v valgrind
+}
+
+find_missing_product() {
+    need ceph-mon ceph-osd radosgw curl -- sh -c 'command -v ceph-mon && command -v ceph-osd && command -v radosgw && command -v curl'
 }
 
 find_missing_emulator() {
@@ -122,6 +127,13 @@ slurm)
     # Under systemd the packages would start services.
     if [[ ${#missing[@]} -gt 0 ]] && { [[ -d /run/systemd/system ]] || ! install; }; then
         echo "setup: Slurm is not to be had here; tests that need it say so and are left out" >&2
+    fi
+    ;;
+product)
+    find_missing_product
+    # As with Slurm.
+    if [[ ${#missing[@]} -gt 0 ]] && { [[ -d /run/systemd/system ]] || ! install; }; then
+        echo "setup: Ceph is not to be had here; its tests say so and are left out" >&2
     fi
     ;;
 browser)

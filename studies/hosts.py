@@ -66,11 +66,11 @@ class Hosts:
             env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", **environment},
         )
 
-    def torchrun(self, host: int, ranks: int, *program: object) -> subprocess.Popen[str]:
+    def torchrun(self, host: int, ranks: int, *program: object, **environment: str) -> subprocess.Popen[str]:
         """Starts a host's part of a training on all of them, as its user would."""
         options = ["--nnodes", len(self.addresses), "--node-rank", host, "--nproc-per-node", ranks]
         options += ["--master-addr", self.addresses[0], "--master-port", PORT, "--local-addr", self.addresses[host]]
-        return self.start(host, [sys.executable, "-m", "torch.distributed.run", *options, *program])
+        return self.start(host, [sys.executable, "-m", "torch.distributed.run", *options, *program], **environment)
 
 
 @contextmanager

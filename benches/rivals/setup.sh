@@ -59,7 +59,7 @@ packages_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("
 "$project/bin/python" -m venv "$venv"
 # Its .pth files count, too: shade_load is there by one.
 echo "import site; site.addsitedir('$(packages_of "$project")')" >"$(packages_of "$venv")/of-the-project.pth"
-for rival in webdataset litdata mosaicml simplejpeg; do
+for rival in webdataset litdata mosaicml s3torchconnector simplejpeg; do
     install_rival "$rival"
 done
 install_rival dali --no-deps

@@ -98,13 +98,18 @@ def with_fields(plain: Packed, root: Path, fields: Callable[[int], dict[str, byt
         for name, content in fields(sample).items():
             (folder / name).write_bytes(content)
     out = root / "data.shade"
-    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[2] / "target"))
-    helper = target / "debug" / "shade-test-fields"
-    assert helper.is_file(), f"{helper} is not built: run `cargo build --package shade-tests --bins`"
-    subprocess.run([helper, plain.path, root / "fields", out], check=True)
+    subprocess.run([helper("shade-test-fields"), plain.path, root / "fields", out], check=True)
     return Packed(out, plain.folder, plain.files, plain.labels)
 
 
 def program(name: str) -> Path:
     """One of our programs, found as the package finds them."""
     return find_program(name)
+
+
+def helper(name: str) -> Path:
+    """A program of the tests."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[2] / "target"))
+    path = target / "debug" / name
+    assert path.is_file(), f"{path} is not built: run `cargo build --package shade-tests --bins`"
+    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import packed
 import pytest
 from shade_load import ImageFolder, Loader, Plan, ShadeError, Writer
 
-PROGRAM = Path(__file__).parents[2] / "target/debug/shade-test-bucket"
+from studies.bucket import served
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +26,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
 def address(dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The dataset's address, with the settings that find its server in the environment."""
     shutil.copytree(dataset.path, tmp_path / "root/photos/train")
-    pipe = subprocess.PIPE
-    with subprocess.Popen([PROGRAM, tmp_path / "root"], stdin=pipe, stdout=pipe, text=True) as server:
-        assert server.stdin is not None and server.stdout is not None
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.stdout.readline().strip())
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "shade")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret of shade's tests")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with served(packed.helper("shade-test-bucket"), tmp_path / "root") as server:
+        for name, value in server.environment(tmp_path / "cache").items():
+            monkeypatch.setenv(name, value)
         yield "s3://photos/train"
-        server.stdin.close()
 
 
 @pytest.fixture(params=["folders", "tars"])

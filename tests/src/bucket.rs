@@ -63,10 +63,28 @@ impl Bucket {
     /// # Panics
     /// When it does not answer.
     pub fn be(&mut self, how: &str) -> u64 {
+        self.be_told(how).split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// The same. Returns all that the server tells: the requests so far, and `KIND=COUNT` for each
+    /// kind of badness that has happened.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn be_told(&mut self, how: &str) -> String {
         writeln!(self.orders.as_mut().unwrap(), "{how}").unwrap();
-        let mut requests = String::new();
-        self.answers.read_line(&mut requests).unwrap();
-        requests.trim().parse().unwrap()
+        let mut told = String::new();
+        self.answers.read_line(&mut told).unwrap();
+        told.trim().to_owned()
+    }
+
+    /// Replaces an object of the dataset, or adds one. The server is good from then on.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn put(&mut self, name: &str, bytes: &[u8]) {
+        fs::write(self.object(name), bytes).unwrap();
+        self.be("");
     }
 
     /// A command of `name` that finds the server.

@@ -16,6 +16,7 @@ mod jobs;
 mod left_out;
 mod packed;
 mod peer;
+mod product;
 mod programs;
 mod rank_process;
 mod recorder;
@@ -35,6 +36,7 @@ pub use jobs::{JOBS, assert_undisturbed, checksums, job_named, report, train, un
 pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
+pub use product::Product;
 pub use programs::{eventually, processes_of, program, settles};
 pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use recorder::{Recorder, recorded_lines};

@@ -192,8 +192,10 @@ impl Bucket {
     }
 
     fn whose(&self, found: &Found, records: &BTreeMap<String, String>) -> Result<Whose, Error> {
-        let version = found.etag.as_deref().unwrap_or_default();
-        if records.get(&found.name).is_some_and(|known| known == version) {
+        // Lists of some stores have other versions than the objects themselves.
+        if let Some(known) = records.get(&found.name)
+            && self.has(&found.name, found.bytes, known)?
+        {
             return Ok(Whose::Recorded);
         }
         Ok(match self.mark_of(&found.name)? {

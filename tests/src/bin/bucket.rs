@@ -3,7 +3,11 @@
 //!
 //! `shade-test-bucket FOLDER [KEY=VALUE ...]`: each folder in FOLDER is a bucket. The first line of
 //! its output is the endpoint. It ends when its standard input does. A line on its input that is a
-//! list of KEY=VALUE changes how bad it is; it answers with the requests so far.
+//! list of KEY=VALUE changes how bad it is. It answers with the requests so far, and `KIND=COUNT`
+//! for each kind of badness that has happened.
+//!
+//! With the variable `SHADE_TEST_PRODUCT` requests go to the store at `AWS_ENDPOINT_URL` instead,
+//! which is given what FOLDER holds at the start and before each answer on standard output.
 //!
 //! | key | value |
 //! |---|---|
@@ -12,13 +16,15 @@
 //! | `401` ... `599` | share of requests that are answered so |
 //! | `cut` | share of answers whose connection ends in the middle |
 //! | `wrong` | share of answers that are of the bytes behind those asked for |
-//! | `flipped` | share of answers with one byte changed |
+//! | `flipped` | share of answers with one byte changed; the next answer with that byte has none |
 //! | `seed` | of all these |
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
+//! | `host` | at the start: the address that it listens at, 127.0.0.1 by default |
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's server fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,6 +33,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
+use hyper::http::response::Parts;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -36,14 +43,51 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
+use shade_tests::Product;
 
 /// The keys that it takes.
 const KEY_ID: &str = "shade";
 const SECRET: &str = "a secret of shade's tests";
 /// Spread of the logarithm of latencies, as measured at object stores.
 const SIGMA: f64 = 0.4;
+/// Longer answers are passed on as they come; shorter ones go out whole, in one piece.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// What has the objects.
+enum Backend {
+    /// s3s-fs, in this process, and the folder where its buckets are.
+    Files(S3Service, PathBuf),
+    Product(Box<Product>),
+}
+
+impl Backend {
+    async fn call(&self, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
+        match self {
+            Self::Files(service, folder) => {
+                let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+                let bucket = folder.join(request.uri().path().trim_matches('/'));
+                let answer = hyper::service::Service::call(service, request).await;
+                let answer = answer.map_err(|error| std::io::Error::other(format!("{error:?}")))?;
+                let (mut parts, body) = answer.into_parts();
+                let body = body.map_err(std::io::Error::other).boxed_unsync();
+                if !is_list || !parts.status.is_success() {
+                    return Ok(Response::from_parts(parts, body));
+                }
+                let listed = first_bytes(body, usize::MAX).await?;
+                let listed = with_etags(&String::from_utf8_lossy(&listed), &bucket);
+                parts.headers.insert("content-length", listed.len().into());
+                let body = http_body_util::Full::new(Bytes::from(listed));
+                Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
+            }
+            Self::Product(product) => {
+                let answer = product.call(request).await?;
+                Ok(answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()))
+            }
+        }
+    }
+}
 
 /// How bad the store is.
 #[derive(Clone, Default)]
@@ -67,13 +111,28 @@ struct Fate {
     flipped: bool,
 }
 
+/// A byte of an object.
+#[derive(PartialEq, Eq, Hash)]
+struct Byte {
+    object: String,
+    offset: u64,
+}
+
+/// The range that an answer is about, by its `Content-Range`.
+fn range_of(answer: &Parts) -> Option<Range<u64>> {
+    let range = answer.headers.get("content-range")?.to_str().ok()?.strip_prefix("bytes ")?;
+    let (first, last) = range.split_once('/')?.0.split_once('-')?;
+    Some(first.parse().ok()?..last.parse::<u64>().ok()? + 1)
+}
+
 struct Store {
-    service: S3Service,
-    /// Where its buckets are.
-    folder: PathBuf,
+    backend: Backend,
     badness: Mutex<Badness>,
     random: Mutex<StdRng>,
     requests: AtomicU64,
+    happened: Mutex<BTreeMap<String, u64>>,
+    /// What was flipped and has not been given as it is since then.
+    flipped: Mutex<HashSet<Byte>>,
 }
 
 impl Store {
@@ -101,45 +160,70 @@ impl Store {
         fate
     }
 
+    fn happens(&self, kind: &str) {
+        *self.happened.lock().unwrap().entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Whether the byte in the middle of a whole answer is changed. A record whose bytes are wrong
+    /// twice is damaged, so a byte that was changed is given as it is the next time.
+    fn flips(&self, object: &str, range: Option<Range<u64>>, fate: &Fate) -> bool {
+        let Some(range) = range.filter(|_| !fate.cut && !fate.wrong) else { return false };
+        let mut flipped = self.flipped.lock().unwrap();
+        let before = flipped.len();
+        flipped.retain(|byte| byte.object != object || !range.contains(&byte.offset));
+        let flips = fate.flipped && flipped.len() == before;
+        if flips {
+            flipped.insert(Byte { object: object.to_owned(), offset: range.start.midpoint(range.end) });
+        }
+        flips
+    }
+
+    /// The requests so far, and what happened to them.
+    fn told(&self) -> String {
+        let happened = self.happened.lock().unwrap();
+        let counts = happened.iter().map(|(kind, count)| format!(" {kind}={count}"));
+        format!("{}{}", self.requests.load(Ordering::Relaxed), counts.collect::<String>())
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let fate = self.fate();
+        if fate.wait >= Duration::from_secs(1) {
+            self.happens("slow");
+        }
         tokio::time::sleep(fate.wait).await;
         if let Some(status) = fate.status {
+            self.happens(&status.to_string());
             let text = format!("<Error><Code>Made{status}</Code><Message>by the test</Message></Error>");
             let body =
                 http_body_util::Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
             return Ok(Response::builder().status(status).body(body).unwrap());
         }
-        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
-        let bucket = request.uri().path().trim_matches('/').to_owned();
-        let answer = hyper::service::Service::call(&self.service, request).await;
-        let (mut parts, mut body) =
-            answer.map_err(|error| std::io::Error::other(format!("{error:?}")))?.into_parts();
-        if is_list && parts.status.is_success() {
-            let listed = first_bytes(body, usize::MAX).await?;
-            let listed = with_etags(&String::from_utf8_lossy(&listed), &self.folder.join(bucket));
-            parts.headers.insert("content-length", listed.len().into());
-            body = s3s::Body::from(listed);
-        }
+        let object = request.uri().path().to_owned();
+        let (mut parts, body) = self.backend.call(request).await?.into_parts();
+        let flips = self.flips(&object, range_of(&parts), &fate);
         if fate.wrong
             && let Some(range) = parts.headers.get_mut("content-range")
         {
+            self.happens("wrong");
             // "bytes 512-1023/4096" becomes another range of the same length.
             let text = range.to_str().unwrap().replacen("bytes ", "bytes 1", 1);
             *range = text.parse().unwrap();
         }
         let length = parts.headers.get("content-length");
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(usize::MAX);
+        if (WHOLE_BYTES_MAX..usize::MAX).contains(&length) && !fate.cut && !flips {
+            return Ok(Response::from_parts(parts, passed_on(body, length)));
+        }
         let mut bytes = first_bytes(body, length).await?;
         let middle = bytes.len() / 2;
-        if fate.flipped
-            && let Some(byte) = bytes.get_mut(middle)
-        {
+        if flips && let Some(byte) = bytes.get_mut(middle) {
+            self.happens("flipped");
             *byte ^= 0x10;
         }
         let mut frames = vec![Ok(Frame::data(Bytes::from(bytes)))];
         if fate.cut {
+            self.happens("cut");
             frames = vec![
                 frames.remove(0).map(|frame| Frame::data(frame.into_data().unwrap().slice(..middle))),
                 Err(std::io::Error::other("cut")),
@@ -169,7 +253,7 @@ fn with_etags(listed: &str, bucket: &Path) -> String {
 }
 
 /// The bytes of an answer, as many as it promises: s3s-fs reads on to the end of the object.
-async fn first_bytes(mut body: s3s::Body, length: usize) -> Result<Vec<u8>, std::io::Error> {
+async fn first_bytes(mut body: Body, length: usize) -> Result<Vec<u8>, std::io::Error> {
     let mut bytes = Vec::new();
     while bytes.len() < length {
         match body.frame().await {
@@ -179,6 +263,22 @@ async fn first_bytes(mut body: s3s::Body, length: usize) -> Result<Vec<u8>, std:
         }
     }
     Ok(bytes)
+}
+
+/// The same bytes, as they come.
+fn passed_on(body: Body, length: usize) -> Body {
+    let pieces = futures_util::stream::unfold((body, length), |(mut body, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let piece = body.frame().await?.map(|frame| {
+            let data = frame.into_data().unwrap_or_default();
+            data.slice(..data.len().min(left))
+        });
+        let left = piece.as_ref().map_or(0, |data| left - data.len());
+        Some((piece.map(Frame::data), (body, left)))
+    });
+    StreamBody::new(pieces).boxed_unsync()
 }
 
 /// "cut=0.1 503=0.02".
@@ -193,31 +293,45 @@ fn badness_of<'a>(words: impl Iterator<Item = &'a str>) -> Badness {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = PathBuf::from(arguments.next().unwrap());
-    let words: Vec<String> = arguments.collect();
+    let mut words: Vec<String> = arguments.collect();
+    let host = words.iter().find_map(|word| word.strip_prefix("host=")).unwrap_or("127.0.0.1").to_owned();
+    words.retain(|word| !word.starts_with("host="));
     let badness = badness_of(words.iter().map(String::as_str));
-    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(&folder).unwrap());
-    if badness.share("anonymous") == 0.0 {
-        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
-    }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
     let seed = badness.share("seed") as u64;
     let store = Arc::new(Store {
-        service: builder.build(),
-        folder,
+        backend: backend(&folder, badness.share("anonymous") > 0.0),
         badness: Mutex::new(badness),
         random: Mutex::new(StdRng::seed_from_u64(seed)),
         requests: AtomicU64::new(0),
+        happened: Mutex::default(),
+        flipped: Mutex::default(),
     });
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind((host, 0))).unwrap();
     println!("http://{}", listener.local_addr().unwrap());
     std::io::stdout().flush().unwrap();
     runtime.spawn(serve(listener, Arc::clone(&store)));
     for line in std::io::stdin().lock().lines() {
         *store.badness.lock().unwrap() = badness_of(line.unwrap().split_whitespace());
-        println!("{}", store.requests.load(Ordering::Relaxed));
+        if let Backend::Product(product) = &store.backend {
+            product.take(&folder);
+        }
+        println!("{}", store.told());
         std::io::stdout().flush().unwrap();
     }
+}
+
+fn backend(folder: &Path, is_anonymous: bool) -> Backend {
+    if let Some(product) = Product::of_environment() {
+        product.take(folder);
+        return Backend::Product(Box::new(product));
+    }
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder).unwrap());
+    if !is_anonymous {
+        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+    }
+    Backend::Files(builder.build(), folder.to_owned())
 }
 
 async fn serve(listener: tokio::net::TcpListener, store: Arc<Store>) {

@@ -1,0 +1,1 @@
+"""Reading from a bucket, beside other loaders and with caches: `python -m benches.buckets`."""

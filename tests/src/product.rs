@@ -1,0 +1,81 @@
+//! A product that speaks S3, in place of the server that the tests bring: it is given their objects
+//! and asked what they ask.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use hyper::body::Incoming;
+use hyper::{Request, Response, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use shade_dataset::{Address, Objects};
+
+/// The product at `AWS_ENDPOINT_URL`, which has the buckets of the tests.
+pub struct Product {
+    endpoint: Uri,
+    client: Client<HttpConnector, Incoming>,
+    /// When each file that it was given was written.
+    given: Mutex<HashMap<PathBuf, SystemTime>>,
+}
+
+impl Product {
+    /// The one that the variable `SHADE_TEST_PRODUCT` asks for; `None` without it.
+    ///
+    /// # Panics
+    /// When `AWS_ENDPOINT_URL` is no address.
+    #[must_use]
+    pub fn of_environment() -> Option<Self> {
+        std::env::var_os("SHADE_TEST_PRODUCT")?;
+        let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap().parse().unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Some(Self { endpoint, client, given: Mutex::default() })
+    }
+
+    /// Its answer. The request's signature stays true: it covers the `Host` that the client wrote,
+    /// which stays, too.
+    ///
+    /// # Errors
+    /// None comes.
+    pub async fn call(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>> {
+        let mut parts = self.endpoint.clone().into_parts();
+        parts.path_and_query = request.uri().path_and_query().cloned();
+        *request.uri_mut() = Uri::from_parts(parts).map_err(Error::other)?;
+        self.client.request(request).await.map_err(Error::other)
+    }
+
+    /// Gives it the files below `folder` that are new: each folder in it is a bucket.
+    ///
+    /// # Panics
+    /// When it does not take them.
+    pub fn take(&self, folder: &Path) {
+        for bucket in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+            let Ok(Address::Url(url)) = Address::parse(&format!("s3://{}", bucket.file_name().display()))
+            else {
+                panic!("{} is no bucket", bucket.path().display());
+            };
+            let objects = Objects::open(&url, 1).unwrap();
+            self.take_below(&bucket.path(), &bucket.path(), &objects);
+        }
+    }
+
+    fn take_below(&self, bucket: &Path, folder: &Path, objects: &Objects) {
+        for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                self.take_below(bucket, &path, objects);
+                continue;
+            }
+            let written = path.metadata().unwrap().modified().unwrap();
+            let before =
+                self.given.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), written);
+            if before != Some(written) {
+                let name = path.strip_prefix(bucket).unwrap().to_str().unwrap();
+                objects.put(name, fs::read(&path).unwrap()).unwrap();
+            }
+        }
+    }
+}
