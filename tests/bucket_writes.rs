@@ -450,6 +450,23 @@ fn a_refused_command_changes_nothing() {
 }
 
 #[test]
+fn shards_that_are_there_are_not_sent_again() {
+    let mut world = World::new();
+    let create = ["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"];
+    world.bucket.be("latency_ms=30 seed=5");
+    killed_at(&world, "one", &create, 1);
+    let records = files(&world.path("one"));
+    let records = records.keys().filter_map(|name| name.rsplit('/').next()?.strip_suffix(".done"));
+    let objects: Vec<PathBuf> = records.map(|shard| world.object(&format!("a.shade/{shard}"))).collect();
+    let written =
+        || objects.iter().map(|path| fs::metadata(path).unwrap().modified().unwrap()).collect::<Vec<_>>();
+    let before = written();
+    assert!(!before.is_empty());
+    assert!(elsewhere(&world, "one", &create).status.success());
+    assert_eq!(written(), before);
+}
+
+#[test]
 fn what_ends_early_leaves_the_address_free() {
     let mut world = World::new();
     fs::write(world.path("photos/val/class0/bad.png"), b"").unwrap();
