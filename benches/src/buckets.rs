@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use shade_core::block_bytes_for;
-use shade_dataset::{Address, Objects};
+use shade_dataset::{Address, Objects, Uploads, When};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 use shade_job::{EngineChoice, IoMode};
@@ -57,10 +57,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     };
     // Through the server, which keeps the object's version then.
     let shard = index.shard(ShardId(0)).ok_or("no shard")?;
-    let put = Objects::open(&url, 1).and_then(|objects| {
-        objects.put(shard.name, std::fs::read(folder.join(SHARD_FILE)).unwrap_or_default())
-    });
-    put?;
+    Uploads::open(&url)?.put(shard.name, std::fs::read(folder.join(SHARD_FILE))?, When::Always)?;
     std::fs::write(folder.join("origin"), format!("shade-origin 1\n{url}\n"))?;
     server.be(SLOWNESS)?;
     let (mut ours, mut bare) = (Vec::new(), Vec::new());

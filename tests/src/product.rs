@@ -13,7 +13,7 @@ use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use shade_dataset::{Address, Objects};
+use shade_dataset::{Address, Uploads, When};
 
 /// The product at `AWS_ENDPOINT_URL`, which has the buckets of the tests.
 pub struct Product {
@@ -58,15 +58,15 @@ impl Product {
             else {
                 panic!("{} is no bucket", bucket.path().display());
             };
-            let objects = Objects::open(&url, 1).unwrap();
-            self.take_below(&bucket.path(), &bucket.path(), &objects);
+            let uploads = Uploads::open(&url).unwrap();
+            self.take_below(&bucket.path(), &bucket.path(), &uploads);
         }
     }
 
-    fn take_below(&self, bucket: &Path, folder: &Path, objects: &Objects) {
+    fn take_below(&self, bucket: &Path, folder: &Path, uploads: &Uploads) {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             if path.is_dir() {
-                self.take_below(bucket, &path, objects);
+                self.take_below(bucket, &path, uploads);
                 continue;
             }
             let written = path.metadata().unwrap().modified().unwrap();
@@ -74,7 +74,7 @@ impl Product {
                 self.given.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), written);
             if before != Some(written) {
                 let name = path.strip_prefix(bucket).unwrap().to_str().unwrap();
-                objects.put(name, fs::read(&path).unwrap()).unwrap();
+                uploads.put(name, fs::read(&path).unwrap(), When::Always).unwrap();
             }
         }
     }

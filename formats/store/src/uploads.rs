@@ -35,7 +35,8 @@ const MARK: &str = "shadepack";
 /// Objects below an address, to be written.
 pub struct Uploads {
     objects: Objects,
-    parts: Arc<dyn MultipartStore>,
+    /// A plain web server takes whole objects only.
+    parts: Option<Arc<dyn MultipartStore>>,
     mark: Option<String>,
 }
 
@@ -49,15 +50,9 @@ impl Uploads {
     /// A client that writes below `url`. Nothing is asked yet.
     ///
     /// # Errors
-    /// Nothing can be written there, the settings in the environment make no client, or no thread
-    /// can be started.
+    /// The settings in the environment make no client, or no thread can be started.
     pub fn open(url: &Url) -> Result<Self, StoreFault> {
         let Client { store, parts, prefix } = client(url, CONNECTIONS, Retry::Patient)?;
-        let Some(parts) = parts else {
-            let words =
-                format!("{url}: a web server is only read: write to s3://, gs:// or az://, or to a folder");
-            return Err(StoreFault { answer: Answer::Refused, status: None, wait: None, words });
-        };
         let client = Client { store, parts: None, prefix };
         Ok(Self { objects: Objects::of_client(url, client)?, parts, mark: None })
     }
@@ -111,13 +106,14 @@ impl Uploads {
     /// # Errors
     /// What the store answers instead.
     pub fn begin(&self, name: &str) -> Result<String, StoreFault> {
+        let parts = self.parts()?;
         let work = async {
             let path = self.objects.path(name);
             let options =
                 PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
-            match self.parts.create_multipart_opts(&path, options).await {
+            match parts.create_multipart_opts(&path, options).await {
                 // Azure, whose uploads have no id either.
-                Err(Error::NotSupported { .. }) => self.parts.create_multipart(&path).await,
+                Err(Error::NotSupported { .. }) => parts.create_multipart(&path).await,
                 begun => begun,
             }
         };
@@ -136,6 +132,7 @@ impl Uploads {
         stop: impl Fn() -> bool,
     ) -> Result<Version, UploadFault> {
         let (path, id) = (self.objects.path(upload.name), upload.id.to_owned());
+        let store = self.parts().map_err(UploadFault::Store)?;
         // What ends the work that is not the store's.
         let other = std::cell::RefCell::new(None);
         let work = async {
@@ -147,7 +144,7 @@ impl Uploads {
                 };
                 async move {
                     match bytes {
-                        Ok(bytes) => self.parts.put_part(path, id, number, bytes.into()).await,
+                        Ok(bytes) => store.put_part(path, id, number, bytes.into()).await,
                         Err(fault) => {
                             *other.borrow_mut() = Some(fault);
                             Err(Error::NotImplemented {
@@ -160,7 +157,7 @@ impl Uploads {
             };
             let parts = futures_util::stream::iter(parts_of(upload.bytes).enumerate().map(put));
             let parts: Vec<PartId> = parts.buffered(PARTS_AT_ONCE).try_collect().await?;
-            self.parts.complete_multipart(&path, &id, parts).await
+            store.complete_multipart(&path, &id, parts).await
         };
         let done = self.objects.wait(work);
         match (done, other.into_inner()) {
@@ -176,7 +173,7 @@ impl Uploads {
     /// What the store answers instead.
     pub fn give_up(&self, name: &str, id: &str) -> Result<(), StoreFault> {
         let id = id.to_owned();
-        gone(self.objects.wait(self.parts.abort_multipart(&self.objects.path(name), &id)))
+        gone(self.objects.wait(self.parts()?.abort_multipart(&self.objects.path(name), &id)))
     }
 
     /// Removes an object. One that is not there is fine.
@@ -235,6 +232,13 @@ impl Uploads {
                 Err(StoreFault { answer: Answer::Wrong, status: None, wait: None, words })
             }
         }
+    }
+
+    fn parts(&self) -> Result<&dyn MultipartStore, StoreFault> {
+        self.parts.as_deref().ok_or_else(|| {
+            let words = format!("{}: a web server takes no objects in parts", self.objects.url());
+            StoreFault { answer: Answer::Refused, status: None, wait: None, words }
+        })
     }
 
     fn attributes(&self) -> Attributes {

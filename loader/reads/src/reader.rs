@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, Origin, StoreTrouble, choose, connections_max, shards_address, shards_folder};
+use shade_dataset::{Files, StoreTrouble, choose, connections_max, shards_address, shards_folder};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;

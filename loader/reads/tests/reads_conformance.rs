@@ -7,8 +7,7 @@
     reason = "a test fails by panicking, and says which ways of reading this machine has"
 )]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::io::Errno;
-use shade_dataset::{Address, Mismatch, Url, changed_ns, shard_path};
+use shade_dataset::{Address, Mismatch, Uploads, When, changed_ns, shard_path};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, PlacesKind, Shard};
 use shade_formats::{SampleId, ShardId};
@@ -96,26 +95,12 @@ fn serve(folder: &Path) -> (Child, String) {
 fn in_bucket(folder: &Path, base: &Path, index: &Index, shards: &[Vec<u8>]) -> Child {
     let (server, address) = serve(base);
     let Ok(Address::Url(url)) = Address::parse(&format!("{address}/data")) else { panic!("{address}") };
+    let uploads = Uploads::open(&url).unwrap();
     for (number, bytes) in (0..).map(ShardId).zip(shards) {
-        put_object(&url, index.shard(number).unwrap().name, bytes);
+        uploads.put(index.shard(number).unwrap().name, bytes.clone(), When::Always).unwrap();
     }
     std::fs::write(folder.join("origin"), format!("shade-origin 1\n{url}\n")).unwrap();
     server
-}
-
-fn put_object(url: &Url, name: &str, bytes: &[u8]) {
-    let mut server = TcpStream::connect(url.bucket()).unwrap();
-    let (path, length) = (url.prefix(), bytes.len());
-    let host = url.bucket();
-    write!(
-        server,
-        "PUT /{path}/{name} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    server.write_all(bytes).unwrap();
-    let mut answer = String::new();
-    server.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// Appends a record to the bytes of its shard.
