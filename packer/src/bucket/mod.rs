@@ -8,8 +8,8 @@
 //!
 //! `address` reads OUT, and `place` is where it is. `made` writes to the bucket, `object` reads
 //! small things of it, `claim` keeps two commands from writing there at a time, `left` judges what
-//! is there already. `mark` tells whose an object is. `shards_to` is what the packing of shards needs
-//! to know of it.
+//! is there already. `mark` tells whose an object is. `shards_to` is what the packing of shards
+//! needs to know of it.
 
 mod address;
 mod claim;
