@@ -93,12 +93,25 @@ impl World {
 
     /// What commands have in the cache while they are at work.
     fn work(&self) -> Vec<String> {
-        files(&self.bucket.cache().join("shade/packing")).into_keys().collect()
+        names(&self.bucket.cache().join("shade/packing"))
     }
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The names of all files below a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        match entry.path().is_dir() {
+            true => found.extend(names(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}"))),
+            false => found.push(name),
+        }
+    }
+    found
 }
 
 /// All files below a folder, with their bytes.
@@ -276,7 +289,7 @@ fn uploads_that_were_under_way_are_given_up() {
     world.packed(&create("a.shade").each_ref().map(String::as_str));
     let args = create("s3://photos/a.shade");
     let args = args.each_ref().map(String::as_str);
-    world.bucket.be("latency_ms=100 seed=5");
+    world.bucket.be("latency_ms=300 seed=5");
     for signal in ["INT", "TERM", "KILL"] {
         let mut child = world.pack(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("an upload has begun", || world.work().iter().any(|name| name.ends_with(".upload")));
@@ -372,7 +385,7 @@ fn killed_at(world: &World, cache: &str, args: &[&str], shards: usize) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let records = || files(&folder).into_keys().filter(|name| name.ends_with(".done")).count();
+    let records = || names(&folder).into_iter().filter(|name| name.ends_with(".done")).count();
     eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
     child.kill().unwrap();
     child.wait().unwrap();

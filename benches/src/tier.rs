@@ -21,6 +21,8 @@ use crate::local_reads::write_shard;
 use crate::result::Result;
 use crate::tier_killed;
 
+/// Times that a record is offered again.
+const PUTS_MAX: u32 = 20;
 const RECORD_BYTES: u32 = 110_080;
 /// What a read of the store takes.
 const STORE: &str = "latency=2ms";
@@ -143,11 +145,17 @@ impl World {
         }
         let record = FreeList::lend(Arc::new(Record::new(blocks, false)));
         self.tier.order(TierOrder::Put { sample: SampleId(sample), len: RECORD_BYTES, record });
+        let mut refused = 0;
         loop {
             match self.events.recv()? {
                 TierEvent::Put { record, outcome: TierPut::Stored, .. } => {
                     self.free.release(FreeList::take_back(record));
                     return Ok(());
+                }
+                // A server on a busy machine may not answer in time.
+                TierEvent::Put { record, .. } if refused < PUTS_MAX => {
+                    refused += 1;
+                    self.tier.order(TierOrder::Put { sample: SampleId(sample), len: RECORD_BYTES, record });
                 }
                 // Each server that is found tells what all of them have room for.
                 TierEvent::Room { .. } => {}

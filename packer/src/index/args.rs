@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
+use crate::args::{OutputArgs, SourceArgs, ThreadsArgs, local};
 use crate::config::{Accept, OnBad};
 
 #[derive(Debug, Args)]
@@ -13,6 +13,7 @@ pub(crate) struct IndexArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// The folder of the index. It must not lie inside SOURCE, nor exist without --update.
+    #[arg(value_parser = local())]
     pub(crate) out: PathBuf,
     /// Read every file whole and keep its checksum.
     ///
