@@ -375,7 +375,9 @@ pub extern "C" fn shade_load(
     })
 }
 
-/// The memory of the batches, to register it with a device. Unregister it before shade_close.
+/// The memory of the batches, to register it with a device. Unregister it before shade_close. A
+/// daemon that has replaced one that died ("successors" of shade_stats) has another memory; the one
+/// before stays mapped, and need not be unregistered earlier.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_payload(
     session: Option<&shade_session>,

@@ -19,11 +19,13 @@ mod held;
 mod hello;
 mod launch;
 mod life;
+mod link;
 mod open;
 mod part;
 mod records;
 mod session;
 mod state;
+mod succession;
 mod wire;
 
 pub use batch::{Batch, BatchId, Column};

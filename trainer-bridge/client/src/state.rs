@@ -28,6 +28,9 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
     pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
+        if batch > 0 {
+            self.await_beginning(epoch)?;
+        }
         self.ask_for_bytes("save_state", &Request::SaveState { epoch, batch }, "the state")
     }
 
@@ -45,7 +48,7 @@ impl Session {
             Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
             other => Err(other),
         })?;
-        self.begin_anew();
+        self.begin_anew(resumed.epoch);
         Ok(resumed)
     }
 
@@ -55,7 +58,9 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
     pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
-        self.hand_in("seat", &Request::Seat, bytes)
+        self.hand_in("seat", &Request::Seat, bytes)?;
+        self.note_seats(bytes);
+        Ok(())
     }
 
     /// What other nodes need to know of the scores here once `epoch` is drawn: the bytes of
