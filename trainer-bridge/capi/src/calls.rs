@@ -6,6 +6,7 @@
 #![expect(clippy::not_unsafe_ptr_arg_deref, reason = "only C calls them, and the header has the contract")]
 #![expect(non_camel_case_types, reason = "C's names")]
 
+use std::io::Write;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
@@ -162,7 +163,12 @@ pub extern "C" fn shade_next(
         let most = wait_of(timeout_s)?;
         let begun = Instant::now();
         loop {
-            match session.session.next(most.saturating_sub(begun.elapsed()))? {
+            let next = session.session.next(most.saturating_sub(begun.elapsed()));
+            while let Some(text) = session.session.take_warning() {
+                // Without a standard error nobody wants to know.
+                let _ = writeln!(std::io::stderr(), "shade: {text}");
+            }
+            match next? {
                 Next::Batch(batch) => {
                     let facts = batch.descriptor();
                     session.position.took(facts.epoch, facts.batch);

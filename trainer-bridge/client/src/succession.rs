@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use shade_dataset::Content;
 use shade_formats::control::{Reply, Request};
+use shade_formats::printable::Lines;
 use shade_job::{JobSpec, LINGERS_FOR_EVER};
 
 use crate::attach::{Attached, Welcome, attach};
@@ -229,12 +230,14 @@ impl Succession {
         let (old, new) = (dead.welcome.pid, link.welcome.pid);
         let started = if self.is_service { "which was started again" } else { "a new one" };
         if state.news.len() < NEWS_MAX {
-            state.news.push(format!(
+            let text = format!(
                 "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: job {:?} goes on \
                  at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache begins empty and \
                  figures count since then. How it ended: {end}",
                 link.welcome.job
-            ));
+            );
+            // Names in the log are a stranger's, and this goes to a terminal.
+            state.news.push(Lines(text).to_string());
         }
     }
 

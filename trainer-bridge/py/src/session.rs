@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 use shade_client::{ClientError, Next, Tables};
-use shade_formats::printable::Lines;
 
 use crate::batch::Batch;
 use crate::dlpack::read_floats;
@@ -330,8 +329,6 @@ impl Session {
     /// Warns of each daemon that was replaced, before a batch of its successor is taken.
     fn warn_of_successors(&self, py: Python<'_>) -> PyResult<()> {
         while let Some(text) = self.open()?.take_warning() {
-            // Names in it are a stranger's.
-            let text = Lines(text).to_string();
             let text = CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
             PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
         }
