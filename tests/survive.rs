@@ -205,13 +205,14 @@ fn ranks_of_a_node_go_on_together_wherever_each_of_them_is() {
                 })
             });
             let killer = scope.spawn(|| {
-                let (mut killed, mut before) = (0, 0);
+                let (mut killed, mut before) = (0, [0; 2]);
                 while !is_over.load(Ordering::Relaxed) && killed < kills {
                     // Both ranks have gone on since, and both have found the successor.
-                    let now = steps.iter().map(|steps| steps.load(Ordering::Relaxed)).min().unwrap();
-                    if now > before && sessions[0].daemon_pid() == sessions[1].daemon_pid() {
+                    let now = [0, 1].map(|rank: usize| steps[rank].load(Ordering::Relaxed));
+                    let go_on = (0..2).all(|rank| now[rank] > before[rank] + 1);
+                    if go_on && sessions[0].daemon_pid() == sessions[1].daemon_pid() {
                         kill(&sessions[0]);
-                        (killed, before) = (killed + 1, now + 1);
+                        (killed, before) = (killed + 1, now);
                     }
                     std::thread::sleep(Duration::from_millis(1 + (killed as u64 * 37) % 90));
                 }
@@ -392,17 +393,43 @@ fn the_third_daemon_that_dies_before_the_same_batch_is_an_error() {
     let session = connect(&packed, 0, &job_of(PlanSpec::default(), 2), &options(&packed.dataset));
     // Without the other rank no batch comes.
     session.start_epoch(0, 0).unwrap();
+    assert!(matches!(session.next(Duration::from_millis(10)), Ok(Next::Pending)));
     for successors in 0..2 {
         kill(&session);
         eventually("it has a successor", || {
             assert!(matches!(session.next(Duration::from_millis(10)), Ok(Next::Pending)));
             session.successors() == successors + 1
         });
+        // It waits for the batch of this one, too.
+        assert!(matches!(session.next(Duration::from_millis(10)), Ok(Next::Pending)));
     }
     kill(&session);
     let text = told(&session);
     assert!(text.contains("3 daemons in a row") && text.contains("batch 0 of epoch 0"), "{text}");
     assert!(told(&session) == text, "and stays one");
+}
+
+#[test]
+fn a_rank_that_asks_for_nothing_finds_the_successor_as_well() {
+    let _turn = turn();
+    let packed = Packed::mixed(33);
+    let options = options(&packed.dataset);
+    let [idle, busy] = [0, 1].map(|rank| connect(&packed, rank, &job_of(PlanSpec::default(), 2), &options));
+    [&idle, &busy].iter().for_each(|rank| rank.start_epoch(0, 0).unwrap());
+    while next(&idle).unwrap().is_some() {}
+    let first = next(&busy).unwrap().unwrap().descriptor().batch;
+    // More than may die before one batch: it waits for none, as one that validates.
+    for successors in 1..=5 {
+        kill(&busy);
+        eventually("both have a successor", || {
+            [&idle, &busy].iter().all(|rank| rank.successors() == successors)
+        });
+    }
+    let mut batches = vec![first];
+    while let Some(batch) = next(&busy).unwrap() {
+        batches.push(batch.descriptor().batch);
+    }
+    assert!(batches.into_iter().eq(0..busy.batches_per_epoch()));
 }
 
 /// A program that is killed as often as the file says, and is the daemon then.
@@ -423,7 +450,7 @@ fn killed_at_first(packed: &Packed, times: usize) -> PathBuf {
 #[test]
 fn successors_that_die_before_they_serve_are_counted_and_replaced() {
     let _turn = turn();
-    for (deaths, survives) in [(1, true), (2, false)] {
+    for (deaths, survives) in [(1, true), (3, false)] {
         let packed = Packed::mixed(10);
         let options = options_of(killed_at_first(&packed, deaths), &packed.dataset);
         let session = connect(&packed, 0, &job_of(PlanSpec::default(), 1), &options);

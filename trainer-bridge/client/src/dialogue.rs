@@ -214,20 +214,7 @@ impl Dialogue {
 
     /// Whether the daemon hangs up within `most`.
     pub(crate) fn hangs_up_within(&self, most: Duration) -> bool {
-        let started = Instant::now();
-        loop {
-            let left = most.saturating_sub(started.elapsed());
-            // A hang-up is always told, and nothing else is asked for: it is no message.
-            let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-            let polled = wait(&mut fds, left);
-            let [socket] = fds;
-            if socket.revents().intersects(PollFlags::HUP | PollFlags::RDHUP) {
-                return true;
-            }
-            if left.is_zero() || !matches!(polled, Ok(()) | Err(WireError::Interrupted)) {
-                return false;
-            }
-        }
+        hangs_up_within(&self.socket, most)
     }
 
     /// The error of a daemon that has hung up.
@@ -303,6 +290,24 @@ impl Dialogue {
             WireError::HangUp | WireError::TimedOut | WireError::Interrupted => {
                 self.gone()
             }
+        }
+    }
+}
+
+/// Whether the other end of this socket hangs up within `most`.
+pub(crate) fn hangs_up_within(socket: &OwnedFd, most: Duration) -> bool {
+    let started = Instant::now();
+    loop {
+        let left = most.saturating_sub(started.elapsed());
+        // A hang-up is always told, and nothing else is asked for: it is no message.
+        let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+        let polled = wait(&mut fds, left);
+        let [found] = fds;
+        if found.revents().intersects(PollFlags::HUP | PollFlags::RDHUP) {
+            return true;
+        }
+        if left.is_zero() || !matches!(polled, Ok(()) | Err(WireError::Interrupted)) {
+            return false;
         }
     }
 }

@@ -41,6 +41,7 @@ pub(crate) struct Link {
     /// The first generation that this daemon delivers: batches of those before are its
     /// predecessors'.
     begins_at: u32,
+    since: Instant,
     /// A daemon that ends by a failure, and not only its session, is gone for the session.
     is_replaced: bool,
 }
@@ -70,6 +71,10 @@ struct Ring {
     has_taken: bool,
     /// The daemon has not closed its end of the doorbells.
     has_doorbell: bool,
+    /// A successor delivers from here on.
+    is_superseded: bool,
+    /// The rank has waited for what this daemon did not give it yet.
+    is_awaited: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -129,9 +134,18 @@ impl Link {
         let Attached { welcome, slots, consumer, dialogue } = attached;
         let begins_at = place.generation;
         let (ahead, is_unbegun) = (None, place.generation > 0);
-        let ring = Ring { consumer, place, ahead, is_unbegun, has_taken: false, has_doorbell: true };
+        let ring = Ring {
+            consumer,
+            place,
+            ahead,
+            is_unbegun,
+            has_taken: false,
+            has_doorbell: true,
+            is_superseded: false,
+            is_awaited: false,
+        };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, welcome, slots, ring, dialogue, begins_at, is_replaced }
+        Self { owner, welcome, slots, ring, dialogue, begins_at, since: Instant::now(), is_replaced }
     }
 
     /// The link to a successor of this one's daemon, where this one is now.
@@ -139,7 +153,11 @@ impl Link {
     /// The rank asks for its epoch from its next batch on, also if that is none: until every rank
     /// here has asked for it, or is further on, the others wait.
     pub(crate) fn succeeded_by(&self, mut attached: Attached) -> Result<Self, ClientError> {
-        let mut place = self.place();
+        let mut place = {
+            let mut ring = lock(&self.ring);
+            ring.is_superseded = true;
+            ring.place.clone()
+        };
         attached.slots.session = self.session_number();
         if place.is_before_the_first() {
             return Ok(Self::at(self.owner, attached, place, true));
@@ -165,6 +183,16 @@ impl Link {
         lock(&self.ring).place.clone()
     }
 
+    /// Whether the rank waits for a batch, or has waited for the next one.
+    pub(crate) fn is_awaited(&self) -> bool {
+        lock(&self.ring).is_awaited
+    }
+
+    /// How long the link has been there.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// Starts an epoch.
     pub(crate) fn start_epoch(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
         let mut ring = lock(&self.ring);
@@ -176,17 +204,23 @@ impl Link {
         Ok(())
     }
 
-    /// Notes the start of an epoch that a successor is to be told.
-    pub(crate) fn note_start(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
+    /// Notes the start of an epoch that a successor is to be told. False if there is one already.
+    pub(crate) fn note_start(&self, epoch: u32, first_batch: u32) -> Result<bool, ClientError> {
         let mut ring = lock(&self.ring);
+        if ring.is_superseded {
+            return Ok(false);
+        }
         let generation = ring.place.next_generation()?;
         ring.start(generation, epoch, first_batch);
-        Ok(())
+        Ok(true)
     }
 
     /// See [`Session::next`](crate::Session::next).
     pub(crate) fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
         let mut ring = lock(&self.ring);
+        if ring.is_superseded {
+            return Err(self.dialogue.gone());
+        }
         match &ring.place.delivery {
             Delivery::NotStarted => return Err(ClientError::NotStarted),
             Delivery::Ended => return Ok(Next::EpochEnd),
@@ -198,6 +232,7 @@ impl Link {
             if let Some(next) = self.take_spinning(&mut ring, started, wait_most.min(SPIN))? {
                 return Ok(next);
             }
+            ring.is_awaited = true;
             // Received earlier, or by another thread that waited for an answer.
             self.fault()?;
             let left = wait_most.saturating_sub(started.elapsed());
@@ -359,7 +394,7 @@ impl Link {
                 let expected = format_args!("at most {}", ring.place.generation);
                 return Err(FormatError::new("ring generation", 0, descriptor.generation, expected).into());
             }
-            ring.is_unbegun = false;
+            (ring.is_unbegun, ring.is_awaited) = (false, false);
             return self.open_descriptor(ring, descriptor).map(Some);
         }
         Ok(None)

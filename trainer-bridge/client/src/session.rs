@@ -18,7 +18,7 @@ use crate::fork::{Owner, lock};
 use crate::held::InRing;
 use crate::hello::Hello;
 use crate::link::Link;
-use crate::succession::Succession;
+use crate::succession::{Succession, watch};
 use crate::wire::Received;
 use crate::{Batch, BatchId, ClientError, FieldsReader};
 
@@ -48,8 +48,8 @@ pub struct Session {
     content: Content,
     present: Content,
     batches_per_epoch: u32,
-    link: Mutex<Arc<Link>>,
-    succession: Succession,
+    link: Arc<Mutex<Arc<Link>>>,
+    succession: Arc<Succession>,
 }
 
 impl Session {
@@ -60,8 +60,12 @@ impl Session {
             (welcome.content, welcome.present, welcome.batches_per_epoch);
         hello.name(&welcome.job);
         let (owner, dataset) = (hello.owner, hello.dataset.clone());
-        let succession = Succession::new(hello, options, welcome);
-        let link = Mutex::new(Arc::new(Link::new(owner, attached, succession.is_possible())));
+        let succession = Arc::new(Succession::new(hello, options, welcome));
+        let is_possible = succession.is_possible();
+        let link = Arc::new(Mutex::new(Arc::new(Link::new(owner, attached, is_possible))));
+        if is_possible {
+            watch(Arc::downgrade(&link), Arc::downgrade(&succession));
+        }
         Self { owner, dataset, content, present, batches_per_epoch, link, succession }
     }
 
@@ -165,9 +169,10 @@ impl Session {
             let link = self.link();
             match link.start_epoch(epoch, first_batch) {
                 Err(gone @ ClientError::DaemonGone { .. }) => {
-                    if !self.succession.advance(&self.link, &link, gone, Duration::ZERO)? {
-                        // The successor is told of it, for which `next` waits.
-                        return link.note_start(epoch, first_batch);
+                    let is_replaced = self.succession.advance(&self.link, &link, gone, Duration::ZERO)?;
+                    // The successor is told of it, for which `next` waits.
+                    if !is_replaced && link.note_start(epoch, first_batch)? {
+                        return Ok(());
                     }
                 }
                 other => return other,

@@ -6,7 +6,7 @@
 //! slices. Jobs whose plans depend on what the dead one alone knew end with it, and are told why.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use shade_dataset::Content;
@@ -17,6 +17,7 @@ use shade_job::{JobSpec, LINGERS_FOR_EVER};
 use crate::attach::{Attached, Welcome, attach};
 use crate::batch::Slots;
 use crate::connect::{Options, open};
+use crate::dialogue::hangs_up_within;
 use crate::fork::lock;
 use crate::hello::Hello;
 use crate::link::{Link, Place};
@@ -24,10 +25,17 @@ use crate::{ClientError, state};
 
 /// The daemons that may die before the same batch of a rank: it may be what kills them.
 const DEATHS_MAX: u32 = 3;
+/// The same for a rank that waits for no batch, of daemons that do not get older than this.
+const IDLE_DEATHS_MAX: u32 = 30;
+const QUICK: Duration = Duration::from_secs(10);
 /// How long to wait for a daemon that somebody else restarts, such as a service manager.
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks for the successor.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long the watch of a daemon waits between looks whether the session is still there.
+const WATCH: Duration = Duration::from_secs(1);
+/// How long it goes on with replacing one between such looks.
+const SLICE: Duration = Duration::from_millis(50);
 /// Warnings that wait for somebody to take them.
 const NEWS_MAX: usize = 16;
 /// Policies that put other samples in the place of planned ones, by what they have cached.
@@ -53,6 +61,8 @@ struct State {
     /// Epoch and batch before which a daemon died last, and how many did.
     died_at: (u32, u32),
     deaths: u32,
+    /// The same for those that died soon, and that the rank did not wait for.
+    idle_deaths: u32,
     successors: u32,
     /// Warnings that were not taken yet.
     news: Vec<String>,
@@ -74,6 +84,22 @@ enum Stage {
     UnderWay(Receiver<Result<Attached, ClientError>>),
     /// There is none.
     Over(String),
+}
+
+impl State {
+    /// A daemon has died at this place of the rank. If the rank waited for it, the batch may be
+    /// the reason; else only those that die at once are counted, so that their row has an end.
+    fn note_death(&mut self, dead: &Link, place: &Place) {
+        let at = (place.epoch, place.batch);
+        if self.died_at != at {
+            (self.died_at, self.deaths, self.idle_deaths) = (at, 0, 0);
+        }
+        if dead.is_awaited() {
+            self.deaths += 1;
+        } else {
+            self.idle_deaths = if dead.age() < QUICK { self.idle_deaths + 1 } else { 0 };
+        }
+    }
 }
 
 impl Succession {
@@ -168,9 +194,7 @@ impl Succession {
                 if let Some(why) = self.why_not(state, dead, &place) {
                     return Err(format!("{end}; it was not replaced: {why}"));
                 }
-                let at = (place.epoch, place.batch);
-                state.deaths = if state.died_at == at { state.deaths } else { 0 };
-                state.died_at = at;
+                state.note_death(dead, &place);
                 return self.another(state, end).map(|()| None);
             }
             Stage::UnderWay(heir) => heir.try_recv(),
@@ -186,6 +210,7 @@ impl Succession {
             },
             Ok(Err(error @ (ClientError::DaemonGone { .. } | ClientError::HungUp { .. }))) => {
                 // It died before it was one.
+                state.deaths += 1;
                 return self.another(state, &error.with_causes()).map(|()| None);
             }
             Ok(Err(error)) => error,
@@ -198,10 +223,15 @@ impl Succession {
 
     /// One more daemon has died, so another is found or started.
     fn another(&self, state: &mut State, end: &str) -> Result<(), String> {
-        state.deaths += 1;
-        if state.deaths >= DEATHS_MAX {
-            let (epoch, batch) = state.died_at;
-            let deaths = state.deaths;
+        let State { deaths, idle_deaths, died_at: (epoch, batch), .. } = *state;
+        if idle_deaths >= IDLE_DEATHS_MAX {
+            let text = format!(
+                "{end}; it was not replaced: {idle_deaths} daemons in a row have died within {QUICK:?}, while this rank \
+                 asked for no batch"
+            );
+            return Err(over(state, text));
+        }
+        if deaths >= DEATHS_MAX {
             let text = format!(
                 "{end}; it was not replaced: {deaths} daemons in a row have died before this rank had batch {batch} \
                  of epoch {epoch}"
@@ -266,6 +296,35 @@ impl Succession {
         }
         self.never.clone()
     }
+}
+
+/// Replaces daemons that die also while the rank calls nothing, as it computes, validates or has
+/// all of its batches: the others wait for it. The thread ends with the session, or with a daemon
+/// that is not replaced, which the next call tells.
+pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) {
+    let is_over = move || -> Option<()> {
+        let daemon = {
+            let link = link.upgrade()?;
+            let daemon = Arc::downgrade(&*lock(&link));
+            daemon
+        };
+        // Nobody is kept from leaving by this copy: the daemon is told so by a message.
+        let socket = daemon.upgrade()?.dialogue.socket().try_clone().ok()?;
+        while !hangs_up_within(&socket, WATCH) {
+            let (link, daemon) = (link.upgrade()?, daemon.upgrade()?);
+            if !Arc::ptr_eq(&lock(&link), &daemon) {
+                return Some(());
+            }
+        }
+        drop(socket);
+        let (link, daemon, succession) = (link.upgrade()?, daemon.upgrade()?, succession.upgrade()?);
+        // It may have said that it was stopped.
+        let _ = daemon.dialogue.listen();
+        // In slices, so that a session that is closed meanwhile is not waited for here.
+        succession.advance(&link, &daemon, daemon.dialogue.gone(), SLICE).ok().map(drop)
+    };
+    // Without the thread a rank notices a death when it asks for something.
+    let _ = std::thread::Builder::new().name("shade-watch".to_owned()).spawn(move || while is_over().is_some() {});
 }
 
 /// There is no successor.
