@@ -6,8 +6,8 @@
 #![expect(clippy::not_unsafe_ptr_arg_deref, reason = "only C calls them, and the header has the contract")]
 #![expect(non_camel_case_types, reason = "C's names")]
 
-use std::io::Write;
 use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;

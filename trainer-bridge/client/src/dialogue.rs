@@ -287,9 +287,7 @@ impl Dialogue {
             WireError::Protocol(protocol) => {
                 unexpected(format_args!("protocol {protocol}"), format_args!("protocol {PROTOCOL}"))
             }
-            WireError::HangUp | WireError::TimedOut | WireError::Interrupted => {
-                self.gone()
-            }
+            WireError::HangUp | WireError::TimedOut | WireError::Interrupted => self.gone(),
         }
     }
 }

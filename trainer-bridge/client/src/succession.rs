@@ -303,11 +303,8 @@ impl Succession {
 /// that is not replaced, which the next call tells.
 pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) {
     let is_over = move || -> Option<()> {
-        let daemon = {
-            let link = link.upgrade()?;
-            let daemon = Arc::downgrade(&*lock(&link));
-            daemon
-        };
+        // Held for this line only: it is the session's.
+        let daemon = link.upgrade().map(|link| Arc::downgrade(&*lock(&link)))?;
         // Nobody is kept from leaving by this copy: the daemon is told so by a message.
         let socket = daemon.upgrade()?.dialogue.socket().try_clone().ok()?;
         while !hangs_up_within(&socket, WATCH) {
@@ -324,7 +321,9 @@ pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) 
         succession.advance(&link, &daemon, daemon.dialogue.gone(), SLICE).ok().map(drop)
     };
     // Without the thread a rank notices a death when it asks for something.
-    let _ = std::thread::Builder::new().name("shade-watch".to_owned()).spawn(move || while is_over().is_some() {});
+    let _ = std::thread::Builder::new()
+        .name("shade-watch".to_owned())
+        .spawn(move || while is_over().is_some() {});
 }
 
 /// There is no successor.
