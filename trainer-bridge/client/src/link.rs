@@ -19,7 +19,6 @@ use crate::batch::{SessionNumber, Slots};
 use crate::dialogue::Dialogue;
 use crate::error::argument;
 use crate::fork::{Owner, lock};
-use crate::session::Next;
 use crate::wire::{WireError, wait};
 use crate::{Batch, BatchId, ClientError};
 
@@ -29,6 +28,18 @@ const SPIN: Duration = Duration::from_micros(20);
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Pause between two looks whether an epoch has begun.
 const BEGINNING_PAUSE: Duration = Duration::from_millis(2);
+
+/// Result of [`Session::next`](crate::Session::next).
+#[derive(Debug)]
+pub enum Next {
+    /// The next batch.
+    Batch(Batch),
+    /// The epoch has no further batch.
+    EpochEnd,
+    /// No batch yet: the wait timed out, a signal came, or the daemon is being replaced. Call
+    /// again.
+    Pending,
+}
 
 /// A rank attached to one daemon.
 #[derive(Debug)]
@@ -204,7 +215,7 @@ impl Link {
         Ok(())
     }
 
-    /// Notes the start of an epoch that a successor is to be told. False if there is one already.
+    /// Notes the start of an epoch, which a successor will be told. False if there is one already.
     pub(crate) fn note_start(&self, epoch: u32, first_batch: u32) -> Result<bool, ClientError> {
         let mut ring = lock(&self.ring);
         if ring.is_superseded {

@@ -17,27 +17,15 @@ use crate::connect::Options;
 use crate::fork::{Owner, lock};
 use crate::held::InRing;
 use crate::hello::Hello;
-use crate::link::Link;
+use crate::link::{Link, Next};
 use crate::succession::{Succession, watch};
 use crate::wire::Received;
-use crate::{Batch, BatchId, ClientError, FieldsReader};
+use crate::{BatchId, ClientError, FieldsReader};
 
 /// How long to wait for a successor before looking again.
 const SLICE: Duration = Duration::from_millis(100);
 /// How long a successor's ranks have to find it, where one of them is asked for a state.
 const BEGINNING: Duration = Duration::from_secs(60);
-
-/// Result of [`Session::next`].
-#[derive(Debug)]
-pub enum Next {
-    /// The next batch.
-    Batch(Batch),
-    /// The epoch has no further batch.
-    EpochEnd,
-    /// No batch yet: the wait timed out, a signal came, or the daemon is being replaced. Call
-    /// again.
-    Pending,
-}
 
 /// One rank attached to the daemon. Dropping it ends the session; kept batches stay readable.
 #[derive(Debug)]
@@ -284,7 +272,8 @@ impl Session {
         self.with(|link| link.await_beginning(epoch, BEGINNING))
     }
 
-    /// Asks the daemon, as [`Dialogue::ask`](crate::dialogue::Dialogue::ask) does, or its successor.
+    /// Asks the daemon, as [`Dialogue::ask`](crate::dialogue::Dialogue::ask) does, or its
+    /// successor.
     pub(crate) fn ask<T>(
         &self,
         what: &'static str,

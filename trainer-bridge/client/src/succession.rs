@@ -13,7 +13,9 @@ use shade_dataset::Content;
 use shade_formats::control::{Reply, Request};
 use shade_formats::printable::Lines;
 use shade_job::{JobSpec, LINGERS_FOR_EVER};
+use shade_shm::memfd;
 
+use crate::ClientError;
 use crate::attach::{Attached, Welcome, attach};
 use crate::batch::Slots;
 use crate::connect::{Options, open};
@@ -21,7 +23,6 @@ use crate::dialogue::hangs_up_within;
 use crate::fork::lock;
 use crate::hello::Hello;
 use crate::link::{Link, Place};
-use crate::{ClientError, state};
 
 /// The daemons that may die before the same batch of a rank: it may be what kills them.
 const DEATHS_MAX: u32 = 3;
@@ -368,7 +369,8 @@ fn find(
     check(attached.welcome.content)?;
     attached.dialogue.offer_stderr();
     if let Some(seats) = seats {
-        let fd = state::write(seats)?;
+        let file = memfd::holding("shade-state", seats);
+        let fd = file.map_err(|error| ClientError::NoState { error })?;
         attached.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
             Reply::Taken => Ok(()),
             other => Err(other),
