@@ -40,12 +40,22 @@ def train(loader: Loader, kills: int) -> tuple[list[tuple], int]:
     return seen, len(killed)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "balanced", "echo"])
-def test_a_loop_sees_no_exception_and_one_warning_for_each_daemon(dataset: packed.Packed, sampler: str) -> None:
+PLANS = {
+    "uniform": Plan(),
+    "balanced": Plan(sampler="balanced"),
+    "echo": Plan(sampler="echo"),
+    "weighted": Plan(sampler="weighted", weights=[1.0 + number % 3 for number in range(61)]),
+    "subset": Plan(indices=range(1, 61)),
+    "group": Plan(group="sweep"),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_loop_sees_no_exception_and_one_warning_for_each_daemon(dataset: packed.Packed, name: str) -> None:
     pytest.importorskip("torch")
     # A ring for a batch or two, so that most deaths are noticed at once.
-    daemon = Daemon(job=f"survive-{sampler}", ring=1, linger=0.1)
-    arguments = {"decode": DECODE, "seed": 3, "plan": Plan(sampler=sampler), "daemon": daemon}
+    daemon = Daemon(job=f"survive-{name}", ring=1, linger=0.1)
+    arguments = {"decode": DECODE, "seed": 3, "plan": PLANS[name], "daemon": daemon}
     with Loader(dataset.path, 2, **arguments) as loader:
         undisturbed, _ = train(loader, 0)
     with warnings.catch_warnings(record=True) as caught:

@@ -266,12 +266,6 @@ impl Session {
         self.succession.note_seats(seats);
     }
 
-    /// Waits until the daemon knows the batches of `epoch`, if it is a successor.
-    pub(crate) fn await_beginning(&self, epoch: u32) -> Result<(), ClientError> {
-        self.owner.check()?;
-        self.with(|link| link.await_beginning(epoch, BEGINNING))
-    }
-
     /// Asks the daemon, as [`Dialogue::ask`](crate::dialogue::Dialogue::ask) does, or its
     /// successor.
     pub(crate) fn ask<T>(
@@ -282,7 +276,13 @@ impl Session {
         accept: impl Fn(Received) -> Result<T, Reply>,
     ) -> Result<T, ClientError> {
         self.owner.check()?;
-        self.with(|link| link.dialogue.ask(what, request, fd, &accept))
+        self.with(|link| {
+            if let Request::SaveState { epoch, batch: 1.. } = *request {
+                // Of the same daemon that is asked: the one before may die in between.
+                link.await_beginning(epoch, BEGINNING)?;
+            }
+            link.dialogue.ask(what, request, fd, &accept)
+        })
     }
 
     /// Works with the daemon, and again with its successor if it is gone.

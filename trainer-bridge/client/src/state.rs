@@ -28,9 +28,6 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
     pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
-        if batch > 0 {
-            self.await_beginning(epoch)?;
-        }
         self.ask_for_bytes("save_state", &Request::SaveState { epoch, batch }, "the state")
     }
 
