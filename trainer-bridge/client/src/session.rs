@@ -278,7 +278,7 @@ impl Session {
         self.owner.check()?;
         self.with(|link| {
             if let Request::SaveState { epoch, batch: 1.. } = *request {
-                // Of the same daemon that is asked: the one before may die in between.
+                // The same daemon is asked: the one before may die in between.
                 link.await_beginning(epoch, BEGINNING)?;
             }
             link.dialogue.ask(what, request, fd, &accept)
