@@ -216,7 +216,8 @@ fn settings_are_what_was_asked_for_unless_others_use_the_daemon() {
 fn its_death_is_told_with_its_last_words() {
     let _turn = TURN.lock();
     let packed = Packed::mixed(3);
-    let session = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap();
+    let options = Options { survive: false, ..options(&packed.dataset, "1s") };
+    let session = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
     let pid = session.daemon_pid();
     // This leaves a line in its log.
     let peer = Peer::connect(&packed.dataset);

@@ -51,7 +51,7 @@ fn each_has_its_own_epochs_and_figures_and_finds_what_the_other_has_read() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"100%"]);
     let (first, second) = (any_name(&packed, uniform(8, 1)), any_name(&packed, uniform(5, 2)));
-    assert_eq!((first.job(), second.job()), ("default", "default-2"));
+    assert_eq!([first.job(), second.job()], ["default", "default-2"]);
     assert_eq!((first.daemon_pid(), second.daemon_pid()), (daemon.pid(), daemon.pid()));
     let epochs = [take_epoch(&first, 0).unwrap(), take_epoch(&first, 1).unwrap()];
     let others = [take_epoch(&second, 0).unwrap()];
@@ -92,7 +92,7 @@ fn names_that_are_asked_for_at_once_differ() {
         };
         let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(open)).collect();
         let sessions: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        sessions.iter().map(|session| session.job().to_owned()).collect()
+        sessions.iter().map(|session| session.job()).collect()
     });
     names.sort();
     let numbered = (2..=AT_ONCE).map(|number| format!("default-{number}"));

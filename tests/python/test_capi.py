@@ -219,7 +219,7 @@ def test_ranks_of_several_nodes_share_one_plan(shade: ctypes.CDLL, packed: Packe
 
 def test_a_killed_daemon_is_a_code(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:
     # A ring with room for a part of the epoch: the daemon cannot publish it all before it dies.
-    daemon = {"socket": str(tmp_path / "socket"), "ring": "64KiB"}
+    daemon = {"socket": str(tmp_path / "socket"), "ring": "64KiB", "survive": False}
     session = opened(shade, packed.path, batch_size=2, daemon=daemon)
     pid = facts(shade, "shade_info", session)["daemon_pid"]
     assert shade.shade_start_epoch(session, 0, 0) == OK
@@ -232,6 +232,20 @@ def test_a_killed_daemon_is_a_code(shade: ctypes.CDLL, packed: Packed, tmp_path:
     text = shade.shade_error().decode()
     shade.shade_close(session)
     assert code == GONE and str(pid) in text, (code, text)
+
+
+def test_a_killed_daemon_is_replaced(
+    shade: ctypes.CDLL, packed: Packed, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    daemon = {"socket": str(tmp_path / "socket"), "ring": "64KiB", "linger": 0.1}
+    session = opened(shade, packed.path, batch_size=2, daemon=daemon)
+    undisturbed = ids_of_epoch(shade, session)
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    os.kill(facts(shade, "shade_info", session)["daemon_pid"], signal.SIGKILL)
+    assert ids_of_epoch(shade, session) == undisturbed
+    assert facts(shade, "shade_stats", session)["successors"] == 1
+    shade.shade_close(session)
+    assert capfd.readouterr().err.count("has taken its place") == 1
 
 
 def test_mistakes_are_codes_with_their_reason(

@@ -43,7 +43,9 @@ def line(process: subprocess.Popen) -> str:
 
 def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
     # A ring for a batch or two, so that others are still unread when the daemon dies.
-    with Loader(dataset.path, BATCH, daemon=Daemon(job="killed-daemon", store="latency=200ms", ring=1)) as loader:
+    # And none that takes its place: test_survive.py has those.
+    mortal = Daemon(job="killed-daemon", store="latency=200ms", ring=1, survive=False)
+    with Loader(dataset.path, BATCH, daemon=mortal) as loader:
         daemon = loader.daemon_pid
         batches = iter(loader)
         next(batches)

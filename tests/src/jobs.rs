@@ -118,7 +118,8 @@ pub fn undisturbed(packed: &Packed, name: &str, epochs: u32) -> Vec<String> {
     let socket = packed.beside(&format!("{name}.socket"));
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"100%", &"--socket", &socket]);
     let spec = job_named(name);
-    let options = Options { socket: Some(socket), ..Options::default() };
+    // A test that kills the daemon starts the next one itself.
+    let options = Options { socket: Some(socket), survive: false, ..Options::default() };
     let session = Session::connect(&packed.dataset, name, 0, spec.clone(), &options).unwrap();
     let epoch = |epoch| {
         let batches = train(&session, &spec, (epoch, 0), Duration::ZERO).unwrap();

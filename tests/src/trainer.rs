@@ -73,7 +73,8 @@ pub fn try_attach(dataset: &Path, rank: u32, spec: JobSpec) -> Result<Session, C
 /// # Errors
 /// As [`Session::connect`].
 pub fn attach_to(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Result<Session, ClientError> {
-    let options = Options { timeout: PATIENCE, ..Options::default() };
+    // A test sees how a daemon ends, and starts the next one itself.
+    let options = Options { timeout: PATIENCE, survive: false, ..Options::default() };
     Session::connect(dataset, job, rank, spec, &options)
 }
 

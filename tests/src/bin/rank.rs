@@ -16,7 +16,9 @@ fn main() {
     let [dataset, socket] = [(); 2].map(|()| PathBuf::from(arguments.next().unwrap()));
     let mut number = || arguments.next().unwrap().to_str().unwrap().parse::<u32>().unwrap();
     let (rank, mut epoch, mut first) = (number(), number(), number());
-    let options = Options { socket: Some(socket), timeout: Duration::from_secs(60), ..Options::default() };
+    let timeout = Duration::from_secs(60);
+    // A test that kills the daemon starts the next one itself.
+    let options = Options { socket: Some(socket), timeout, survive: false, ..Options::default() };
     let mut session = None;
     // Its killed forerunner may not be missed yet.
     eventually("the rank is free", || {

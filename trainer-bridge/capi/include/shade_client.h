@@ -141,7 +141,9 @@ int shade_load(const struct shade_session *session,
                uint32_t *epoch,
                uint32_t *first_batch);
 
-// The memory of the batches, to register it with a device. Unregister it before shade_close.
+// The memory of the batches, to register it with a device. Unregister it before shade_close. A
+// daemon that has replaced one that died ("successors" of shade_stats) has another memory; the one
+// before stays mapped, and need not be unregistered earlier.
 int shade_payload(const struct shade_session *session, void **address, size_t *len);
 
 // Frees a text or a state. Null does nothing.

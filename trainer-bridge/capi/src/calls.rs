@@ -7,6 +7,7 @@
 #![expect(non_camel_case_types, reason = "C's names")]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -162,7 +163,12 @@ pub extern "C" fn shade_next(
         let most = wait_of(timeout_s)?;
         let begun = Instant::now();
         loop {
-            match session.session.next(most.saturating_sub(begun.elapsed()))? {
+            let next = session.session.next(most.saturating_sub(begun.elapsed()));
+            while let Some(text) = session.session.take_warning() {
+                // Without a standard error nobody wants to know.
+                let _ = writeln!(std::io::stderr(), "shade: {text}");
+            }
+            match next? {
                 Next::Batch(batch) => {
                     let facts = batch.descriptor();
                     session.position.took(facts.epoch, facts.batch);
@@ -375,7 +381,9 @@ pub extern "C" fn shade_load(
     })
 }
 
-/// The memory of the batches, to register it with a device. Unregister it before shade_close.
+/// The memory of the batches, to register it with a device. Unregister it before shade_close. A
+/// daemon that has replaced one that died ("successors" of shade_stats) has another memory; the one
+/// before stays mapped, and need not be unregistered earlier.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_payload(
     session: Option<&shade_session>,

@@ -135,6 +135,7 @@ struct Daemon {
     socket: Option<PathBuf>,
     timeout: Duration,
     ring_bytes: u64,
+    survive: bool,
     /// All others.
     settings: Map<String, Value>,
 }
@@ -149,6 +150,7 @@ impl Daemon {
             job: taken(&mut fields, "job")?,
             socket: taken(&mut fields, "socket")?.or(named),
             timeout: timeout.map_err(|error| Fault::usage(format!("daemon: timeout: {error}")))?,
+            survive: taken(&mut fields, "survive")?.unwrap_or(true),
             ring_bytes: fields.remove("ring").map_or(Ok(0), |ring| bytes("ring", &ring))?,
             settings: fields,
         })
@@ -167,6 +169,7 @@ impl Daemon {
             launch: Some(launch),
             timeout: self.timeout,
             settings,
+            survive: self.survive,
         })
     }
 }

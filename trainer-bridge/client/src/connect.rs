@@ -35,6 +35,10 @@ pub struct Options {
     /// For a job of one rank: take the next free name if another training has the job's. See
     /// [`Session::job`](crate::Session::job).
     pub or_free_name: bool,
+    /// A daemon that dies is replaced under the running job, where that gives the same batches:
+    /// by a private daemon that is started, or by the one that somebody starts again. Else its end
+    /// is [`ClientError::DaemonGone`].
+    pub survive: bool,
 }
 
 impl Default for Options {
@@ -45,6 +49,7 @@ impl Default for Options {
             timeout: Duration::from_secs(60),
             settings: Settings::default(),
             or_free_name: false,
+            survive: true,
         }
     }
 }

@@ -7,23 +7,29 @@
 //! and is never an answer: it is kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::SendFlags;
 use shade_formats::FormatError;
-use shade_formats::control::{PROTOCOL, Reply, Request};
+use shade_formats::control::{PROTOCOL, REFUSE_ENDING, Reply, Request};
 
 use crate::ClientError;
 use crate::fork::lock;
 use crate::life::life_of;
-use crate::wire::{Received, WireError, receive, receive_now, send};
+use crate::wire::{Received, WireError, receive, receive_now, send, wait};
 
 /// How long an answer may take. The daemon answers from memory; after a minute it is stuck.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long leaving may take. The daemon answers a goodbye at once unless it is in trouble.
 const BYE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a daemon says that is stopped. One that ends by a defect refuses a rank that it has just
+/// welcomed with the same code, and another text.
+const STOPPED: &str = "the daemon is stopping";
 
 /// One session's socket. Sending needs no lock, as messages are atomic.
 #[derive(Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct Dialogue {
     /// The failure that the last message told. If the daemon hangs up after it, that is why,
     /// whichever thread was told.
     last_words: Mutex<Option<String>>,
+    /// It has said that it was stopped.
+    was_stopped: AtomicBool,
     hearing: Mutex<Hearing>,
 }
 
@@ -54,6 +62,8 @@ impl Hearing {
     fn take_late(&mut self, reply: Reply) -> Option<Reply> {
         match reply {
             Reply::Interrupted { text } => self.fault = Some(ClientError::Failed { text }),
+            // It was stopped, and hangs up now.
+            Reply::Refuse { code: REFUSE_ENDING, text } if text == STOPPED => {}
             // A daemon that ends while it welcomes this rank refuses it after all.
             Reply::Failed { text } | Reply::Refuse { text, .. } => {
                 self.stray_allowed |= self.owed > 0;
@@ -71,7 +81,7 @@ impl Hearing {
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
         let (end, last_words, hearing) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Self { socket, daemon_pid, end, last_words, hearing }
+        Self { socket, daemon_pid, end, last_words, was_stopped: AtomicBool::new(false), hearing }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -100,6 +110,9 @@ impl Dialogue {
     }
 
     fn note(&self, reply: &Reply) {
+        if matches!(reply, Reply::Refuse { code: REFUSE_ENDING, text } if text == STOPPED) {
+            self.was_stopped.store(true, Ordering::Relaxed);
+        }
         *lock(&self.last_words) = match reply {
             Reply::Failed { text } | Reply::Refuse { text, .. } | Reply::Interrupted { text } => {
                 Some(text.clone())
@@ -149,6 +162,8 @@ impl Dialogue {
         })?;
         loop {
             match self.receive(started + REPLY_TIMEOUT) {
+                // It was stopped, and hangs up now.
+                Ok((Reply::Refuse { code: REFUSE_ENDING, text }, _)) if text == STOPPED => {}
                 // A daemon that ends while it welcomes this rank refuses it after all.
                 Ok((Reply::Failed { text } | Reply::Refuse { text, .. }, _)) => {
                     hearing.stray_allowed = true;
@@ -194,6 +209,21 @@ impl Dialogue {
     /// Fails with an unsolicited failure, once.
     pub(crate) fn fault(&self) -> Result<(), ClientError> {
         self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)
+    }
+
+    /// Whether the daemon has said that it was stopped.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.was_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Whether the daemon hangs up within `most`.
+    pub(crate) fn hangs_up_within(&self, most: Duration) -> bool {
+        hangs_up_within(&self.socket, most)
+    }
+
+    /// The error of a daemon that has hung up.
+    pub(crate) fn gone(&self) -> ClientError {
+        ClientError::DaemonGone { pid: self.daemon_pid, end: self.end() }
     }
 
     fn try_hearing(&self) -> Option<MutexGuard<'_, Hearing>> {
@@ -261,9 +291,25 @@ impl Dialogue {
             WireError::Protocol(protocol) => {
                 unexpected(format_args!("protocol {protocol}"), format_args!("protocol {PROTOCOL}"))
             }
-            WireError::HangUp | WireError::TimedOut | WireError::Interrupted => {
-                ClientError::DaemonGone { pid: self.daemon_pid, end: self.end() }
-            }
+            WireError::HangUp | WireError::TimedOut | WireError::Interrupted => self.gone(),
+        }
+    }
+}
+
+/// Whether the other end of this socket hangs up within `most`.
+pub(crate) fn hangs_up_within(socket: &OwnedFd, most: Duration) -> bool {
+    let started = Instant::now();
+    loop {
+        let left = most.saturating_sub(started.elapsed());
+        // A hang-up is always told, and nothing else is asked for: it is no message.
+        let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+        let polled = wait(&mut fds, left);
+        let [found] = fds;
+        if found.revents().intersects(PollFlags::HUP | PollFlags::RDHUP) {
+            return true;
+        }
+        if left.is_zero() || !matches!(polled, Ok(()) | Err(WireError::Interrupted)) {
+            return false;
         }
     }
 }

@@ -101,7 +101,8 @@ pub enum ClientError {
     /// The daemon sent memory that is not safe to map, or this process has no room for it.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// The daemon ended or closed the session. Every published batch was delivered before.
+    /// The daemon ended or closed the session, and was not replaced. Every published batch was
+    /// delivered before.
     #[error("the daemon (process {pid}) is gone: {end}")]
     DaemonGone {
         /// Its process id.

@@ -61,6 +61,16 @@ impl Hello {
         Ok(self)
     }
 
+    /// The job's document.
+    pub(crate) fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// From now on the job has the name that a daemon has given it.
+    pub(crate) fn name(&mut self, job: &str) {
+        job.clone_into(&mut self.job);
+    }
+
     /// The file that goes with the message.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(OwnedFd::as_fd)

@@ -101,7 +101,7 @@ fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientEr
     hello.or_free_name = options.or_free_name;
     let attached = attach(hello.owner, open(&hello, options)?)?;
     attached.dialogue.offer_stderr();
-    Ok(Session::new(hello.owner, hello.dataset, attached))
+    Ok(Session::new(hello, options, attached))
 }
 
 /// How long the answer may take: the daemon goes through all records of its cache.

@@ -45,7 +45,7 @@ impl Session {
             Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
             other => Err(other),
         })?;
-        self.begin_anew();
+        self.begin_anew(resumed.epoch);
         Ok(resumed)
     }
 
@@ -55,7 +55,9 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
     pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
-        self.hand_in("seat", &Request::Seat, bytes)
+        self.hand_in("seat", &Request::Seat, bytes)?;
+        self.note_seats(bytes);
+        Ok(())
     }
 
     /// What other nodes need to know of the scores here once `epoch` is drawn: the bytes of

@@ -325,7 +325,7 @@ fn stats_and_state_are_asked_for_and_state_goes_back() {
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
     });
     let session = connect(&name);
-    assert_eq!(session.stats().unwrap(), "{\"hits\":1}");
+    assert_eq!(session.stats().unwrap(), "{\"hits\":1,\"successors\":0}");
     let state: Vec<u8> = (0..30_000_u32).map(|at| (at % 251) as u8).collect();
     assert_eq!(session.load_state(&state, 12).unwrap(), Resumed { epoch: 4, first_batch: 2, batches: 9 });
     assert_eq!(session.save_state(4, 2).unwrap(), state);
@@ -333,6 +333,6 @@ fn stats_and_state_are_asked_for_and_state_goes_back() {
         session.load_state(&state, 0).unwrap_err().to_string(),
         "the daemon reports: state of another dataset"
     );
-    assert_eq!(session.stats().unwrap(), "{}", "a failed request is not the session's end");
+    assert_eq!(session.stats().unwrap(), "{\"successors\":0}", "a failed request is not the session's end");
     daemon.join().unwrap();
 }

@@ -84,7 +84,7 @@ impl Session {
     /// Name of the job, as the daemon has it.
     #[getter]
     fn job(&self) -> PyResult<String> {
-        Ok(self.open()?.job().to_owned())
+        Ok(self.open()?.job())
     }
 
     #[getter]
@@ -95,7 +95,7 @@ impl Session {
     /// The daemon's settings, a JSON object.
     #[getter]
     fn settings(&self) -> PyResult<String> {
-        Ok(serde_json::Value::Object(self.open()?.settings().clone()).to_string())
+        Ok(serde_json::Value::Object(self.open()?.settings()).to_string())
     }
 
     #[getter]
@@ -139,7 +139,19 @@ impl Session {
         Duration::from_nanos(self.stall_ns.load(Ordering::Relaxed)).as_secs_f64()
     }
 
-    /// Address and length of the batches' memory.
+    /// How often the daemon has died and was replaced.
+    #[getter]
+    fn successors(&self) -> PyResult<u32> {
+        Ok(self.open()?.successors())
+    }
+
+    /// Nobody has registered the rings of former daemons with a device any more.
+    fn let_go_of_former_payloads(&self) -> PyResult<()> {
+        self.open()?.let_go_of_former_payloads();
+        Ok(())
+    }
+
+    /// Address and length of the batches' memory: another one after each successor.
     #[getter]
     fn payload(&self) -> PyResult<(usize, usize)> {
         let payload = self.open()?.payload();
@@ -260,6 +272,7 @@ impl Session {
     fn wait_next(&self, py: Python<'_>, begun: Instant, timeout: Duration) -> PyResult<Option<Batch>> {
         self.give_warning(py)?;
         loop {
+            self.warn_of_successors(py)?;
             let left = timeout.saturating_sub(begun.elapsed());
             match self.call(py, |session| session.next(SLICE.min(left)))? {
                 Next::Batch(batch) => {
@@ -311,6 +324,15 @@ impl Session {
         );
         // The text has no zero byte.
         *warning = CString::new(text).map_or(Warning::Given, Warning::Due);
+    }
+
+    /// Warns of each daemon that was replaced, before a batch of its successor is taken.
+    fn warn_of_successors(&self, py: Python<'_>) -> PyResult<()> {
+        while let Some(text) = self.open()?.take_warning() {
+            let text = CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+        }
+        Ok(())
     }
 
     /// Gives the warning that is due.

@@ -26,6 +26,8 @@ pub(crate) struct DaemonDict {
     timeout_seconds: f64,
     /// Whether the next free name will do where another training has the job's.
     or_free_name: bool,
+    /// Whether a daemon that dies is replaced.
+    survive: bool,
 }
 
 /// The document of a job with these arguments, a JSON object of them: see
@@ -107,6 +109,7 @@ impl DaemonDict {
             timeout,
             settings,
             or_free_name: self.or_free_name,
+            survive: self.survive,
         })
     }
 }

@@ -46,7 +46,8 @@ coded! {
             /// The first batch wanted, from 0.
             first_batch: u32,
             /// A batch was taken since this session's StartEpoch before. If no rank took one, the
-            /// epoch in between does not count as one without losses.
+            /// epoch in between does not count as one without losses. In a session's first start: a
+            /// daemon that died has given it batches, and this one succeeds it.
             has_taken: bool,
         },
         /// Losses of a batch's first rows, in its order. Not answered.

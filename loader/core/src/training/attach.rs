@@ -145,7 +145,9 @@ impl Training {
 
     /// `session` took batches of the epoch that it asked for last, or may have.
     pub(crate) fn note_taken(&mut self, session: SessionId) {
-        let request = self.rank(session).and_then(|rank| rank.request);
+        let Some(rank) = self.rank_mut(session) else { return };
+        rank.note_taken();
+        let request = rank.request;
         let Some(job) = self.job_of_mut(session) else { return };
         // After a state was loaded, the plan may be another one than it took them of.
         if request.is_some_and(|request| job.epoch() == Some(request.epoch)) {

@@ -1,5 +1,6 @@
 //! An epoch begins when every rank of this daemon wants it. Its plan is drawn from the losses that
-//! they reported until then. Ranks on other nodes have daemons of their own.
+//! they reported until then. Ranks on other nodes have daemons of their own. A daemon that succeeds
+//! one that died begins with the epoch in which the last rank is, also if others are beyond it.
 //!
 //! A plan goes by importance if any of these ranks reported a loss since the plan before it began.
 //! Otherwise it is a permutation, and the user is warned once. A plan of which no rank took a batch
@@ -34,7 +35,13 @@ impl Training {
     pub(crate) fn waiting_for_ranks(&self, job: &Job) -> Vec<u32> {
         let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
         let wants_it = |rank: &&Rank| rank.request.is_some_and(|request| request.epoch == epoch);
-        let here: HashSet<u32> = self.ranks_of(job.id).filter(wants_it).map(|rank| rank.rank).collect();
+        // It is through with the epoch, which another daemon has given it.
+        let had_it = |rank: &&Rank| job.epoch().is_none() && rank.goes_on_after(epoch);
+        let here: HashSet<u32> = self
+            .ranks_of(job.id)
+            .filter(|rank| wants_it(rank) || had_it(rank))
+            .map(|rank| rank.rank)
+            .collect();
         let world_size = job.spec.world_size;
         if job.spec.local_ranks() == world_size {
             return (0..world_size).filter(|rank| !here.contains(rank)).collect();
@@ -56,9 +63,13 @@ impl Training {
         all_are_here && self.waiting_for_ranks(job).is_empty()
     }
 
-    /// An epoch that some rank wants and whose plan is not the current one.
+    /// An epoch that some rank wants and whose plan is not the current one. The successor of a
+    /// daemon that died begins with the earliest: ranks may have been apart by an epoch's end.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
         let requests = self.ranks_of(job.id).filter_map(|rank| rank.request);
+        if job.epoch().is_none() && self.ranks_of(job.id).any(Rank::goes_on) {
+            return requests.map(|request| request.epoch).min();
+        }
         requests.map(|request| request.epoch).find(|&epoch| job.epoch() != Some(epoch))
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Rank {
     /// It has told its job's seats.
     pub(super) seated: bool,
     pub(super) request: Option<EpochRequest>,
+    /// It has taken batches of another daemon, which this one succeeds.
+    goes_on: bool,
     /// How long its trainer has waited, and for what.
     clock: WaitClock,
     /// The batches of the current epoch and of the one before; only the last ones while nobody
@@ -50,7 +52,7 @@ const _: () = assert!(REPORTABLE as usize >= 4 * RING_DESCRIPTORS);
 impl Rank {
     pub(super) fn new(id: SessionId, job: JobId, rank: u32, now_ns: u64) -> Self {
         let clock = WaitClock::new(now_ns);
-        Self { id, job, rank, seated: false, request: None, clock, delivered: HashMap::new() }
+        Self { id, job, rank, seated: false, request: None, goes_on: false, clock, delivered: HashMap::new() }
     }
 
     /// Its session.
@@ -76,6 +78,21 @@ impl Rank {
     /// How long its trainer has waited, and for what.
     pub(crate) fn clock(&self) -> &WaitClock {
         &self.clock
+    }
+
+    /// It took batches before it asked for any.
+    pub(super) fn note_taken(&mut self) {
+        self.goes_on |= self.request.is_none();
+    }
+
+    /// Whether it has taken batches of a daemon that this one succeeds.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
+    /// Whether it does, and asks for a later epoch.
+    pub(super) fn goes_on_after(&self, epoch: u32) -> bool {
+        self.goes_on && self.request.is_some_and(|request| request.epoch > epoch)
     }
 
     /// It asks for an epoch, whose first descriptor is `first`.

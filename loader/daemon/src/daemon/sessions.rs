@@ -28,19 +28,18 @@ struct Peer {
 }
 
 impl Peer {
-    /// Hangs up, after sending `why`. A client that is not welcomed yet gets a refusal.
+    /// Hangs up, after sending `why`, or that the daemon was stopped: that is no death, after which
+    /// a client looks for a successor. One that is not welcomed yet gets a refusal in either case.
     fn hang_up(&self, why: Option<&str>) {
         let last = match (&self.ring, why) {
-            (Some(_), why) => why.map(|text| Reply::Failed { text: text.to_owned() }),
-            (None, why) => {
+            (Some(_), Some(text)) => Reply::Failed { text: text.to_owned() },
+            (_, why) => {
                 let text = why.unwrap_or("the daemon is stopping").to_owned();
-                Some(Reply::Refuse { code: REFUSE_ENDING, text })
+                Reply::Refuse { code: REFUSE_ENDING, text }
             }
         };
-        if let Some(reply) = last {
-            // If this fails, the client sees the hang-up.
-            let _ = send(&self.socket, &reply, &[]);
-        }
+        // If this fails, the client sees the hang-up.
+        let _ = send(&self.socket, &last, &[]);
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }

@@ -41,7 +41,8 @@ pub(crate) fn spec() -> JobSpec {
 }
 
 pub(crate) fn options() -> Options {
-    Options { timeout: LONG, ..Options::default() }
+    // The daemons of these tests have no successor that would be worth a wait.
+    Options { timeout: LONG, survive: false, ..Options::default() }
 }
 
 /// A dataset of just an index without samples, which the test daemon never opens. All have the same

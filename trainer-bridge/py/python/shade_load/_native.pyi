@@ -86,6 +86,7 @@ class Daemon(TypedDict):
     timeout_seconds: float
     # Whether the next free name will do where another training has the job's.
     or_free_name: bool
+    survive: bool
 
 @final
 class Session:
@@ -129,6 +130,9 @@ class Session:
     # Address and length of the batches' memory.
     @property
     def payload(self) -> tuple[int, int]: ...
+    @property
+    def successors(self) -> int: ...
+    def let_go_of_former_payloads(self) -> None: ...
     # Kept batches that are in the ring, without copies.
     @property
     def held(self) -> int: ...

@@ -29,6 +29,8 @@ class Attach:
     settings: dict[str, Any]
     program: Path
     timeout: float
+    # Whether a daemon that dies is replaced.
+    survive: bool
 
     def __call__(self, job: str, or_free_name: bool) -> _native.Session:
         """Attaches as a rank of `job`, starting a daemon if needed, and warns of other settings.
@@ -41,6 +43,7 @@ class Attach:
             "settings": json.dumps(self.settings),
             "timeout_seconds": self.timeout,
             "or_free_name": or_free_name,
+            "survive": self.survive,
         }
         tables = (self.weights, None if self.indices is None else self.indices.data)
         session = _native.Session.connect(str(self.dataset), job, self.rank, json.dumps(self.spec), daemon, tables)

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from . import _native
 from .exchange import Exchange
-from .options import RING_BYTES_MAX, UINT64_MAX, Options, job_name, number, plain, shown, size_bytes
+from .options import RING_BYTES_MAX, UINT64_MAX, Options, flag, job_name, number, plain, shown, size_bytes
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
 DECODE_ONCE_DEFAULT = "256MiB"
 # Fields that say how a daemon is found. All others are its settings.
-_HERE = ("job", "socket", "ring", "timeout", "exchange")
+_HERE = ("job", "socket", "ring", "timeout", "exchange", "survive")
 _DEFAULT_PRESET = "permutations"
 
 
@@ -96,6 +96,11 @@ class Daemon(Options):
             the bytes of every rank for those of this one, such as mpi4py's COMM_WORLD.allgather.
             All ranks must make the Loader then. None: each rank believes its launcher's variables,
             and nothing tells if nodes have different datasets. A Loader that validates has none.
+        survive: Replace a daemon that dies: the training goes on at its next batch, with the same
+            samples and pixels, and a `RuntimeWarning` says how the daemon ended. Default: True. A
+            daemon that a Loader has started is started again, and any other is waited for, up to
+            60 s. Plans by losses, or by what is cached, end with the daemon, with `DaemonGone`.
+            False: so do all.
     """
 
     job: str | None = None
@@ -117,10 +122,12 @@ class Daemon(Options):
     linger: float = 3.0
     timeout: float = 300.0
     exchange: Exchange | Literal["torch"] | None = "torch"
+    survive: bool = True
 
     def __post_init__(self) -> None:
         if self.job is not None:
             job_name(self.job)
+        flag("survive", self.survive)
         object.__setattr__(self, "timeout", number("timeout", self.timeout, 0.001, 1e9))
         is_named = self.exchange is None or (isinstance(self.exchange, str) and self.exchange == "torch")
         if not is_named and not callable(self.exchange):

@@ -21,7 +21,7 @@ _REGISTER_FLAGS = 0
 class CudaDevice:
     """A device to which tensors in the ring are copied.
 
-    The ring's memory is registered with CUDA once, which pins it: only copies from pinned memory
+    The ring's memory is registered with CUDA, which pins it: only copies from pinned memory
     are asynchronous. A batch keeps its place in the ring until its copies are done, even if it is
     dropped before.
 
@@ -37,7 +37,23 @@ class CudaDevice:
         self._stream = torch.cuda.Stream(self._device)
         # Copies that may not be done, in the stream's order, with the batches that they read.
         self._under_way: deque[tuple[Event, Batch]] = deque()
-        self._address = address
+        self._address, self._successors = address, 0
+        self._register(address, length)
+
+    def is_of_another_ring(self, successors: int) -> bool:
+        """Whether the ring that is registered is that of a daemon before."""
+        return successors != self._successors
+
+    def move(self, successors: int, address: int, length: int) -> None:
+        """Registers the ring of a daemon's successor in the place of the one before."""
+        self._stream.synchronize()
+        self._under_way.clear()
+        self._unregister()
+        self._address, self._successors = address, successors
+        self._register(address, length)
+
+    def _register(self, address: int, length: int) -> None:
+        torch = self._torch
         with torch.cuda.device(self._device):
             self._check(torch.cuda.cudart().cudaHostRegister(address, length, _REGISTER_FLAGS), "registering the ring")
 
@@ -63,6 +79,9 @@ class CudaDevice:
         """Waits for the copies, then unregisters the ring. Batches that you keep stay valid."""
         self._stream.synchronize()
         self._under_way.clear()
+        self._unregister()
+
+    def _unregister(self) -> None:
         with self._torch.cuda.device(self._device):
             self._check(self._torch.cuda.cudart().cudaHostUnregister(self._address), "releasing the ring")
 

@@ -178,7 +178,7 @@ class Loader(AsDataLoader):
         path, socket = dataset_path(dataset), daemon.socket_path()
         exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout)
+        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout, daemon.survive)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
@@ -328,7 +328,8 @@ class Loader(AsDataLoader):
 
     def stats(self) -> dict[str, Any]:
         """The figures of this Loader's job and of the daemon, and `stall_seconds`: this process's waiting
-        time for batches. `jobs` lists all jobs of the daemon.
+        time for batches. `jobs` lists all jobs of the daemon. `successors` says how often the daemon
+        has died and was replaced: sums count since the last of them began.
         """
         session = self._open()
         return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
@@ -443,6 +444,9 @@ class Loader(AsDataLoader):
             return None
         if is_first and self._scores is not None:
             self._scores.begin(self._at.epoch)
+        if self._device is not None and self._device.is_of_another_ring(session.successors):
+            self._device.move(session.successors, *session.payload)
+            session.let_go_of_former_payloads()
         batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views)
         self._at.deliver(native.index)
         return batch

@@ -10,6 +10,10 @@ CAUSES = ("storage", "workers", "plan", "ranks")
 def between(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, float]:
     """The metrics of the time between two of a Loader's `stats()`; `None`: since it attached."""
     rank, total, epoch = now["rank"], now["total"], now["epoch"]
+    stalled = now["stall_seconds"] - (before["stall_seconds"] if before else 0)
+    if before is not None and before["successors"] != now["successors"]:
+        # Another daemon, which counts from its own beginning.
+        before = None
     old_rank = before["rank"] if before else dict.fromkeys(rank, 0)
     old_total = before["total"] if before else dict.fromkeys(total, 0)
     seconds = max(rank["attached_ns"] - old_rank["attached_ns"], 1) / 1e9
@@ -20,7 +24,6 @@ def between(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, flo
     def rate(*names: str) -> float:
         return sum(total[name] - old_total[name] for name in names) / seconds
 
-    stalled = now["stall_seconds"] - (before["stall_seconds"] if before else 0)
     metrics = {
         "wait_share": min(stalled / seconds, 1.0),
         **{f"wait_{cause}": share(f"{cause}_ns") for cause in CAUSES},

@@ -1,0 +1,112 @@
+"""Daemons are killed under a Loader's loop: it sees no exception, and one warning for each."""
+
+import os
+import signal
+import warnings
+from contextlib import suppress
+
+import packed
+import pytest
+from shade_load import Daemon, DaemonGone, Loader, Plan
+from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+
+EPOCHS = 3
+KILLS = 20
+DECODE = [RandomResizedCrop(8), RandomHorizontalFlip()]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("survive")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def content(batch) -> tuple[int, list[int], list[int], bytes]:
+    return batch.index, batch.ids.tolist(), batch.labels.tolist(), batch.images.numpy().tobytes()
+
+
+def train(loader: Loader, kills: int) -> tuple[list[tuple], int]:
+    """The batches of all epochs, with a kill before some of them; and how many daemons were killed."""
+    seen, killed = [], set()
+    for _ in range(EPOCHS):
+        for batch in loader:
+            seen.append(content(batch))
+            # One that is dead already has no successor yet: the ring still has batches.
+            if len(killed) < kills and loader.daemon_pid not in killed:
+                with suppress(ProcessLookupError):
+                    os.kill(loader.daemon_pid, signal.SIGKILL)
+                killed.add(loader.daemon_pid)
+    return seen, len(killed)
+
+
+PLANS = {
+    "uniform": Plan(),
+    "balanced": Plan(sampler="balanced"),
+    "echo": Plan(sampler="echo"),
+    "weighted": Plan(sampler="weighted", weights=[1.0 + number % 3 for number in range(61)]),
+    "subset": Plan(indices=range(1, 61)),
+    "group": Plan(group="sweep"),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_loop_sees_no_exception_and_one_warning_for_each_daemon(dataset: packed.Packed, name: str) -> None:
+    pytest.importorskip("torch")
+    # A ring for a batch or two, so that most deaths are noticed at once.
+    daemon = Daemon(job=f"survive-{name}", ring=1, linger=0.1)
+    arguments = {"decode": DECODE, "seed": 3, "plan": PLANS[name], "daemon": daemon}
+    with Loader(dataset.path, 2, **arguments) as loader:
+        undisturbed, _ = train(loader, 0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Loader(dataset.path, 2, **arguments) as loader:
+            survived, killed = train(loader, KILLS)
+            assert killed == KILLS
+            assert loader.stats()["successors"] == KILLS
+            assert loader.metrics()["shade/samples_per_s"] >= 0
+    assert survived == undisturbed
+    told = [str(warning.message) for warning in caught if "has taken its place" in str(warning.message)]
+    assert len(told) == KILLS, [str(warning.message) for warning in caught]
+    assert all(issubclass(warning.category, RuntimeWarning) for warning in caught)
+
+
+def test_a_warning_that_is_an_error_loses_no_batch(dataset: packed.Packed) -> None:
+    pytest.importorskip("torch")
+    daemon = Daemon(job="strict", ring=1, linger=0.1)
+    with Loader(dataset.path, 2, decode=DECODE, daemon=daemon) as loader, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        undisturbed = [content(batch) for batch in loader]
+        loader.set_epoch(0)
+        batches = iter(loader)
+        survived = [content(next(batches))]
+        os.kill(loader.daemon_pid, signal.SIGKILL)
+        told = 0
+        while True:
+            try:
+                survived.append(content(next(batches)))
+            except RuntimeWarning:
+                told += 1
+            except StopIteration:
+                break
+    assert (survived, told) == (undisturbed, 1)
+
+
+def test_a_loader_that_validates_survives_and_one_that_must_not_does_not(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 2, train=False, daemon=Daemon(ring=1, linger=0.1)) as loader:
+        batches = iter(loader)
+        ids = [next(batches).ids.tolist()]
+        os.kill(loader.daemon_pid, signal.SIGKILL)
+        with pytest.warns(RuntimeWarning, match="has taken its place"):
+            ids += [batch.ids.tolist() for batch in batches]
+        assert sum(ids, []) == list(range(len(dataset)))
+    for options, plan, why in (
+        ({"survive": False}, Plan(), "is gone"),
+        ({}, Plan(sampler="pads"), "not replaced: the sampler pads draws by losses"),
+    ):
+        with Loader(dataset.path, 2, plan=plan, daemon=Daemon(job="mortal", ring=1, linger=0.1, **options)) as loader:
+            batches = iter(loader)
+            next(batches)
+            os.kill(loader.daemon_pid, signal.SIGKILL)
+            with pytest.raises(DaemonGone, match=why):
+                list(batches)

@@ -1,0 +1,461 @@
+//! The link of a session to one daemon: its ring and its socket, and where the rank is.
+//!
+//! Batches come through the ring, everything else through the socket. Several threads may use both
+//! at once. The socket also tells when the daemon is gone. It is checked only when the ring is
+//! empty, so all published batches are delivered first.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{ClockId, clock_gettime};
+use shade_formats::FormatError;
+use shade_formats::control::Request;
+use shade_formats::ring::{Descriptor, Kind};
+use shade_shm::{Consumer, Heard};
+
+use crate::attach::{Attached, Welcome};
+use crate::batch::{SessionNumber, Slots};
+use crate::dialogue::Dialogue;
+use crate::error::argument;
+use crate::fork::{Owner, lock};
+use crate::wire::{WireError, wait};
+use crate::{Batch, BatchId, ClientError};
+
+/// How long `next` polls the ring before it sleeps: about the cost of waking.
+const SPIN: Duration = Duration::from_micros(20);
+/// How long a daemon that has told a failure has to hang up, if it is its last.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Pause between two looks whether an epoch has begun.
+const BEGINNING_PAUSE: Duration = Duration::from_millis(2);
+
+/// Result of [`Session::next`](crate::Session::next).
+#[derive(Debug)]
+pub enum Next {
+    /// The next batch.
+    Batch(Batch),
+    /// The epoch has no further batch.
+    EpochEnd,
+    /// No batch yet: the wait timed out, a signal came, or the daemon is being replaced. Call
+    /// again.
+    Pending,
+}
+
+/// A rank attached to one daemon.
+#[derive(Debug)]
+pub(crate) struct Link {
+    owner: Owner,
+    pub(crate) welcome: Welcome,
+    pub(crate) slots: Arc<Slots>,
+    ring: Mutex<Ring>,
+    pub(crate) dialogue: Dialogue,
+    /// The first generation that this daemon delivers: batches of those before are its
+    /// predecessors'.
+    begins_at: u32,
+    since: Instant,
+    /// A daemon that ends by a failure, and not only its session, is gone for the session.
+    is_replaced: bool,
+}
+
+/// Where a rank is in its epochs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    generation: u32,
+    /// The first generation since a state was loaded, after which batches have other samples.
+    first_generation: u32,
+    /// The epoch that was started last.
+    pub(crate) epoch: u32,
+    /// Its first batch that is not delivered.
+    pub(crate) batch: u32,
+    delivery: Delivery,
+}
+
+#[derive(Debug)]
+struct Ring {
+    consumer: Consumer,
+    place: Place,
+    /// A descriptor that was looked at and not taken.
+    ahead: Option<Descriptor>,
+    /// A successor that has not published anything yet: it may not have begun the epoch.
+    is_unbegun: bool,
+    /// A batch of this generation was taken.
+    has_taken: bool,
+    /// The daemon has not closed its end of the doorbells.
+    has_doorbell: bool,
+    /// A successor delivers from here on.
+    is_superseded: bool,
+    /// The rank has waited for what this daemon did not give it yet.
+    is_awaited: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Delivery {
+    NotStarted,
+    Running,
+    Ended,
+    Failed(String),
+}
+
+/// Why `sleep` returned.
+#[derive(Debug, Default)]
+struct Woken {
+    found: Option<Next>,
+    /// The daemon sent a message or hung up.
+    spoken_to: bool,
+    /// A signal came. The caller handles it: Python raises KeyboardInterrupt.
+    interrupted: bool,
+}
+
+impl Place {
+    /// Before the first epoch.
+    const BEGINNING: Self =
+        Self { generation: 0, first_generation: 0, epoch: 0, batch: 0, delivery: Delivery::NotStarted };
+
+    /// An epoch starts.
+    fn start(&mut self, generation: u32, epoch: u32, batch: u32) {
+        (self.generation, self.epoch, self.batch) = (generation, epoch, batch);
+        self.delivery = Delivery::Running;
+    }
+
+    /// The generation of the next start.
+    fn next_generation(&self) -> Result<u32, ClientError> {
+        self.generation.checked_add(1).ok_or_else(|| {
+            argument("generation", self.generation, "a new session after 2^32 starts of an epoch")
+        })
+    }
+
+    /// No epoch was started.
+    pub(crate) fn is_before_the_first(&self) -> bool {
+        matches!(self.delivery, Delivery::NotStarted)
+    }
+
+    /// No epoch was started since a state was loaded.
+    pub(crate) fn is_before_what_was_loaded(&self) -> bool {
+        self.generation < self.first_generation
+    }
+}
+
+impl Link {
+    /// The first link of a rank's session.
+    pub(crate) fn new(owner: Owner, attached: Attached, is_replaced: bool) -> Self {
+        Self::at(owner, attached, Place::BEGINNING, is_replaced)
+    }
+
+    fn at(owner: Owner, attached: Attached, place: Place, is_replaced: bool) -> Self {
+        let Attached { welcome, slots, consumer, dialogue } = attached;
+        let begins_at = place.generation;
+        let (ahead, is_unbegun) = (None, place.generation > 0);
+        let ring = Ring {
+            consumer,
+            place,
+            ahead,
+            is_unbegun,
+            has_taken: false,
+            has_doorbell: true,
+            is_superseded: false,
+            is_awaited: false,
+        };
+        let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
+        Self { owner, welcome, slots, ring, dialogue, begins_at, since: Instant::now(), is_replaced }
+    }
+
+    /// The link to a successor of this one's daemon, where this one is now.
+    ///
+    /// The rank asks for its epoch from its next batch on, also if that is none: until every rank
+    /// here has asked for it, or is further on, the others wait.
+    pub(crate) fn succeeded_by(&self, mut attached: Attached) -> Result<Self, ClientError> {
+        let mut place = {
+            let mut ring = lock(&self.ring);
+            ring.is_superseded = true;
+            ring.place.clone()
+        };
+        attached.slots.session = self.session_number();
+        if place.is_before_the_first() {
+            return Ok(Self::at(self.owner, attached, place, true));
+        }
+        place.generation = place.next_generation()?;
+        let (generation, epoch, first_batch) = (place.generation, place.epoch, place.batch);
+        // Batches taken before the first start here tell the daemon that it is a successor.
+        let request = Request::StartEpoch { generation, epoch, first_batch, has_taken: true };
+        let link = Self::at(self.owner, attached, place, true);
+        match link.dialogue.tell("start_epoch", &request) {
+            // It is gone as well, which the next call finds.
+            Ok(()) | Err(ClientError::DaemonGone { .. }) => Ok(link),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn session_number(&self) -> SessionNumber {
+        self.slots.session
+    }
+
+    /// Where the rank is.
+    pub(crate) fn place(&self) -> Place {
+        lock(&self.ring).place.clone()
+    }
+
+    /// Whether the rank waits for a batch, or has waited for the next one.
+    pub(crate) fn is_awaited(&self) -> bool {
+        lock(&self.ring).is_awaited
+    }
+
+    /// How long the link has been there.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Starts an epoch.
+    pub(crate) fn start_epoch(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
+        let mut ring = lock(&self.ring);
+        let generation = ring.place.next_generation()?;
+        let has_taken = ring.has_taken;
+        let request = Request::StartEpoch { generation, epoch, first_batch, has_taken };
+        self.dialogue.tell("start_epoch", &request)?;
+        ring.start(generation, epoch, first_batch);
+        Ok(())
+    }
+
+    /// Notes the start of an epoch, which a successor will be told. False if there is one already.
+    pub(crate) fn note_start(&self, epoch: u32, first_batch: u32) -> Result<bool, ClientError> {
+        let mut ring = lock(&self.ring);
+        if ring.is_superseded {
+            return Ok(false);
+        }
+        let generation = ring.place.next_generation()?;
+        ring.start(generation, epoch, first_batch);
+        Ok(true)
+    }
+
+    /// See [`Session::next`](crate::Session::next).
+    pub(crate) fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
+        let mut ring = lock(&self.ring);
+        if ring.is_superseded {
+            return Err(self.dialogue.gone());
+        }
+        match &ring.place.delivery {
+            Delivery::NotStarted => return Err(ClientError::NotStarted),
+            Delivery::Ended => return Ok(Next::EpochEnd),
+            Delivery::Failed(text) => return Err(ClientError::Record { text: text.clone() }),
+            Delivery::Running => {}
+        }
+        let started = Instant::now();
+        loop {
+            if let Some(next) = self.take_spinning(&mut ring, started, wait_most.min(SPIN))? {
+                return Ok(next);
+            }
+            ring.is_awaited = true;
+            // Received earlier, or by another thread that waited for an answer.
+            self.fault()?;
+            let left = wait_most.saturating_sub(started.elapsed());
+            let woken = self.sleep(&mut ring, left)?;
+            if let Some(next) = woken.found {
+                return Ok(next);
+            }
+            if woken.spoken_to {
+                let heard = self.dialogue.listen();
+                // The daemon published batches before its message or end: they come first.
+                if let Some(next) = self.take(&mut ring)? {
+                    return Ok(next);
+                }
+                // The reason comes before the hang-up.
+                self.fault()?;
+                heard?;
+            }
+            if woken.interrupted || left.is_zero() {
+                return Ok(Next::Pending);
+            }
+        }
+    }
+
+    /// Waits until a successor has begun the epoch in which the rank is, as it is asked for a state
+    /// in the middle of it: before, it knows of no such batch.
+    pub(crate) fn await_beginning(&self, epoch: u32, most: Duration) -> Result<(), ClientError> {
+        let started = Instant::now();
+        loop {
+            let mut ring = lock(&self.ring);
+            if !ring.is_unbegun || ring.place.epoch != epoch {
+                return Ok(());
+            }
+            while let Some(descriptor) = ring.poll()? {
+                if descriptor.generation >= ring.place.generation {
+                    (ring.ahead, ring.is_unbegun) = (Some(descriptor), false);
+                    return Ok(());
+                }
+                self.slots.release(&descriptor);
+            }
+            drop(ring);
+            self.dialogue.listen()?;
+            let waited = started.elapsed();
+            if waited >= most {
+                let request = "save_state, as not every rank has found it yet";
+                return Err(ClientError::Timeout { pid: self.welcome.pid, request, waited });
+            }
+            std::thread::sleep(BEGINNING_PAUSE);
+        }
+    }
+
+    /// A failure that the daemon has told; or its end, if that was its last word.
+    fn fault(&self) -> Result<(), ClientError> {
+        match self.dialogue.fault() {
+            Err(ClientError::Failed { .. })
+                if self.is_replaced && self.dialogue.hangs_up_within(LAST_WORDS) =>
+            {
+                Err(self.dialogue.gone())
+            }
+            told => told,
+        }
+    }
+
+    /// Time since the daemon's last sign of life.
+    pub(crate) fn heartbeat_age(&self) -> Result<Option<Duration>, ClientError> {
+        let beat_ns = lock(&self.ring).consumer.heartbeat_ns()?;
+        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+        Ok((beat_ns != 0).then(|| now.saturating_sub(Duration::from_nanos(beat_ns))))
+    }
+
+    /// Reports the losses of a batch's first rows.
+    pub(crate) fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
+        let BatchId { session, generation, epoch, batch, rows } = id;
+        let named = format_args!("batch {batch} of epoch {epoch}");
+        if session != self.slots.session {
+            let got = format_args!("{named} of another session, such as a validation or another dataset");
+            return Err(argument("batch", got, "one that this session has delivered"));
+        }
+        if generation < lock(&self.ring).place.first_generation {
+            let got = format_args!("{named} of before a state was loaded");
+            return Err(argument("batch", got, "one that was delivered since"));
+        }
+        if losses.len() > rows as usize {
+            let got = format_args!("{} values for a batch of {rows}", losses.len());
+            return Err(argument("losses", got, format_args!("at most {rows}")));
+        }
+        if generation < self.begins_at {
+            // A predecessor has delivered it, for a job that needs no losses.
+            return Ok(());
+        }
+        self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
+    }
+
+    /// A state is loaded: batches of before are of another plan.
+    pub(crate) fn begin_anew(&self) {
+        let place = &mut lock(&self.ring).place;
+        place.first_generation = place.generation.saturating_add(1);
+    }
+
+    /// Polls the ring for up to `most` from `started` on.
+    fn take_spinning(
+        &self,
+        ring: &mut Ring,
+        started: Instant,
+        most: Duration,
+    ) -> Result<Option<Next>, ClientError> {
+        loop {
+            let next = self.take(ring)?;
+            if next.is_some() || started.elapsed() >= most {
+                return Ok(next);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Sleeps until the ring or the socket has news, for at most `most`; if that is zero, only
+    /// checks the socket: the daemon is not told of a wait that is none, as it hears of one wait
+    /// for each descriptor, and the next one may be real.
+    fn sleep(&self, ring: &mut Ring, most: Duration) -> Result<Woken, ClientError> {
+        if most.is_zero() {
+            let mut fds = [PollFd::new(self.dialogue.socket(), PollFlags::IN)];
+            let interrupted = matches!(wait(&mut fds, most), Err(WireError::Interrupted));
+            let [socket] = fds;
+            return Ok(Woken { found: None, spoken_to: !socket.revents().is_empty(), interrupted });
+        }
+        let is_news = ring.consumer.wait_begin()?;
+        // The recheck that `Consumer::wait_begin` requires.
+        let found = self.take(ring);
+        let mut woken = Woken::default();
+        if let Ok(None) = found {
+            // It counts what the trainer waits for.
+            if is_news {
+                self.slots.ring_daemon();
+            }
+            let mut fds = [
+                PollFd::new(self.dialogue.socket(), PollFlags::IN),
+                PollFd::new(&self.slots.doorbell, PollFlags::IN),
+            ];
+            // A daemon that has closed its end of the doorbells can only hang up.
+            let sources = if ring.has_doorbell { &mut fds[..] } else { &mut fds[..1] };
+            woken.interrupted = matches!(wait(sources, most), Err(WireError::Interrupted));
+            let [socket, _] = fds;
+            woken.spoken_to = !socket.revents().is_empty();
+        }
+        ring.consumer.wait_end()?;
+        // Silenced before the ring is checked again: a publication in between rings anew.
+        ring.has_doorbell = matches!(self.slots.doorbell.answer(), Ok(Heard::Peer));
+        woken.found = found?;
+        Ok(woken)
+    }
+
+    /// Takes the next descriptor of this generation, if it is there.
+    fn take(&self, ring: &mut Ring) -> Result<Option<Next>, ClientError> {
+        while let Some(descriptor) = ring.poll()? {
+            if descriptor.generation < ring.place.generation {
+                self.slots.release(&descriptor);
+                continue;
+            }
+            if descriptor.generation > ring.place.generation {
+                let expected = format_args!("at most {}", ring.place.generation);
+                return Err(FormatError::new("ring generation", 0, descriptor.generation, expected).into());
+            }
+            (ring.is_unbegun, ring.is_awaited) = (false, false);
+            return self.open_descriptor(ring, descriptor).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {
+        match descriptor.kind {
+            Kind::Batch => {
+                ring.has_taken = true;
+                ring.place.batch = descriptor.batch.saturating_add(1);
+                Ok(Next::Batch(Batch::new(&self.slots, descriptor)?))
+            }
+            Kind::EpochEnd => {
+                ring.place.delivery = Delivery::Ended;
+                self.slots.release(&descriptor);
+                Ok(Next::EpochEnd)
+            }
+            Kind::Error => {
+                // `Descriptor::check` has limited the length.
+                let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
+                let read = self.slots.payload.read(descriptor.offset, &mut text);
+                self.slots.release(&descriptor);
+                read?;
+                let text = String::from_utf8_lossy(&text).into_owned();
+                ring.place.delivery = Delivery::Failed(text.clone());
+                Err(ClientError::Record { text })
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn start(&mut self, generation: u32, epoch: u32, first_batch: u32) {
+        self.place.start(generation, epoch, first_batch);
+        (self.has_taken, self.is_unbegun) = (false, false);
+    }
+
+    fn poll(&mut self) -> Result<Option<Descriptor>, ClientError> {
+        match self.ahead.take() {
+            Some(descriptor) => Ok(Some(descriptor)),
+            None => Ok(self.consumer.poll()?),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A forked child only closes its copies of the descriptors; the owner says goodbye.
+        if self.owner.is_here() {
+            self.dialogue.bye();
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! A dead daemon is replaced under a running loop.
+//!
+//! The plan of most jobs follows from their document and the place in it. So a daemon that dies can
+//! be replaced by any other of the same dataset: it draws the same plan, and the rank goes on at
+//! its next batch. Here a thread finds the successor, or starts it, while callers wait for it in
+//! slices. Jobs whose plans depend on what the dead one alone knew end with it, and are told why.
+
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use shade_dataset::Content;
+use shade_formats::control::{Reply, Request};
+use shade_formats::printable::Lines;
+use shade_job::{JobSpec, LINGERS_FOR_EVER};
+use shade_shm::memfd;
+
+use crate::ClientError;
+use crate::attach::{Attached, Welcome, attach};
+use crate::batch::Slots;
+use crate::connect::{Options, open};
+use crate::dialogue::hangs_up_within;
+use crate::fork::lock;
+use crate::hello::Hello;
+use crate::link::{Link, Place};
+
+/// The daemons that may die before the same batch of a rank: it may be what kills them.
+const DEATHS_MAX: u32 = 3;
+/// The same for a rank that waits for no batch, of daemons that do not get older than this.
+const IDLE_DEATHS_MAX: u32 = 30;
+const QUICK: Duration = Duration::from_secs(10);
+/// How long to wait for a daemon that somebody else restarts, such as a service manager.
+const RESTART_PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks for the successor.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long the watch of a daemon waits between looks whether the session is still there.
+const WATCH: Duration = Duration::from_secs(1);
+/// How long it goes on with replacing one between such looks.
+const SLICE: Duration = Duration::from_millis(50);
+/// Warnings that wait for somebody to take them.
+const NEWS_MAX: usize = 16;
+/// Policies that put other samples in the place of planned ones, by what they have cached.
+const EXCHANGING: [&str; 2] = ["icache", "quiver"];
+
+/// The successors of a session's daemon.
+#[derive(Debug)]
+pub(crate) struct Succession {
+    hello: Arc<Hello>,
+    options: Options,
+    /// What every daemon of the session serves.
+    content: Content,
+    /// Why the job ends with its daemon, if it does.
+    never: Option<String>,
+    /// Started by hand or by a service manager, who start its successor.
+    is_service: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stage: Stage,
+    /// Epoch and batch before which a daemon died last, and how many did.
+    died_at: (u32, u32),
+    deaths: u32,
+    /// The same for those that died soon, and that the rank did not wait for.
+    idle_deaths: u32,
+    successors: u32,
+    /// Warnings that were not taken yet.
+    news: Vec<String>,
+    /// The seats that the rank has told.
+    seats: Option<Vec<u8>>,
+    /// The epoch of the state that was loaded last.
+    loaded: Option<u32>,
+    /// Somebody knows where the ring is, and may have registered it with a device.
+    has_told_payload: bool,
+    /// The rings before, if so: they stay mapped until they are let go of.
+    former: Vec<Arc<Slots>>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Calm,
+    /// A thread finds the successor.
+    UnderWay(Receiver<Result<Attached, ClientError>>),
+    /// There is none.
+    Over(String),
+}
+
+impl State {
+    /// A daemon has died at this place of the rank. If the rank waited for it, the batch may be
+    /// the reason; else only those that die at once are counted, so that their row has an end.
+    fn note_death(&mut self, dead: &Link, place: &Place) {
+        let at = (place.epoch, place.batch);
+        if self.died_at != at {
+            (self.died_at, self.deaths, self.idle_deaths) = (at, 0, 0);
+        }
+        if dead.is_awaited() {
+            self.deaths += 1;
+        } else {
+            self.idle_deaths = if dead.age() < QUICK { self.idle_deaths + 1 } else { 0 };
+        }
+    }
+}
+
+impl Succession {
+    /// For the session of this rank, whose first daemon has said `welcome`.
+    pub(crate) fn new(hello: Hello, options: &Options, welcome: &Welcome) -> Self {
+        let setting = |name| welcome.settings.get(name).and_then(serde_json::Value::as_str);
+        let never = why_never(hello.spec(), setting("policy").unwrap_or_default());
+        let is_service = setting("linger") == Some(LINGERS_FOR_EVER) || options.launch.is_none();
+        let (hello, options, content) = (Arc::new(hello), options.clone(), welcome.content);
+        Self { hello, options, content, never, is_service, state: Mutex::default() }
+    }
+
+    /// Whether a daemon of this session that dies is replaced, as far as its job goes.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.options.survive && self.never.is_none()
+    }
+
+    /// How often a daemon was replaced.
+    pub(crate) fn successors(&self) -> u32 {
+        lock(&self.state).successors
+    }
+
+    /// The oldest warning that was not taken yet.
+    pub(crate) fn take_warning(&self) -> Option<String> {
+        let news = &mut lock(&self.state).news;
+        (!news.is_empty()).then(|| news.remove(0))
+    }
+
+    /// Notes the seats that the rank has told.
+    pub(crate) fn note_seats(&self, seats: &[u8]) {
+        lock(&self.state).seats = Some(seats.to_vec());
+    }
+
+    /// Notes that a state was loaded, which goes on in this epoch.
+    pub(crate) fn note_loaded(&self, epoch: u32) {
+        lock(&self.state).loaded = Some(epoch);
+    }
+
+    /// Notes that somebody knows where the ring is.
+    pub(crate) fn note_payload(&self) {
+        lock(&self.state).has_told_payload = true;
+    }
+
+    /// Nobody uses the rings of former daemons, except for batches.
+    pub(crate) fn let_go_of_former(&self) {
+        lock(&self.state).former.clear();
+    }
+
+    /// Goes on with replacing the daemon of `dead`, which is `gone`, for at most `most`. Whether
+    /// `current` is another link now.
+    ///
+    /// # Errors
+    /// It is not replaced; why is told with how it ended.
+    pub(crate) fn advance(
+        &self,
+        current: &Mutex<Arc<Link>>,
+        dead: &Arc<Link>,
+        gone: ClientError,
+        most: Duration,
+    ) -> Result<bool, ClientError> {
+        let ClientError::DaemonGone { pid, end } = gone else { return Err(gone) };
+        let started = Instant::now();
+        loop {
+            let mut state = lock(&self.state);
+            if !Arc::ptr_eq(&lock(current), dead) {
+                return Ok(true);
+            }
+            let found = self.look(&mut state, dead, &end);
+            match found.map_err(|end| ClientError::DaemonGone { pid, end })? {
+                Some(link) => {
+                    *lock(current) = Arc::new(link);
+                    return Ok(true);
+                }
+                None if started.elapsed() >= most => return Ok(false),
+                None => {}
+            }
+            drop(state);
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The successor's link, if it is there; else begins to find it, or goes on. The error is how
+    /// the daemon ended and why it has no successor.
+    fn look(&self, state: &mut State, dead: &Link, end: &str) -> Result<Option<Link>, String> {
+        let found = match &state.stage {
+            Stage::Over(text) => return Err(text.clone()),
+            Stage::Calm => {
+                if !self.options.survive {
+                    return Err(end.to_owned());
+                }
+                let place = dead.place();
+                if let Some(why) = self.why_not(state, dead, &place) {
+                    return Err(format!("{end}; it was not replaced: {why}"));
+                }
+                state.note_death(dead, &place);
+                return self.another(state, end).map(|()| None);
+            }
+            Stage::UnderWay(heir) => heir.try_recv(),
+        };
+        let error = match found {
+            Err(TryRecvError::Empty) => return Ok(None),
+            Ok(Ok(attached)) => match dead.succeeded_by(attached) {
+                Ok(link) => {
+                    self.welcome(state, dead, &link, end);
+                    return Ok(Some(link));
+                }
+                Err(error) => error,
+            },
+            Ok(Err(error @ (ClientError::DaemonGone { .. } | ClientError::HungUp { .. }))) => {
+                // It died before it was one.
+                state.deaths += 1;
+                return self.another(state, &error.with_causes()).map(|()| None);
+            }
+            Ok(Err(error)) => error,
+            Err(TryRecvError::Disconnected) => {
+                ClientError::Failed { text: "the thread that looked for it has panicked".to_owned() }
+            }
+        };
+        Err(over(state, format!("{end}; it has no successor: {}", error.with_causes())))
+    }
+
+    /// One more daemon has died, so another is found or started.
+    fn another(&self, state: &mut State, end: &str) -> Result<(), String> {
+        let State { deaths, idle_deaths, died_at: (epoch, batch), .. } = *state;
+        if idle_deaths >= IDLE_DEATHS_MAX {
+            let text = format!(
+                "{end}; it was not replaced: {idle_deaths} daemons in a row have died within {QUICK:?}, while this rank \
+                 asked for no batch"
+            );
+            return Err(over(state, text));
+        }
+        if deaths >= DEATHS_MAX {
+            let text = format!(
+                "{end}; it was not replaced: {deaths} daemons in a row have died before this rank had batch {batch} \
+                 of epoch {epoch}"
+            );
+            return Err(over(state, text));
+        }
+        let (hello, content, seats) = (Arc::clone(&self.hello), self.content, state.seats.clone());
+        let options = self.options_of_heir();
+        let (tell, heir) = channel();
+        let find = move || drop(tell.send(find(&hello, &options, content, seats.as_deref())));
+        match std::thread::Builder::new().name("shade-heir".to_owned()).spawn(find) {
+            Ok(_) => state.stage = Stage::UnderWay(heir),
+            Err(error) => return Err(over(state, format!("{end}; it has no successor: {error}"))),
+        }
+        Ok(())
+    }
+
+    /// There is a successor.
+    fn welcome(&self, state: &mut State, dead: &Link, link: &Link, end: &str) {
+        state.stage = Stage::Calm;
+        state.successors = state.successors.saturating_add(1);
+        if state.has_told_payload {
+            state.former.push(Arc::clone(&dead.slots));
+        }
+        let Place { epoch, batch, .. } = link.place();
+        let (old, new) = (dead.welcome.pid, link.welcome.pid);
+        let started = if self.is_service { "which was started again" } else { "a new one" };
+        if state.news.len() < NEWS_MAX {
+            let text = format!(
+                "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: job {:?} goes on \
+                 at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache begins empty and \
+                 figures count since then. How it ended: {end}",
+                link.welcome.job
+            );
+            // Names in the log are a stranger's, and this goes to a terminal.
+            state.news.push(Lines(text).to_string());
+        }
+    }
+
+    fn options_of_heir(&self) -> Options {
+        let mut options = self.options.clone();
+        if self.is_service {
+            // Who has started the daemon starts its successor.
+            options.launch = None;
+            options.timeout = options.timeout.min(RESTART_PATIENCE);
+        }
+        options
+    }
+
+    /// Why this daemon is not replaced at this place, if it is not.
+    fn why_not(&self, state: &State, dead: &Link, place: &Place) -> Option<String> {
+        if dead.dialogue.was_stopped() {
+            return Some("it was stopped".to_owned());
+        }
+        let is_loaded = |epoch: u32| {
+            place.is_before_what_was_loaded() || epoch == place.epoch || self.hello.spec().plan.strata > 1
+        };
+        if state.loaded.is_some_and(is_loaded) {
+            let why = "the training went on from a saved state, and has not begun another epoch since: load it again \
+                       (with strata, later epochs go by it, too)";
+            return Some(why.to_owned());
+        }
+        self.never.clone()
+    }
+}
+
+/// Replaces daemons that die also while the rank calls nothing, as it computes, validates or has
+/// all of its batches: the others wait for it. The thread ends with the session, or with a daemon
+/// that is not replaced, which the next call tells.
+pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) {
+    let is_over = move || -> Option<()> {
+        // Held for this line only: it is the session's.
+        let daemon = link.upgrade().map(|link| Arc::downgrade(&*lock(&link)))?;
+        // Nobody is kept from leaving by this copy: the daemon is told so by a message.
+        let socket = daemon.upgrade()?.dialogue.socket().try_clone().ok()?;
+        while !hangs_up_within(&socket, WATCH) {
+            let (link, daemon) = (link.upgrade()?, daemon.upgrade()?);
+            if !Arc::ptr_eq(&lock(&link), &daemon) {
+                return Some(());
+            }
+        }
+        drop(socket);
+        let (link, daemon, succession) = (link.upgrade()?, daemon.upgrade()?, succession.upgrade()?);
+        // It may have said that it was stopped.
+        let _ = daemon.dialogue.listen();
+        // In slices, so that a session that is closed meanwhile is not waited for here.
+        succession.advance(&link, &daemon, daemon.dialogue.gone(), SLICE).ok().map(drop)
+    };
+    // Without the thread a rank notices a death when it asks for something.
+    let _ = std::thread::Builder::new()
+        .name("shade-watch".to_owned())
+        .spawn(move || while is_over().is_some() {});
+}
+
+/// There is no successor.
+fn over(state: &mut State, text: String) -> String {
+    state.stage = Stage::Over(text.clone());
+    text
+}
+
+/// Why a job ends with its daemon; `None` if its batches follow from its document alone.
+fn why_never(spec: &JobSpec, policy: &str) -> Option<String> {
+    let plan = &spec.plan;
+    if plan.sampler.is_by_importance() {
+        return Some(format!("the sampler {} draws by losses, which only it had", plan.sampler));
+    }
+    if plan.depends_on_residents() {
+        let why = "rep, pace, or the order goes by what it had cached";
+        return Some(why.to_owned());
+    }
+    if plan.depends_on_its_node() {
+        let why = "cover of the sampler replacement goes by what it had delivered, which only it knew; cover=0 has no \
+                   such need";
+        return Some(why.to_owned());
+    }
+    let exchanges = spec.admit && EXCHANGING.contains(&policy);
+    exchanges.then(|| format!("the policy {policy} exchanges samples by what it had cached"))
+}
+
+/// Finds the daemon that serves the dataset now, or starts one, and attaches to it.
+fn find(
+    hello: &Hello,
+    options: &Options,
+    content: Content,
+    seats: Option<&[u8]>,
+) -> Result<Attached, ClientError> {
+    let check = |now: Content| {
+        let text = "the dataset was added to or replaced since, so the plan would be another".to_owned();
+        if now.id == content.id { Ok(()) } else { Err(ClientError::Failed { text }) }
+    };
+    // Before one is started in vain.
+    check(Content::now(&hello.dataset)?)?;
+    let attached = attach(hello.owner, open(hello, options)?)?;
+    check(attached.welcome.content)?;
+    attached.dialogue.offer_stderr();
+    if let Some(seats) = seats {
+        let file = memfd::holding("shade-state", seats);
+        let fd = file.map_err(|error| ClientError::NoState { error })?;
+        attached.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
+            Reply::Taken => Ok(()),
+            other => Err(other),
+        })?;
+    }
+    Ok(attached)
+}
