@@ -19,7 +19,7 @@ use super::object::{Got, fault, get};
 use crate::claim::CLAIM_FILE;
 use crate::error::Error;
 use crate::files;
-use crate::interrupt::Stop;
+use crate::interrupt::{Stop, step};
 use crate::leftovers::{done_of, remove_file};
 use crate::pack::{Gate, Pass};
 use crate::plan::{UPLOAD, shard_number};
@@ -106,7 +106,9 @@ impl Bucket {
 
     /// Removes an object.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
-        self.uploads.remove(name).map_err(fault("remove", &self.url_of(name)))
+        self.uploads.remove(name).map_err(fault("remove", &self.url_of(name)))?;
+        step();
+        Ok(())
     }
 
     /// The mark that an object was written with, if any.
@@ -206,6 +208,7 @@ impl Bucket {
             Err(UploadFault::Read(source)) => Err(Error::io("read", path)(source)),
             Err(UploadFault::Stopped) => Err(Error::Interrupted),
         };
+        step();
         // If the store does not answer now, the next run gives it up.
         if done.is_ok() || self.uploads.give_up(name, &id).is_ok() {
             remove_file(&record)?;
