@@ -249,6 +249,7 @@ def stats_page() -> str:
         rows = [row for place in places for row in fields_of(place)]
         if not key:
             rows.append(("stall_seconds", "Time that this process has waited for batches."))
+            rows.append(("successors", "Daemons that died and were replaced. All else counts since the last one began."))
         table = "\n".join(["| key | meaning |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)])
         parts += [f"## {title}", f'`stats(){key}`:', table] if key else [f"## {title}", table]
     return "\n\n".join(parts) + "\n"

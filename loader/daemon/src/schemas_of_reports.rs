@@ -16,6 +16,8 @@ struct LoaderStats {
     daemon: Figures<'static>,
     /// Seconds that this process waited for batches.
     stall_seconds: f64,
+    /// Daemons that died and were replaced: all else counts since the last of them began.
+    successors: u32,
 }
 
 #[test]

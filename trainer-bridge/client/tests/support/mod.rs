@@ -115,10 +115,16 @@ impl Listener {
         Self { socket }
     }
 
-    /// Accepts one client and receives its Hello.
+    /// Accepts one client and receives its Hello. A command that looks at all daemons of this
+    /// machine may come before it.
     pub(crate) fn accept(&self) -> Peer {
-        let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
-        let hello = peer.hear();
+        let (peer, hello) = loop {
+            let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
+            match peer.hear() {
+                Request::Status { .. } => {}
+                hello => break (peer, hello),
+            }
+        };
         let Request::Hello { protocol: PROTOCOL, rank: 1, content_id: asked, .. } = hello else {
             panic!("{hello:?}")
         };
