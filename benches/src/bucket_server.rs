@@ -51,7 +51,8 @@ impl Server {
         self.answers = self.answers.take().or(answers);
         let mut requests = String::new();
         self.answers.as_mut().ok_or("no server")?.read_line(&mut requests)?;
-        Ok(requests.trim().parse()?)
+        // What happened to them follows.
+        Ok(requests.split_whitespace().next().ok_or("the server says nothing")?.parse()?)
     }
 }
 
