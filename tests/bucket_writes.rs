@@ -153,6 +153,7 @@ fn commands(out: impl Fn(&str) -> String) -> Vec<Vec<String>> {
             "-q".to_owned(),
         ],
         of(&["subset", "--copy", "--fraction", "0.5", "here.shade"], "half.shade"),
+        of(&["relabel", "--labels", "labels.csv", "here.shade"], "relabelled.shade"),
         of(&["append", "photos/val"], "none.shade"),
     ]
 }
@@ -163,6 +164,8 @@ fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
     for (split, name) in [("photos/val", "here.shade"), ("photos/train", "more.shade")] {
         world.packed(&["create", split, name, "--quiet"]);
     }
+    let labels = (60..72).map(|number| format!("class{}/{number}.png,other{}\n", number % 3, number % 2));
+    fs::write(world.path("labels.csv"), format!("path,label\n{}", labels.collect::<String>())).unwrap();
     let there = commands(|name| format!("s3://photos/{name}"));
     for (mut here, mut there) in commands(str::to_owned).into_iter().zip(there) {
         if here.contains(&"append".to_owned()) {
@@ -176,7 +179,11 @@ fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
         world.packed(&here);
         world.packed(&there);
         let name = here.iter().find(|arg| arg.ends_with(".shade") || **arg == "both").unwrap();
-        let name = if here.first() == Some(&"subset") { "half.shade" } else { name };
+        let name = match here.first() {
+            Some(&"subset") => "half.shade",
+            Some(&"relabel") => "relabelled.shade",
+            _ => name,
+        };
         world.assert_same(name);
         if here.first() == Some(&"create") {
             let again = world.packed(&there);

@@ -90,7 +90,7 @@ impl Ground {
                 bucket.replace(&dir.join(TIMES_FILE), TIMES_FILE, stop)?;
             }
             bucket.replace_index(assembled.index.clone(), version)?;
-            bucket.is_finished();
+            bucket.note_finished();
             return Ok(());
         }
         if sync {
@@ -111,7 +111,7 @@ impl Drop for Ground {
             && !has_records(&self.dir)
             && let Ok(folder) = open_folder(&self.dir)
         {
-            if !bucket.has_finished() {
+            if !bucket.is_finished() {
                 // If the store does not answer, the next run does it.
                 let _ = bucket.remove_left(Some(*first));
             }

@@ -46,3 +46,8 @@ pub(super) fn url_of(path: &Path) -> Option<Url> {
 pub(super) fn below(split: Option<&str>, file: &str) -> String {
     split.map_or_else(|| file.to_owned(), |split| format!("{split}/{file}"))
 }
+
+/// The address itself, and each of these folders below it.
+pub(super) fn with_none(splits: &[String]) -> impl Iterator<Item = Option<&str>> {
+    std::iter::once(None).chain(splits.iter().map(|split| Some(split.as_str())))
+}

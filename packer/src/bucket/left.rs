@@ -6,7 +6,7 @@ use std::path::Path;
 use shade_dataset::Found;
 use shade_formats::index::INDEX_FILE;
 
-use super::address::below;
+use super::address::{below, with_none};
 use super::made::Bucket;
 use super::mark::work_in;
 use crate::claim::CLAIM_FILE;
@@ -154,7 +154,7 @@ impl Bucket {
             }
         }
         left.into_iter().try_for_each(|name| self.remove(name))?;
-        self.is_finished();
+        self.note_finished();
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Bucket {
     fn records(&self, folder: Option<&Path>) -> Result<BTreeMap<String, String>, Error> {
         let mut records = BTreeMap::new();
         let Some(folder) = folder else { return Ok(records) };
-        for split in std::iter::once(None).chain(self.splits().iter().map(|split| Some(split.as_str()))) {
+        for split in with_none(self.splits()) {
             let folder = split.map_or_else(|| folder.to_owned(), |split| folder.join(split));
             if !folder.is_dir() || !has_records(&folder) {
                 continue;

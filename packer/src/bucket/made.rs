@@ -12,7 +12,7 @@ use shade_dataset::{
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 
-use super::address::below;
+use super::address::{below, with_none};
 use super::claim::ObjectClaim;
 use super::mark::{self, Mark};
 use super::object::{Got, fault, get};
@@ -64,7 +64,7 @@ impl Bucket {
             has_written: AtomicBool::new(false),
         };
         // Those of the splits, too: a command may make one of them alone.
-        for split in std::iter::once(None).chain(splits.iter().map(|split| Some(split.as_str()))) {
+        for split in with_none(splits) {
             bucket.claims.push(ObjectClaim::take(&bucket.uploads, below(split, CLAIM_FILE))?);
         }
         bucket.mark = mark::of(folder)?;
@@ -86,12 +86,12 @@ impl Bucket {
     }
 
     /// Says that no object of ours there is without a dataset.
-    pub(crate) fn is_finished(&self) {
+    pub(crate) fn note_finished(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
     }
 
     /// Whether that was said.
-    pub(crate) fn has_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.is_finished.load(Ordering::Relaxed)
     }
 
@@ -244,9 +244,7 @@ impl Bucket {
     /// Gives up the uploads that killed runs of this machine have begun below the address.
     fn give_up_uploads(&self) -> Result<(), Error> {
         for work in mark::work_in(&self.folder)?.iter().filter(|work| work.is_dir()) {
-            for split in
-                std::iter::once(None).chain(folders_in(work)?.iter().map(|split| Some(split.as_str())))
-            {
+            for split in with_none(&folders_in(work)?) {
                 let folder = split.map_or_else(|| work.clone(), |split| work.join(split));
                 for file in names_in(&folder)? {
                     let shard = file.strip_suffix(UPLOAD).filter(|shard| shard_number(shard).is_some());
@@ -333,7 +331,7 @@ impl Drop for Bucket {
     fn drop(&mut self) {
         self.claims.iter().for_each(|claim| claim.give_back(&self.uploads));
         let wrote_nothing = self.mark.is_new && !self.has_written.load(Ordering::Relaxed);
-        if self.has_finished() || wrote_nothing {
+        if self.is_finished() || wrote_nothing {
             // What stays is 32 letters.
             let _ = mark::remove(&self.folder);
         }

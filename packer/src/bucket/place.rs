@@ -100,7 +100,7 @@ impl Made {
             None => self.partial.publish()?,
             Some(bucket) => {
                 bucket.publish(self.partial.path(), None, stop)?;
-                bucket.is_finished();
+                bucket.note_finished();
             }
         }
         self.is_published = true;

@@ -108,7 +108,7 @@ pub(crate) fn begin(
             let Place { local, bucket } = Place::take(&args.out, &splits)?;
             // It goes when it is dropped.
             Partial::resume(NewWork { out: &local, id: &work.id, splits, sync }, None)?;
-            bucket.iter().for_each(Bucket::is_finished);
+            bucket.iter().for_each(Bucket::note_finished);
         }
         return Ok(Err(unchanged(args, planned, Some(there))));
     }

@@ -81,7 +81,7 @@ fn publish(partial: &mut Partial, created: &Created, job: &PackJob<'_>) -> Resul
             split.as_ref().map_or_else(|| partial.path().to_owned(), |split| partial.path().join(split));
         bucket.publish(&folder, split.as_deref(), job.stop)?;
     }
-    bucket.is_finished();
+    bucket.note_finished();
     Ok(())
 }
 

@@ -163,7 +163,8 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
     } else {
         linked(args, dataset, &chosen, stop)?
     };
-    let copied_bytes = if args.how.copy { written.iter().map(|shard| shard.bytes).sum() } else { 0 };
+    let linked = !args.how.copy && !is_address(&args.out);
+    let copied_bytes = if linked { 0 } else { written.iter().map(|shard| shard.bytes).sum() };
     let index = write_index(args, dataset, &times, taken, written, made.folder())?;
     made.publish(stop)?;
     Ok(Report {
@@ -174,7 +175,7 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
         classes: index.class_count(),
         empty_classes: empty_classes(&index),
         shards: index.shard_count(),
-        linked: !args.how.copy && !is_address(&args.out),
+        linked,
         copied_bytes,
         speed: Speed::since(start, copied_bytes),
     })
