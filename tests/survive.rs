@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -347,10 +348,22 @@ fn a_daemon_that_is_stopped_is_not_replaced() {
     let _turn = turn();
     let packed = Packed::mixed(10);
     let options = options(&packed.dataset);
-    let sessions = [0, 1].map(|rank| connect(&packed, rank, &job_of(PlanSpec::default(), 2), &options));
-    signal(sessions[0].daemon_pid(), Signal::TERM);
-    for session in &sessions {
-        assert!(told(session).contains("not replaced: it was stopped"), "{}", told(session));
+    let by_command = |_: u32| {
+        let stop = Command::new(program("shade-load")).arg("stop").arg(&packed.dataset).status();
+        assert!(stop.unwrap().success());
+    };
+    let ways: [(&dyn Fn(u32), &str); 2] =
+        [(&|pid| signal(pid, Signal::TERM), "stopped by a signal"), (&by_command, "with shade-load stop")];
+    for (stop, why) in ways {
+        let sessions =
+            [0, 1].map(|rank| connect(&packed, rank, &job_of(PlanSpec::default(), 2), &options));
+        sessions.iter().for_each(|session| session.start_epoch(0, 0).unwrap());
+        stop(sessions[0].daemon_pid());
+        for session in &sessions {
+            let text = told(session);
+            assert!(text.contains("not replaced: it was stopped") && text.contains(why), "{text}");
+            assert_eq!(session.successors(), 0);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_dataset::Content;
-use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, socket_name};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_STOPPED, Reply, Request, socket_name};
 use shade_job::Settings;
 
 use crate::error::argument;
@@ -115,7 +115,9 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
                 }
                 "it hung up on our greeting".to_owned()
             }
-            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => refused.insert(text).clone(),
+            Err(ClientError::Refused { code: REFUSE_ENDING | REFUSE_STOPPED, text, .. }) => {
+                refused.insert(text).clone()
+            }
             Err(ClientError::Refused { code: REFUSE_BUSY, .. })
                 if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
             {

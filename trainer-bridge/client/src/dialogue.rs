@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::SendFlags;
 use shade_formats::FormatError;
-use shade_formats::control::{PROTOCOL, REFUSE_ENDING, Reply, Request};
+use shade_formats::control::{PROTOCOL, REFUSE_STOPPED, Reply, Request};
 
 use crate::ClientError;
 use crate::fork::lock;
@@ -26,10 +26,6 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long leaving may take. The daemon answers a goodbye at once unless it is in trouble.
 const BYE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a daemon says that is stopped. One that ends by a defect refuses a rank that it has just
-/// welcomed with the same code, and another text.
-const STOPPED: &str = "the daemon is stopping";
 
 /// One session's socket. Sending needs no lock, as messages are atomic.
 #[derive(Debug)]
@@ -63,7 +59,7 @@ impl Hearing {
         match reply {
             Reply::Interrupted { text } => self.fault = Some(ClientError::Failed { text }),
             // It was stopped, and hangs up now.
-            Reply::Refuse { code: REFUSE_ENDING, text } if text == STOPPED => {}
+            Reply::Refuse { code: REFUSE_STOPPED, .. } => {}
             // A daemon that ends while it welcomes this rank refuses it after all.
             Reply::Failed { text } | Reply::Refuse { text, .. } => {
                 self.stray_allowed |= self.owed > 0;
@@ -110,7 +106,7 @@ impl Dialogue {
     }
 
     fn note(&self, reply: &Reply) {
-        if matches!(reply, Reply::Refuse { code: REFUSE_ENDING, text } if text == STOPPED) {
+        if matches!(reply, Reply::Refuse { code: REFUSE_STOPPED, .. }) {
             self.was_stopped.store(true, Ordering::Relaxed);
         }
         *lock(&self.last_words) = match reply {
@@ -163,7 +159,7 @@ impl Dialogue {
         loop {
             match self.receive(started + REPLY_TIMEOUT) {
                 // It was stopped, and hangs up now.
-                Ok((Reply::Refuse { code: REFUSE_ENDING, text }, _)) if text == STOPPED => {}
+                Ok((Reply::Refuse { code: REFUSE_STOPPED, .. }, _)) => {}
                 // A daemon that ends while it welcomes this rank refuses it after all.
                 Ok((Reply::Failed { text } | Reply::Refuse { text, .. }, _)) => {
                     hearing.stray_allowed = true;

@@ -25,6 +25,9 @@ pub const REFUSE_RESOURCES: u16 = 6;
 pub const REFUSE_ENDING: u16 = 7;
 /// Refused: the daemon is drained, so it takes no new job.
 pub const REFUSE_DRAINING: u16 = 8;
+/// Refused: the daemon was stopped. A session is told so, too, before the hang-up: it is no death,
+/// after which a client looks for a successor. One that asks anew finds another, or may start it.
+pub const REFUSE_STOPPED: u16 = 9;
 
 coded! {
     /// A message from daemon to client.
@@ -52,7 +55,7 @@ coded! {
             /// hello's is in the hello's words.
             settings: String [SETTINGS_BYTES_MAX],
         },
-        /// The session is not opened.
+        /// The session is not opened; or an open one ends, as the daemon was stopped.
         2 => Refuse {
             /// One of the `REFUSE_` codes.
             code: u16,

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_PROTOCOL, Reply, Request, socket_name,
+    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_PROTOCOL, REFUSE_STOPPED, Reply, Request, socket_name,
 };
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -156,7 +156,7 @@ impl Call {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(Reply::Refuse { code: REFUSE_ENDING, .. }) => Err(CallError::NoDaemon { address }),
+            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED, .. }) => Err(CallError::NoDaemon { address }),
             Ok(Reply::Refuse { code, text }) => {
                 // Daemons of protocol 6 and earlier know no status.
                 let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };

@@ -17,7 +17,7 @@ use super::lifecycle::{Lifecycle, Present};
 use super::log_limits::LogLimits;
 use super::memory::RingRoom;
 use super::observers::Observers;
-use super::sessions::Sessions;
+use super::sessions::{End, Sessions};
 use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillFault, FillOrder, Filled, Workers, finalize};
@@ -47,6 +47,8 @@ pub(super) enum Stop {
 
 /// What the ranks are told when the user has stopped the daemon.
 const TOLD: &str = "it was stopped with shade-load stop; a training that is started again starts a new one";
+/// The same for a signal.
+const SIGNALLED: &str = "it was stopped by a signal";
 
 /// What comes to the core's thread.
 pub(super) struct Inbox {
@@ -129,17 +131,14 @@ impl Daemon {
     pub(super) fn run(mut self, inbox: &Inbox) -> Result<(), String> {
         let ended = caught(|| self.serve(inbox));
         signals::main_ends();
-        let (why, ended) = match ended {
-            Ok(Stop::Asked) => (None, Ok(())),
-            Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
-            Ok(Stop::Defect(text)) => (Some(text.clone()), Err(text)),
-            Err(text) => {
-                let text = format!("a defect of shade-load: its core panicked: {text}");
-                (Some(text.clone()), Err(text))
-            }
+        let ended = match ended {
+            Ok(Stop::Asked) => Ok(SIGNALLED),
+            Ok(Stop::Told) => Ok(TOLD),
+            Ok(Stop::Defect(text)) => Err(text),
+            Err(text) => Err(format!("a defect of shade-load: its core panicked: {text}")),
         };
-        self.stop(why.as_deref());
-        ended
+        self.stop(ended.as_ref().map_or_else(|text| End::Failed(text), |text| End::Stopped(text)));
+        ended.map(drop)
     }
 
     fn serve(&mut self, inbox: &Inbox) -> Stop {
@@ -381,10 +380,10 @@ impl Daemon {
     }
 
     /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.
-    fn stop(self, why: Option<&str>) {
+    fn stop(self, end: End<'_>) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
         let Self { reads, workers, tier, mut sessions, observers, .. } = self;
-        sessions.close_all(why);
+        sessions.close_all(end);
         observers.finish(STOP);
         let (ended_in, ended) = crossbeam_channel::bounded::<()>(0);
         let joiner = std::thread::Builder::new().name("shade-stop".into()).spawn(move || {

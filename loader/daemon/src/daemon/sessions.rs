@@ -8,11 +8,21 @@ use crossbeam_channel::Sender;
 use rustix::process::Pid;
 use shade_core::{Accepted, Refusal, SessionId};
 use shade_formats::FormatError;
-use shade_formats::control::{REFUSE_ENDING, Reply};
+use shade_formats::control::{REFUSE_ENDING, REFUSE_STOPPED, Reply};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
 use shade_shm::{Region, RingEnd, memfd};
 
 use crate::control::{Terms, Welcomed, process_id, send};
+
+/// Why the daemon hangs up on a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End<'a> {
+    /// Somebody has stopped the daemon: that is no death, after which a client looks for a
+    /// successor.
+    Stopped(&'a str),
+    /// The daemon or the session cannot go on.
+    Failed(&'a str),
+}
 
 struct Peer {
     socket: Arc<OwnedFd>,
@@ -28,15 +38,12 @@ struct Peer {
 }
 
 impl Peer {
-    /// Hangs up, after sending `why`, or that the daemon was stopped: that is no death, after which
-    /// a client looks for a successor. One that is not welcomed yet gets a refusal in either case.
-    fn hang_up(&self, why: Option<&str>) {
-        let last = match (&self.ring, why) {
-            (Some(_), Some(text)) => Reply::Failed { text: text.to_owned() },
-            (_, why) => {
-                let text = why.unwrap_or("the daemon is stopping").to_owned();
-                Reply::Refuse { code: REFUSE_ENDING, text }
-            }
+    /// Hangs up, after sending why. One that is not welcomed yet gets a refusal in either case.
+    fn hang_up(&self, end: End<'_>) {
+        let last = match (end, &self.ring) {
+            (End::Stopped(text), _) => Reply::Refuse { code: REFUSE_STOPPED, text: text.to_owned() },
+            (End::Failed(text), Some(_)) => Reply::Failed { text: text.to_owned() },
+            (End::Failed(text), None) => Reply::Refuse { code: REFUSE_ENDING, text: text.to_owned() },
         };
         // If this fails, the client sees the hang-up.
         let _ = send(&self.socket, &last, &[]);
@@ -168,13 +175,13 @@ impl Sessions {
         if let Some(peer) = self.peers.get_mut(&session).filter(|peer| !peer.closed) {
             peer.closed = true;
             tracing::warn!("closing session {session}: {why}");
-            peer.hang_up(Some(&format!("it ends this session: {why}")));
+            peer.hang_up(End::Failed(&format!("it ends this session: {why}")));
         }
     }
 
-    /// Hangs up on all clients, after sending `why`.
-    pub(super) fn close_all(&mut self, why: Option<&str>) {
-        self.peers.values().for_each(|peer| peer.hang_up(why));
+    /// Hangs up on all clients, after sending why.
+    pub(super) fn close_all(&mut self, end: End<'_>) {
+        self.peers.values().for_each(|peer| peer.hang_up(end));
         self.peers.clear();
     }
 
@@ -223,10 +230,11 @@ mod tests {
 
     #[test]
     fn a_rank_that_waits_to_be_welcomed_is_refused_when_the_daemon_ends() {
-        let refused = |text: &str| Reply::Refuse { code: REFUSE_ENDING, text: text.to_owned() };
-        let defect = told_before_its_welcome(|sessions| sessions.close_all(Some("a thread panicked")));
-        assert_eq!(defect, refused("a thread panicked"));
-        let stopped = told_before_its_welcome(|sessions| sessions.close_all(None));
-        assert_eq!(stopped, refused("the daemon is stopping"));
+        let refused = |code, text: &str| Reply::Refuse { code, text: text.to_owned() };
+        let defect =
+            told_before_its_welcome(|sessions| sessions.close_all(End::Failed("a thread panicked")));
+        assert_eq!(defect, refused(REFUSE_ENDING, "a thread panicked"));
+        let stopped = told_before_its_welcome(|sessions| sessions.close_all(End::Stopped("by a signal")));
+        assert_eq!(stopped, refused(REFUSE_STOPPED, "by a signal"));
     }
 }
