@@ -19,6 +19,7 @@ use shade_formats::control::{PROTOCOL, REFUSE_STOPPED, Reply, Request};
 use crate::ClientError;
 use crate::fork::lock;
 use crate::life::life_of;
+use crate::memory_kills::MemoryKills;
 use crate::wire::{Received, WireError, receive, receive_now, send, wait};
 
 /// How long an answer may take. The daemon answers from memory; after a minute it is stuck.
@@ -32,6 +33,8 @@ const BYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Dialogue {
     socket: OwnedFd,
     daemon_pid: u32,
+    /// As they were when the session began.
+    memory_kills: MemoryKills,
     /// How it ended, kept so that the wait for it happens once.
     end: OnceLock<String>,
     /// The failure that the last message told. If the daemon hangs up after it, that is why,
@@ -77,7 +80,8 @@ impl Hearing {
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
         let (end, last_words, hearing) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Self { socket, daemon_pid, end, last_words, was_stopped: AtomicBool::new(false), hearing }
+        let (was_stopped, memory_kills) = (AtomicBool::new(false), MemoryKills::now(daemon_pid));
+        Self { socket, daemon_pid, memory_kills, end, last_words, was_stopped, hearing }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -271,9 +275,10 @@ impl Dialogue {
                 },
                 |life| life.end(),
             );
-            match &*lock(&self.last_words) {
-                Some(words) => format!("it said: {words}; {end}"),
-                None => end,
+            match (&*lock(&self.last_words), self.memory_kills.since()) {
+                (Some(words), _) => format!("it said: {words}; {end}"),
+                (None, Some(kill)) => format!("{kill}; {end}"),
+                (None, None) => end,
             }
         };
         self.end.get_or_init(end).clone()

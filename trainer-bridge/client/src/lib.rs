@@ -20,6 +20,7 @@ mod hello;
 mod launch;
 mod life;
 mod link;
+mod memory_kills;
 mod open;
 mod part;
 mod records;

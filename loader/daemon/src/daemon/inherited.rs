@@ -1,11 +1,23 @@
 //! Attributes that this process inherits from its parent and does not keep.
 //!
 //! A private daemon is started by the rank that came first, and serves all ranks of the machine. So
-//! it drops that rank's session, CPU binding, niceness and blocked signals.
+//! it drops that rank's session, CPU binding, niceness and blocked signals, and is the one that the
+//! kernel kills first where memory ends.
+
+use std::io::Write;
+use std::path::Path;
 
 use nix::sys::signal::SigSet;
+use rustix::fs::Mode;
 use rustix::process::{getpriority_process, setpriority_process, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use shade_dataset::regular;
+
+/// The score by which the kernel chooses whom it kills where memory ends: this process first,
+/// whatever it has. A daemon can be replaced, a trainer not. Less would be weighed against the
+/// memory of a trainer, which has more as a rule.
+const OOM_SCORE: &str = "1000";
+const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Log lines about inherited attributes.
 #[derive(Debug, Default)]
@@ -14,8 +26,8 @@ pub struct Inherited(Vec<String>);
 impl Inherited {
     /// Unblocks all signals: blocked ones could not end this process. A private daemon also begins
     /// a session of its own, without a terminal, and takes all CPUs that its control group allows,
-    /// and an ordinary priority if it may. Call it before any thread is started, as threads inherit
-    /// these attributes.
+    /// an ordinary priority if it may, and [`OOM_SCORE`]. Call it before any thread is started, as
+    /// threads inherit these attributes.
     #[must_use]
     pub fn shed(private: bool) -> Self {
         // Fails for a wrong argument only.
@@ -26,6 +38,7 @@ impl Inherited {
             // Fails for the leader of a process group, which one started without --detach may be.
             let _ = setsid();
             lines.extend(niceness());
+            lines.extend(killed_first());
         }
         Self(lines)
     }
@@ -67,5 +80,16 @@ fn niceness() -> Option<String> {
     Some(format!(
         "runs at niceness {nice}, as the trainer that started this daemon ({error}): a busy machine slows down all \
          ranks"
+    ))
+}
+
+/// Lets the kernel rather kill this process than its trainers. Any process may raise its own score,
+/// and none is higher.
+fn killed_first() -> Option<String> {
+    let raised = regular::open_or_create(Path::new(OOM_SCORE_FILE), Mode::empty())
+        .and_then(|mut file| file.write_all(OOM_SCORE.as_bytes()));
+    let error = raised.err()?;
+    Some(format!(
+        "{OOM_SCORE_FILE}: {error}: where memory ends, the kernel may kill a trainer and not this daemon"
     ))
 }
