@@ -10,7 +10,7 @@ use shade_client::{ClientError, JobSpec, Session};
 use shade_formats::control::{
     PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request,
 };
-use shade_formats::limits::{JOB_NAME_BYTES_MAX, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use shade_formats::limits::{AVOIDED_MAX, JOB_NAME_BYTES_MAX, MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, WAITING};
 use shade_tests::{
     Daemon, Packed, Peer, attach, attach_when_free, copy, eventually, next, noise, program, spec, stats,
@@ -407,7 +407,11 @@ fn requests_that_make_no_sense() {
     is_hung_up_on(&peer);
     eventually("the daemon says why", || daemon.log().contains("too large"));
 
-    for last in [Peer::connect(&packed.dataset).hello(1, job.clone()).encode(), vec![1], noise(2, 70)] {
+    let second_hello = Peer::connect(&packed.dataset).hello(1, job.clone());
+    let unknown = Request::Avoid { samples: vec![3, 102] };
+    let too_many = Request::Avoid { samples: vec![0; AVOIDED_MAX + 1] };
+    let requests = [second_hello, unknown, too_many].map(|request| request.encode());
+    for last in requests.into_iter().chain([vec![1], noise(2, 70)]) {
         let mut abuser = None;
         eventually("rank 1 is free", || {
             let candidate = Peer::connect(&packed.dataset);

@@ -15,6 +15,7 @@ const UNSAFE: &[&str] = &[
     "formats/shm/src/region.rs",
     "formats/shm/src/segments.rs",
     "images/src/decode/jpeg/turbo.rs",
+    "loader/daemon/src/batches/fatal.rs",
     "loader/daemon/src/detach.rs",
     "loader/reads/src/blocks/arena.rs",
     "loader/reads/src/blocks/mapping.rs",

@@ -88,7 +88,7 @@ class TestStubs:
             job = dict(loader._job)
         document = json.dumps(job)
         daemon = {"socket": None, "binary": "none", "settings": "{}", "timeout_seconds": 1.0, "or_free_name": False}
-        daemon["survive"] = True
+        daemon |= {"survive": True, "deaths_max": 20}
         assert said == {"Daemon": set(daemon)}
 
         # The rank is looked at once both are understood, and then nothing is connected.

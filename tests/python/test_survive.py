@@ -92,6 +92,22 @@ def test_a_warning_that_is_an_error_loses_no_batch(dataset: packed.Packed) -> No
     assert (survived, told) == (undisturbed, 1)
 
 
+def test_one_death_more_within_an_hour_than_is_allowed_is_an_error(dataset: packed.Packed) -> None:
+    with pytest.raises(ValueError, match="deaths_max"):
+        Daemon(deaths_max=-1)
+    daemon = Daemon(job="often", ring=1, linger=0.1, deaths_max=1)
+    with Loader(dataset.path, 2, daemon=daemon) as loader:
+        batches = iter(loader)
+        next(batches)
+        os.kill(loader.daemon_pid, signal.SIGKILL)
+        assert loader.stats()["successors"] == 1
+        with pytest.warns(RuntimeWarning, match="has taken its place"):
+            next(batches)
+        os.kill(loader.daemon_pid, signal.SIGKILL)
+        with pytest.raises(DaemonGone, match=r"2 daemons of this rank have died within an hour, more than 1 \("):
+            list(batches)
+
+
 def test_a_loader_that_validates_survives_and_one_that_must_not_does_not(dataset: packed.Packed) -> None:
     with Loader(dataset.path, 2, train=False, daemon=Daemon(ring=1, linger=0.1)) as loader:
         batches = iter(loader)

@@ -56,6 +56,9 @@ pub const READS_DEPTH_MAX: u32 = 4096;
 /// Limit of the bytes of a shard that one read of neighbours spans: half of what Linux' NFS client
 /// and server agree on by default (512 KiB to 1 MiB), so that it stays one RPC.
 pub const SPAN_BYTES_MAX: u32 = 256 * 1024;
+/// Most samples that a rank's job does without, as their decoders have ended daemons: a training
+/// with more of them has another problem.
+pub const AVOIDED_MAX: usize = 64;
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 /// Longest document of a daemon's settings. The longest one is the list of a tier's servers.

@@ -6,11 +6,11 @@
 use shade_formats::FormatError;
 use shade_formats::ring::{
     DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, LINE_BYTES, Line, PayloadSize, RELEASED, Segment, WAITING,
-    line_of,
+    Working, line_of,
 };
 
 use crate::sync::{Ordering, fence};
-use crate::{Region, header};
+use crate::{Region, header, working};
 
 /// Takes descriptors from one ring.
 #[derive(Debug)]
@@ -100,6 +100,13 @@ impl Consumer {
     /// Never for segments that could be attached to.
     pub fn heartbeat_ns(&self) -> Result<u64, FormatError> {
         self.daemon.load_u64(HEARTBEAT)
+    }
+
+    /// The rows that the daemon's workers make for this ring, whose dataset has `samples` samples:
+    /// once it is dead, those that it has died at.
+    #[must_use]
+    pub fn working(&self, samples: u32) -> Vec<Working> {
+        working::read(&self.daemon, samples)
     }
 
     /// A releaser of this ring's descriptors, for any thread.

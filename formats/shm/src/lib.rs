@@ -19,6 +19,7 @@ mod producer;
 mod region;
 #[cfg(not(loom))]
 mod segments;
+mod working;
 
 pub use consumer::{Consumer, Releaser};
 #[cfg(not(loom))]
@@ -32,6 +33,7 @@ pub use producer::Producer;
 pub use region::Region;
 #[cfg(not(loom))]
 pub use segments::{RingEnd, RingSegments};
+pub use working::WorkBoard;
 
 /// The switch between the machine's atomics and loom's, which explores every allowed order.
 mod sync {

@@ -9,7 +9,7 @@ use shade_formats::ring::{
 };
 
 use crate::sync::{Ordering, fence};
-use crate::{Region, header};
+use crate::{Region, WorkBoard, header};
 
 /// Publishes into one ring.
 #[derive(Debug)]
@@ -122,6 +122,12 @@ impl Producer {
             }
         }
         Ok(released)
+    }
+
+    /// Where workers say what they do for this ring.
+    #[must_use]
+    pub fn work_board(&self) -> WorkBoard {
+        WorkBoard::new(self.daemon.clone())
     }
 
     /// Tells the client that the daemon was alive at `now_ns` (CLOCK_MONOTONIC).

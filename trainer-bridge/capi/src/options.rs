@@ -136,6 +136,7 @@ struct Daemon {
     timeout: Duration,
     ring_bytes: u64,
     survive: bool,
+    deaths_max: Option<u32>,
     /// All others.
     settings: Map<String, Value>,
 }
@@ -151,6 +152,7 @@ impl Daemon {
             socket: taken(&mut fields, "socket")?.or(named),
             timeout: timeout.map_err(|error| Fault::usage(format!("daemon: timeout: {error}")))?,
             survive: taken(&mut fields, "survive")?.unwrap_or(true),
+            deaths_max: taken(&mut fields, "deaths_max")?,
             ring_bytes: fields.remove("ring").map_or(Ok(0), |ring| bytes("ring", &ring))?,
             settings: fields,
         })
@@ -170,6 +172,7 @@ impl Daemon {
             timeout: self.timeout,
             settings,
             survive: self.survive,
+            deaths_max: self.deaths_max.unwrap_or(Options::default().deaths_max),
         })
     }
 }

@@ -9,7 +9,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_dataset::Content;
-use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_STOPPED, Reply, Request, socket_name};
+use shade_formats::control::{
+    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_STOPPED, Reply, Request, socket_name,
+};
 use shade_job::Settings;
 
 use crate::error::argument;
@@ -39,7 +41,13 @@ pub struct Options {
     /// by a private daemon that is started, or by the one that somebody starts again. Else its end
     /// is [`ClientError::DaemonGone`].
     pub survive: bool,
+    /// How many daemons of a rank may die within an hour: one more, and it is not replaced.
+    pub deaths_max: u32,
 }
+
+/// The default of [`Options::deaths_max`]: one every three minutes. Each makes the training wait
+/// for a cache that fills again.
+const DEATHS_MAX: u32 = 20;
 
 impl Default for Options {
     fn default() -> Self {
@@ -50,6 +58,7 @@ impl Default for Options {
             settings: Settings::default(),
             or_free_name: false,
             survive: true,
+            deaths_max: DEATHS_MAX,
         }
     }
 }

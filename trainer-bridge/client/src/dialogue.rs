@@ -275,10 +275,11 @@ impl Dialogue {
                 },
                 |life| life.end(),
             );
-            match (&*lock(&self.last_words), self.memory_kills.since()) {
-                (Some(words), _) => format!("it said: {words}; {end}"),
-                (None, Some(kill)) => format!("{kill}; {end}"),
-                (None, None) => end,
+            let kill =
+                || self.memory_kills.since().map_or_else(|| end.clone(), |kill| format!("{kill}; {end}"));
+            match &*lock(&self.last_words) {
+                Some(words) => format!("it said: {words}; {end}"),
+                None => kill(),
             }
         };
         self.end.get_or_init(end).clone()

@@ -10,6 +10,7 @@ mod attach;
 mod batch;
 mod connect;
 mod dataset;
+mod deaths;
 mod dialogue;
 pub mod dlpack;
 mod error;

@@ -16,6 +16,7 @@ use shade_shm::{Consumer, Heard};
 
 use crate::attach::{Attached, Welcome};
 use crate::batch::{SessionNumber, Slots};
+use crate::deaths::Death;
 use crate::dialogue::Dialogue;
 use crate::error::argument;
 use crate::fork::{Owner, lock};
@@ -52,7 +53,6 @@ pub(crate) struct Link {
     /// The first generation that this daemon delivers: batches of those before are its
     /// predecessors'.
     begins_at: u32,
-    since: Instant,
     /// A daemon that ends by a failure, and not only its session, is gone for the session.
     is_replaced: bool,
 }
@@ -156,7 +156,7 @@ impl Link {
             is_awaited: false,
         };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, welcome, slots, ring, dialogue, begins_at, since: Instant::now(), is_replaced }
+        Self { owner, welcome, slots, ring, dialogue, begins_at, is_replaced }
     }
 
     /// The link to a successor of this one's daemon, where this one is now.
@@ -194,14 +194,11 @@ impl Link {
         lock(&self.ring).place.clone()
     }
 
-    /// Whether the rank waits for a batch, or has waited for the next one.
-    pub(crate) fn is_awaited(&self) -> bool {
-        lock(&self.ring).is_awaited
-    }
-
-    /// How long the link has been there.
-    pub(crate) fn age(&self) -> Duration {
-        self.since.elapsed()
+    /// What is known of the daemon's death at this place.
+    pub(crate) fn death(&self, place: &Place) -> Death {
+        let ring = lock(&self.ring);
+        let (epoch, batch, is_awaited) = (place.epoch, place.batch, ring.is_awaited);
+        Death { epoch, batch, is_awaited, working: ring.consumer.working(self.welcome.content.samples) }
     }
 
     /// Starts an epoch.

@@ -242,17 +242,19 @@ impl Session {
     }
 
     /// Gives the daemon's cache another size, as the setting `cache` has it. Returns its capacity
-    /// in bytes.
+    /// in bytes. A successor of the daemon gets this size, too, where it fits.
     ///
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when there is not as much memory or
     /// this job may not decide it.
     pub fn resize_cache(&self, cache: &str) -> Result<u64, ClientError> {
         let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
-        self.ask("resize_cache", &request, None, |(reply, _)| match reply {
+        let resized = self.ask("resize_cache", &request, None, |(reply, _)| match reply {
             Reply::Resized { cache_bytes, .. } => Ok(cache_bytes),
             other => Err(other),
-        })
+        })?;
+        self.succession.note_resized(cache);
+        Ok(resized)
     }
 
     /// A state was loaded, which goes on in this epoch.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use shade_dataset::Content;
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::{PROTOCOL, Reply, Request};
 use shade_formats::printable::Lines;
 use shade_job::{JobSpec, LINGERS_FOR_EVER};
 use shade_shm::memfd;
@@ -19,16 +19,12 @@ use crate::ClientError;
 use crate::attach::{Attached, Welcome, attach};
 use crate::batch::Slots;
 use crate::connect::{Options, open};
+use crate::deaths::Deaths;
 use crate::dialogue::hangs_up_within;
 use crate::fork::lock;
 use crate::hello::Hello;
 use crate::link::{Link, Place};
 
-/// The daemons that may die before the same batch of a rank: it may be what kills them.
-const DEATHS_MAX: u32 = 3;
-/// The same for a rank that waits for no batch, of daemons that do not get older than this.
-const IDLE_DEATHS_MAX: u32 = 30;
-const QUICK: Duration = Duration::from_secs(10);
 /// How long to wait for a daemon that somebody else restarts, such as a service manager.
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks for the successor.
@@ -59,16 +55,14 @@ pub(crate) struct Succession {
 #[derive(Debug, Default)]
 struct State {
     stage: Stage,
-    /// Epoch and batch before which a daemon died last, and how many did.
-    died_at: (u32, u32),
-    deaths: u32,
-    /// The same for those that died soon, and that the rank did not wait for.
-    idle_deaths: u32,
+    deaths: Deaths,
     successors: u32,
     /// Warnings that were not taken yet.
     news: Vec<String>,
     /// The seats that the rank has told.
     seats: Option<Vec<u8>>,
+    /// The size that the rank has given the cache.
+    cache: Option<String>,
     /// The epoch of the state that was loaded last.
     loaded: Option<u32>,
     /// Somebody knows where the ring is, and may have registered it with a device.
@@ -82,25 +76,9 @@ enum Stage {
     #[default]
     Calm,
     /// A thread finds the successor.
-    UnderWay(Receiver<Result<Attached, ClientError>>),
+    UnderWay(Receiver<Result<Heir, ClientError>>),
     /// There is none.
     Over(String),
-}
-
-impl State {
-    /// A daemon has died at this place of the rank. If the rank waited for it, the batch may be
-    /// the reason; else only those that die at once are counted, so that their row has an end.
-    fn note_death(&mut self, dead: &Link, place: &Place) {
-        let at = (place.epoch, place.batch);
-        if self.died_at != at {
-            (self.died_at, self.deaths, self.idle_deaths) = (at, 0, 0);
-        }
-        if dead.is_awaited() {
-            self.deaths += 1;
-        } else {
-            self.idle_deaths = if dead.age() < QUICK { self.idle_deaths + 1 } else { 0 };
-        }
-    }
 }
 
 impl Succession {
@@ -132,6 +110,11 @@ impl Succession {
     /// Notes the seats that the rank has told.
     pub(crate) fn note_seats(&self, seats: &[u8]) {
         lock(&self.state).seats = Some(seats.to_vec());
+    }
+
+    /// Notes the size that the rank has given the cache.
+    pub(crate) fn note_resized(&self, cache: &str) {
+        lock(&self.state).cache = Some(cache.to_owned());
     }
 
     /// Notes that a state was loaded, which goes on in this epoch.
@@ -195,23 +178,24 @@ impl Succession {
                 if let Some(why) = self.why_not(state, dead, &place) {
                     return Err(format!("{end}; it was not replaced: {why}"));
                 }
-                state.note_death(dead, &place);
+                state.deaths.note(&dead.death(&place), Instant::now());
                 return self.another(state, end).map(|()| None);
             }
             Stage::UnderWay(heir) => heir.try_recv(),
         };
         let error = match found {
             Err(TryRecvError::Empty) => return Ok(None),
-            Ok(Ok(attached)) => match dead.succeeded_by(attached) {
+            Ok(Ok(Heir { attached, complaint })) => match dead.succeeded_by(attached) {
                 Ok(link) => {
                     self.welcome(state, dead, &link, end);
+                    state.news.extend(complaint.map(|text| Lines(text).to_string()));
                     return Ok(Some(link));
                 }
                 Err(error) => error,
             },
             Ok(Err(error @ (ClientError::DaemonGone { .. } | ClientError::HungUp { .. }))) => {
                 // It died before it was one.
-                state.deaths += 1;
+                state.deaths.note_early(Instant::now());
                 return self.another(state, &error.with_causes()).map(|()| None);
             }
             Ok(Err(error)) => error,
@@ -224,25 +208,16 @@ impl Succession {
 
     /// One more daemon has died, so another is found or started.
     fn another(&self, state: &mut State, end: &str) -> Result<(), String> {
-        let State { deaths, idle_deaths, died_at: (epoch, batch), .. } = *state;
-        if idle_deaths >= IDLE_DEATHS_MAX {
-            let text = format!(
-                "{end}; it was not replaced: {idle_deaths} daemons in a row have died within {QUICK:?}, while this rank \
-                 asked for no batch"
-            );
-            return Err(over(state, text));
+        let too_many = state.deaths.too_many(self.options.deaths_max, &self.hello.dataset, self.content);
+        if let Some(why) = too_many {
+            return Err(over(state, format!("{end}; it was not replaced: {why}")));
         }
-        if deaths >= DEATHS_MAX {
-            let text = format!(
-                "{end}; it was not replaced: {deaths} daemons in a row have died before this rank had batch {batch} \
-                 of epoch {epoch}"
-            );
-            return Err(over(state, text));
-        }
-        let (hello, content, seats) = (Arc::clone(&self.hello), self.content, state.seats.clone());
+        let (hello, content) = (Arc::clone(&self.hello), self.content);
+        let told =
+            Told { seats: state.seats.clone(), avoided: state.deaths.avoided(), cache: state.cache.clone() };
         let options = self.options_of_heir();
         let (tell, heir) = channel();
-        let find = move || drop(tell.send(find(&hello, &options, content, seats.as_deref())));
+        let find = move || drop(tell.send(find(&hello, &options, content, &told)));
         match std::thread::Builder::new().name("shade-heir".to_owned()).spawn(find) {
             Ok(_) => state.stage = Stage::UnderWay(heir),
             Err(error) => return Err(over(state, format!("{end}; it has no successor: {error}"))),
@@ -259,12 +234,13 @@ impl Succession {
         }
         let Place { epoch, batch, .. } = link.place();
         let (old, new) = (dead.welcome.pid, link.welcome.pid);
+        let at_what = state.deaths.last().map_or_else(String::new, |words| format!("{words}; "));
         let started = if self.is_service { "which was started again" } else { "a new one" };
         if state.news.len() < NEWS_MAX {
             let text = format!(
                 "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: job {:?} goes on \
                  at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache begins empty and \
-                 figures count since then. How it ended: {end}",
+                 figures count since then. How it ended: {at_what}{end}",
                 link.welcome.job
             );
             // Names in the log are a stranger's, and this goes to a terminal.
@@ -352,13 +328,24 @@ fn why_never(spec: &JobSpec, policy: &str) -> Option<String> {
     exchanges.then(|| format!("the policy {policy} exchanges samples by what it had cached"))
 }
 
+/// What a rank tells each daemon after the hello.
+struct Told {
+    seats: Option<Vec<u8>>,
+    /// Samples whose decoders have ended daemons.
+    avoided: Vec<u32>,
+    /// The size that it has given the cache.
+    cache: Option<String>,
+}
+
+/// A successor.
+struct Heir {
+    attached: Attached,
+    /// Why the cache has another size.
+    complaint: Option<String>,
+}
+
 /// Finds the daemon that serves the dataset now, or starts one, and attaches to it.
-fn find(
-    hello: &Hello,
-    options: &Options,
-    content: Content,
-    seats: Option<&[u8]>,
-) -> Result<Attached, ClientError> {
+fn find(hello: &Hello, options: &Options, content: Content, told: &Told) -> Result<Heir, ClientError> {
     let check = |now: Content| {
         let text = "the dataset was added to or replaced since, so the plan would be another".to_owned();
         if now.id == content.id { Ok(()) } else { Err(ClientError::Failed { text }) }
@@ -368,7 +355,10 @@ fn find(
     let attached = attach(hello.owner, open(hello, options)?)?;
     check(attached.welcome.content)?;
     attached.dialogue.offer_stderr();
-    if let Some(seats) = seats {
+    if !told.avoided.is_empty() {
+        attached.dialogue.tell("avoid", &Request::Avoid { samples: told.avoided.clone() })?;
+    }
+    if let Some(seats) = &told.seats {
         let file = memfd::holding("shade-state", seats);
         let fd = file.map_err(|error| ClientError::NoState { error })?;
         attached.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
@@ -376,5 +366,20 @@ fn find(
             other => Err(other),
         })?;
     }
-    Ok(attached)
+    let complaint = told.cache.as_deref().and_then(|cache| resize(&attached, cache).err());
+    Ok(Heir { attached, complaint })
+}
+
+/// Gives the cache of a successor the size that it had before. The error is for people: the
+/// training goes on without.
+fn resize(attached: &Attached, cache: &str) -> Result<(), String> {
+    let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
+    let resized = attached.dialogue.ask("resize_cache", &request, None, |(reply, _)| match reply {
+        Reply::Resized { .. } => Ok(()),
+        other => Err(other),
+    });
+    resized.map_err(|error| {
+        let pid = attached.welcome.pid;
+        format!("the cache of the daemon (process {pid}) does not have the size {cache} again: {error}")
+    })
 }

@@ -314,6 +314,29 @@ fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
 }
 
 #[test]
+fn a_successor_of_a_later_protocol_is_none_and_the_error_says_so() {
+    let name = unique("later-heir");
+    let listener = Listener::bind(&name);
+    let daemon = std::thread::spawn(move || {
+        // It dies once the epoch is asked for. An upgraded program comes in its place.
+        listener.serve().epoch_started();
+        let protocol = (PROTOCOL + 1).to_le_bytes();
+        listener.accept().send_bytes(&[&[1, 0, 9, 0][..], &protocol, &[0xab; 500]].concat(), &[]);
+    });
+    let options = Options { survive: true, ..options() };
+    let session = Session::connect(&dataset(&name), "j", 1, spec(), &options).unwrap();
+    session.start_epoch(0, 0).unwrap();
+    let error = next(&session).unwrap_err();
+    daemon.join().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, ClientError::DaemonGone { .. }), "{text}");
+    for part in ["it has no successor", &format!("speaks protocol {}", PROTOCOL + 1), "use the same version"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
     let name = unique("hangs-up");
     let listener = Listener::bind(&name);

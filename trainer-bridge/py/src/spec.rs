@@ -28,6 +28,8 @@ pub(crate) struct DaemonDict {
     or_free_name: bool,
     /// Whether a daemon that dies is replaced.
     survive: bool,
+    /// How many may die within an hour.
+    deaths_max: u32,
 }
 
 /// The document of a job with these arguments, a JSON object of them: see
@@ -110,6 +112,7 @@ impl DaemonDict {
             settings,
             or_free_name: self.or_free_name,
             survive: self.survive,
+            deaths_max: self.deaths_max,
         })
     }
 }

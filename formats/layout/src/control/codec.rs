@@ -90,7 +90,7 @@ impl Writer {
         self.text(text.get(..end).unwrap_or_default());
     }
 
-    pub(super) fn f32s(&mut self, values: &[f32]) {
+    pub(super) fn array_of(&mut self, values: &[impl Field]) {
         self.len(values.len());
         values.iter().for_each(|value| self.put(value));
     }
@@ -147,14 +147,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An array of up to `most` numbers.
-    pub(super) fn f32s(&mut self, most: usize) -> Result<Vec<f32>, FormatError> {
+    /// An array of up to `most` numbers of four bytes.
+    pub(super) fn fours(&mut self, most: usize) -> Result<&'a [[u8; 4]], FormatError> {
         let len = self.len(most)?;
         // `most` is small, so no overflow. Memory is allocated only once the bytes are known to be
         // there.
         let bytes = self.bytes(len.saturating_mul(4))?;
         let (values, _) = bytes.as_chunks::<4>();
-        Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())
+        Ok(values)
     }
 
     /// One of a choice's values.

@@ -60,13 +60,23 @@ impl Bounded for String {
     }
 }
 
-impl Bounded for Vec<f32> {
+impl Bounded for Vec<u32> {
     fn write(&self, writer: &mut Writer) {
-        writer.f32s(self);
+        writer.array_of(self);
     }
 
     fn read(reader: &mut Reader<'_>, most: usize) -> Result<Self, FormatError> {
-        reader.f32s(most)
+        Ok(reader.fours(most)?.iter().map(|value| u32::from_le_bytes(*value)).collect())
+    }
+}
+
+impl Bounded for Vec<f32> {
+    fn write(&self, writer: &mut Writer) {
+        writer.array_of(self);
+    }
+
+    fn read(reader: &mut Reader<'_>, most: usize) -> Result<Self, FormatError> {
+        Ok(reader.fours(most)?.iter().map(|value| f32::from_le_bytes(*value)).collect())
     }
 }
 

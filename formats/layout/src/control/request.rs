@@ -4,7 +4,7 @@ use super::codec;
 use super::field::coded;
 use crate::FormatError;
 use crate::limits::{
-    BATCH_SAMPLES_MAX, CAPACITY_BYTES_MAX, JOB_BYTES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX,
+    AVOIDED_MAX, BATCH_SAMPLES_MAX, CAPACITY_BYTES_MAX, JOB_BYTES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX,
     SETTINGS_BYTES_MAX,
 };
 
@@ -144,6 +144,12 @@ coded! {
             /// Number of strata; 0: that of the last job that trains.
             strata: u32,
         },
+        /// Tells which records the rank's job does without, as their decoders have ended daemons
+        /// before this one: they are bad records. Not answered.
+        20 => Avoid {
+            /// Their sample ids.
+            samples: Vec<u32> [AVOIDED_MAX],
+        },
         /// Offers the client's standard error, which comes with it, for the log of a private
         /// daemon. Not answered.
         13 => Log,
@@ -211,6 +217,8 @@ mod tests {
             Just(Request::Stats),
             any::<(u32, u32)>().prop_map(|(epoch, batch)| Request::SaveState { epoch, batch }),
             any::<u32>().prop_map(|strata| Request::LoadState { strata }),
+            prop::collection::vec(any::<u32>(), 0..AVOIDED_MAX)
+                .prop_map(|samples| Request::Avoid { samples }),
             Just(Request::Bye),
             Just(Request::Log),
             Just(Request::Seat),
@@ -251,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..15, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..21, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Request::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());

@@ -6,7 +6,7 @@ use crate::checksum::crc32c;
 use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
-pub const RING_VERSION: u32 = 6;
+pub const RING_VERSION: u32 = 7;
 
 /// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
 /// has two: enough to wrap.
@@ -25,6 +25,10 @@ pub const HEADER: u64 = 0;
 pub const HEAD: u64 = 128;
 /// Daemon segment: CLOCK_MONOTONIC of the daemon's last sign of life, in nanoseconds.
 pub const HEARTBEAT: u64 = 256;
+/// Daemon segment: the first of the words that say which row each worker makes, 8 bytes each.
+pub const WORKING: u64 = 512;
+/// Workers that have such a word. Those beyond say nothing.
+pub const WORKING_MAX: usize = 448;
 /// Daemon segment: the first descriptor. On a page of its own, so that polling the head moves no
 /// descriptor line.
 pub(super) const DESCRIPTORS_START: u64 = 4096;
@@ -35,6 +39,7 @@ pub const WAITING: u64 = 128;
 pub const RELEASED: u64 = 512;
 
 const _: () = assert!(DESCRIPTORS_START + (RING_DESCRIPTORS * LINE_BYTES) as u64 == DAEMON_SEGMENT_BYTES);
+const _: () = assert!(WORKING + (WORKING_MAX * 8) as u64 == DESCRIPTORS_START);
 const _: () = assert!(RELEASED + (RING_DESCRIPTORS * 8) as u64 <= CLIENT_SEGMENT_BYTES);
 
 /// Where in the daemon segment descriptor `seq` lies.

@@ -10,6 +10,7 @@ mod header;
 mod layout;
 mod payload_allocator;
 mod view_table;
+mod working;
 
 pub use batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use descriptor::{Descriptor, Kind};
@@ -17,6 +18,7 @@ pub use fields::{LINE_BYTES, Line};
 pub use header::Segment;
 pub use layout::{
     CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, DESCRIPTORS, ERROR_TEXT_BYTES_MAX, HEAD, HEADER, HEARTBEAT,
-    PayloadSize, RELEASED, RING_VERSION, WAITING, line_of,
+    PayloadSize, RELEASED, RING_VERSION, WAITING, WORKING, WORKING_MAX, line_of,
 };
 pub use payload_allocator::PayloadAllocator;
+pub use working::{Working, ended_by};

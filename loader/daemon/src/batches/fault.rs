@@ -21,6 +21,9 @@ pub enum FillFault {
         /// The panic's message.
         text: String,
     },
+    /// Its decoder ends the process: the row is not made.
+    #[error("its decoder has ended the daemon twice: it is not decoded any more")]
+    Fatal,
     /// Images are wanted in their own sizes, and this one's is unknown or too large.
     #[error(transparent)]
     Size(#[from] SizeFault),

@@ -13,10 +13,12 @@ use shade_job::{ImageSpec, JpegDecoder, Output};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
-use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
+use super::{FillFault, FillOrder, Filled, LayoutFault, Room, Row, fatal, gather};
 
 /// A worker's buffers and decoders, kept between rows so that a small row costs no allocation.
 pub(super) struct Filler {
+    /// Number of the worker.
+    worker: usize,
     arena: Arc<Arena>,
     jpeg: JpegDecoder,
     buffers: Buffers,
@@ -73,14 +75,21 @@ struct Buffers {
 }
 
 impl Filler {
-    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries, jpeg: JpegDecoder) -> Self {
-        Self { arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
+    pub(super) fn new(
+        worker: usize,
+        arena: Arc<Arena>,
+        dictionaries: Dictionaries,
+        jpeg: JpegDecoder,
+    ) -> Self {
+        Self { worker, arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
-    pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
+    pub(super) fn fill(&mut self, order: FillOrder, room: &Room) -> Filled {
         let start = Instant::now();
         let FillOrder { ticket, output, later_views, draws, mut rows } = order;
+        let Room { payload, board, avoided } = room;
+        let is_decoded = !matches!(*output, Output::Raw);
         let target = Target { output: &output, later_views: &later_views, draws, payload };
         let mut faults = Vec::new();
         let views = output.views().len();
@@ -89,7 +98,15 @@ impl Filler {
         self.look_at_all(&rows);
         for (at, row) in rows.iter_mut().enumerate() {
             let of_row = of_rows.next().unwrap_or_default();
-            if let Err(fault) = guard(|| self.fill_row(row, &target, of_row)) {
+            let (worker, sample) = (self.worker, row.sample);
+            // What is only copied cannot end the process.
+            let board = board.as_ref().filter(|_| is_decoded || row.entry.codec.is_compressed());
+            let made = || match board {
+                _ if avoided.contains(&sample.0) => Err(FillFault::Fatal),
+                Some(board) => fatal::marked(board, worker, sample, || self.fill_row(row, &target, of_row)),
+                None => self.fill_row(row, &target, of_row),
+            };
+            if let Err(fault) = guard(made) {
                 if matches!(fault, FillFault::Panicked { .. }) {
                     // The panic may have left the buffers half-changed.
                     self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());

@@ -9,14 +9,17 @@
 
 use shade_reads::blocks::Lent;
 
+mod fatal;
 mod fault;
 mod fill;
 mod finalize;
 mod gather;
+mod room;
 mod workers;
 
 pub use fault::{FillFault, LayoutFault};
 pub use finalize::finalize;
+pub use room::Room;
 pub use workers::Workers;
 
 /// A row to fill, with its record in the arena.

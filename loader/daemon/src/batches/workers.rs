@@ -9,10 +9,9 @@ use shade_dataset::Dictionaries;
 use shade_formats::index::Index;
 use shade_job::JpegDecoder;
 use shade_reads::blocks::Arena;
-use shade_shm::Region;
 
 use super::fill::Filler;
-use super::{FillOrder, Filled};
+use super::{FillOrder, Filled, Room, fatal};
 
 /// Running worker threads. Dropping waits until they have answered all queued orders and ended.
 #[derive(Debug)]
@@ -23,8 +22,8 @@ pub struct Workers {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// An order and its payload segment.
-type Job = (FillOrder, Region);
+/// An order and its room.
+type Job = (FillOrder, Room);
 
 impl Workers {
     /// Starts `count` threads, which decode JPEGs by `jpeg` and answer each order through `done`. A
@@ -42,13 +41,14 @@ impl Workers {
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 workers: expected at least 1"));
         }
+        fatal::watch()?;
         let (orders, queue) = unbounded();
         // Made first, so that the threads end if a later one cannot be started.
         let mut workers = Self { orders: Some(orders), threads: Vec::with_capacity(count) };
         let dictionaries = Dictionaries::prepare(index);
         for number in 0..count {
             let (queue, done) = (queue.clone(), done.clone());
-            let filler = Filler::new(Arc::clone(&arena), dictionaries.clone(), jpeg);
+            let filler = Filler::new(number, Arc::clone(&arena), dictionaries.clone(), jpeg);
             let thread = Builder::new()
                 .name(format!("shade-fill-{number}"))
                 .spawn(move || work(&queue, filler, &done))?;
@@ -63,11 +63,11 @@ impl Workers {
         self.threads.len()
     }
 
-    /// Queues an order for `payload`. Never waits.
-    pub fn submit(&self, order: FillOrder, payload: Region) {
+    /// Queues an order. Never waits.
+    pub fn submit(&self, order: FillOrder, room: impl Into<Room>) {
         if let Some(orders) = &self.orders {
             // Cannot fail: the threads keep the other end until the drop.
-            let _ = orders.send((order, payload));
+            let _ = orders.send((order, room.into()));
         }
     }
 }
@@ -84,10 +84,10 @@ impl Drop for Workers {
 
 /// One worker: works until the queue is empty and closed.
 fn work(queue: &Receiver<Job>, mut filler: Filler, done: &Sender<Filled>) {
-    while let Ok((order, payload)) = queue.recv() {
-        let filled = filler.fill(order, &payload);
+    while let Ok((order, room)) = queue.recv() {
+        let filled = filler.fill(order, &room);
         // Dropped before the answer, after which the core may end the session.
-        drop(payload);
+        drop(room);
         // Fails only when the daemon is stopping; the queue is drained nevertheless.
         let _ = done.send(filled);
     }

@@ -156,7 +156,9 @@ impl Call {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED, .. }) => Err(CallError::NoDaemon { address }),
+            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED, .. }) => {
+                Err(CallError::NoDaemon { address })
+            }
             Ok(Reply::Refuse { code, text }) => {
                 // Daemons of protocol 6 and earlier know no status.
                 let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };

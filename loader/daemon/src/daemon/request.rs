@@ -48,6 +48,18 @@ impl Daemon {
             Request::TellScores { epoch } => self.events.push(Event::TellScores { session, epoch }),
             Request::TakeScores => self.events.push(Event::TakeScores { session, bytes: state }),
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
+            Request::Avoid { samples } => {
+                let served = self.lifecycle.served.samples;
+                if let Some(unknown) = samples.iter().find(|&&sample| sample >= served) {
+                    let text = format!("it tells of sample {unknown}, and there are {served}");
+                    return self.sessions.close(session, &text);
+                }
+                tracing::warn!(
+                    "session {session}: no row is made of samples {samples:?}, at which daemons before this one have \
+                     ended twice"
+                );
+                self.sessions.avoid(session, samples);
+            }
             Request::Stats => {
                 self.stats_asked.push(session);
                 self.turn();

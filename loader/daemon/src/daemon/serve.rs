@@ -246,7 +246,7 @@ impl Daemon {
                 }
             }
             Action::Fill(order) => {
-                let Some(payload) = self.sessions.payload(order.ticket.session) else {
+                let Some(room) = self.sessions.room(order.ticket.session) else {
                     // Its rank has gone. The core takes the rows back.
                     let FillOrder { ticket, rows, .. } = order;
                     let faults = Vec::new();
@@ -258,7 +258,7 @@ impl Daemon {
                         fill_ns: 0,
                     }));
                 };
-                self.workers.submit(order, payload);
+                self.workers.submit(order, room);
             }
             Action::Finalize(order) => self.finalize(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),

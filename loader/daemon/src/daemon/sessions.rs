@@ -12,6 +12,7 @@ use shade_formats::control::{REFUSE_ENDING, REFUSE_STOPPED, Reply};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
 use shade_shm::{Region, RingEnd, memfd};
 
+use crate::batches::Room;
 use crate::control::{Terms, Welcomed, process_id, send};
 
 /// Why the daemon hangs up on a session.
@@ -26,6 +27,10 @@ pub(super) enum End<'a> {
 
 struct Peer {
     socket: Arc<OwnedFd>,
+    /// Name of its job.
+    job: String,
+    /// Samples whose decoders have ended daemons before this one, as it has told.
+    avoided: Box<[u32]>,
     /// Where the answer to its hello goes, with these terms if it is admitted.
     verdict: Option<(Sender<Result<Welcomed, Refusal>>, Terms)>,
     /// Bytes of its promised ring, until the ring exists.
@@ -55,6 +60,8 @@ impl Peer {
 #[derive(Default)]
 pub(super) struct Sessions {
     peers: HashMap<SessionId, Peer>,
+    /// A session has ever told of samples.
+    has_avoided: bool,
 }
 
 impl Sessions {
@@ -73,6 +80,8 @@ impl Sessions {
             session,
             Peer {
                 socket,
+                job: terms.job.clone(),
+                avoided: Box::default(),
                 verdict: Some((verdict, terms)),
                 promised_bytes: 0,
                 ring: None,
@@ -100,6 +109,29 @@ impl Sessions {
             peer.ring = Some(ring);
             peer.promised_bytes = 0;
         }
+    }
+
+    /// No row is made of these samples for the session's job.
+    pub(super) fn avoid(&mut self, session: SessionId, samples: Vec<u32>) {
+        if let Some(peer) = self.peers.get_mut(&session) {
+            peer.avoided = samples.into();
+            self.has_avoided = true;
+        }
+    }
+
+    /// Where the session's rows are made.
+    pub(super) fn room(&self, session: SessionId) -> Option<Room> {
+        let peer = self.peers.get(&session)?;
+        let ring = peer.ring.as_ref()?;
+        let board = Some(ring.producer.work_board());
+        let avoided = if self.has_avoided { self.avoided_by(&peer.job) } else { Arc::default() };
+        Some(Room { payload: ring.payload.clone(), board, avoided })
+    }
+
+    /// What the ranks of a job have told.
+    fn avoided_by(&self, job: &str) -> Arc<[u32]> {
+        let told = self.peers.values().filter(|peer| peer.job == job);
+        told.flat_map(|peer| peer.avoided.iter().copied()).collect()
     }
 
     /// Where the session's batches are written.
@@ -231,8 +263,7 @@ mod tests {
     #[test]
     fn a_rank_that_waits_to_be_welcomed_is_refused_when_the_daemon_ends() {
         let refused = |code, text: &str| Reply::Refuse { code, text: text.to_owned() };
-        let defect =
-            told_before_its_welcome(|sessions| sessions.close_all(End::Failed("a thread panicked")));
+        let defect = told_before_its_welcome(|sessions| sessions.close_all(End::Failed("a thread panicked")));
         assert_eq!(defect, refused(REFUSE_ENDING, "a thread panicked"));
         let stopped = told_before_its_welcome(|sessions| sessions.close_all(End::Stopped("by a signal")));
         assert_eq!(stopped, refused(REFUSE_STOPPED, "by a signal"));

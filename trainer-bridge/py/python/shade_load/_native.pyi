@@ -87,6 +87,7 @@ class Daemon(TypedDict):
     # Whether the next free name will do where another training has the job's.
     or_free_name: bool
     survive: bool
+    deaths_max: int
 
 @final
 class Session:

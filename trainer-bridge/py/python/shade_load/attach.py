@@ -31,6 +31,8 @@ class Attach:
     timeout: float
     # Whether a daemon that dies is replaced.
     survive: bool
+    # How many may die within an hour.
+    deaths_max: int
 
     def __call__(self, job: str, or_free_name: bool) -> _native.Session:
         """Attaches as a rank of `job`, starting a daemon if needed, and warns of other settings.
@@ -44,6 +46,7 @@ class Attach:
             "timeout_seconds": self.timeout,
             "or_free_name": or_free_name,
             "survive": self.survive,
+            "deaths_max": self.deaths_max,
         }
         tables = (self.weights, None if self.indices is None else self.indices.data)
         session = _native.Session.connect(str(self.dataset), job, self.rank, json.dumps(self.spec), daemon, tables)

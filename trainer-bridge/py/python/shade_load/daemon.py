@@ -10,13 +10,25 @@ from typing import Any, Literal
 
 from . import _native
 from .exchange import Exchange
-from .options import RING_BYTES_MAX, UINT64_MAX, Options, flag, job_name, number, plain, shown, size_bytes
+from .options import (
+    RING_BYTES_MAX,
+    UINT32_MAX,
+    UINT64_MAX,
+    Options,
+    flag,
+    integer,
+    job_name,
+    number,
+    plain,
+    shown,
+    size_bytes,
+)
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
 DECODE_ONCE_DEFAULT = "256MiB"
 # Fields that say how a daemon is found. All others are its settings.
-_HERE = ("job", "socket", "ring", "timeout", "exchange", "survive")
+_HERE = ("job", "socket", "ring", "timeout", "exchange", "survive", "deaths_max")
 _DEFAULT_PRESET = "permutations"
 
 
@@ -101,6 +113,8 @@ class Daemon(Options):
             daemon that a Loader has started is started again, and any other is waited for, up to
             60 s. Plans by losses, or by what is cached, end with the daemon, with `DaemonGone`.
             False: so do all.
+        deaths_max: How many daemons of a rank may die within an hour. Default: 20. One more is not
+            replaced, and `DaemonGone` says how it ended. Raise it only to see what kills them.
     """
 
     job: str | None = None
@@ -123,11 +137,13 @@ class Daemon(Options):
     timeout: float = 300.0
     exchange: Exchange | Literal["torch"] | None = "torch"
     survive: bool = True
+    deaths_max: int = 20
 
     def __post_init__(self) -> None:
         if self.job is not None:
             job_name(self.job)
         flag("survive", self.survive)
+        object.__setattr__(self, "deaths_max", integer("deaths_max", self.deaths_max, 0, UINT32_MAX))
         object.__setattr__(self, "timeout", number("timeout", self.timeout, 0.001, 1e9))
         is_named = self.exchange is None or (isinstance(self.exchange, str) and self.exchange == "torch")
         if not is_named and not callable(self.exchange):

@@ -178,7 +178,7 @@ class Loader(AsDataLoader):
         path, socket = dataset_path(dataset), daemon.socket_path()
         exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout, daemon.survive)
+        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
