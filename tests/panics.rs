@@ -21,6 +21,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         },
         socket: None,
         is_private: false,
+        replaces: false,
         started_by: None,
     };
     // The daemon runs in this process, so that the test can make one of its threads panic.

@@ -42,7 +42,7 @@ fn requests() {
     assert_eq!(hex(&hello.encode()), bytes.concat());
     assert_eq!(Request::decode(&hello.encode()), Ok(hello));
     let (samples, content_id) = (A, CONTENT);
-    let cases: [(Request, &[&str]); 17] = [
+    let cases: [(Request, &[&str]); 19] = [
         (
             Request::StartEpoch { generation: A, epoch: B, first_batch: C, has_taken: true },
             &["02000100", A_BYTES, B_BYTES, C_BYTES, "01"],
@@ -57,6 +57,8 @@ fn requests() {
         (Request::LoadState { strata: A }, &["07000100", A_BYTES]),
         (Request::Bye, &["08000100"]),
         (Request::Avoid { samples: vec![A, B] }, &["14000100", "02000000", A_BYTES, B_BYTES]),
+        (Request::Replace { protocol: PROTOCOL }, &["15000100", &protocol]),
+        (Request::Bound { why: "ab".to_owned() }, &["16000100", AB_BYTES]),
         (
             Request::Observe { protocol: PROTOCOL, samples, content_id, dataset, job },
             &["09000100", &protocol, A_BYTES, CONTENT_BYTES, D_BYTES, J_BYTES],

@@ -85,6 +85,14 @@ pub struct Serve {
     #[arg(long)]
     pub private: bool,
 
+    /// Take the place of the daemon that serves this dataset, such as one of an earlier version
+    /// with the same protocol. This one gets ready first: it opens the index and finds its memory,
+    /// also that of its cache, which fills anew. Then the other one ends, and its trainings go on
+    /// here at their next batch. Refused where one of them could not; the message names it. Use it
+    /// for daemons that you or a service manager start.
+    #[arg(long, conflicts_with = "private")]
+    pub replace: bool,
+
     /// With --private: start the daemon as no process's child, in a session of its own, and return.
     /// So no launcher that cleans up after one rank ends the daemon of all.
     #[arg(long, requires = "private")]

@@ -171,6 +171,7 @@ fn config(args: Serve) -> ServeConfig {
         settings: args.settings.of(args.preset),
         socket: args.socket.or_else(default_socket),
         is_private: args.private,
+        replaces: args.replace,
         started_by: args.started_by,
     }
 }

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_dataset::Content;
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_STOPPED, Reply, Request, socket_name,
+    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_REPLACED, REFUSE_STOPPED, Reply, Request, socket_name,
 };
 use shade_job::Settings;
 
@@ -99,6 +99,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let place = place(&hello.dataset, options.socket.as_deref())?;
     let started = Instant::now();
     let deadline = started.checked_add(options.timeout).unwrap_or(started);
+    let mut launch = options.launch.as_ref();
     let mut launched: Option<Launched> = None;
     let mut pause = RETRY.0;
     let mut busy_since = None;
@@ -127,6 +128,11 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
             Err(ClientError::Refused { code: REFUSE_ENDING | REFUSE_STOPPED, text, .. }) => {
                 refused.insert(text).clone()
             }
+            Err(ClientError::Refused { code: REFUSE_REPLACED, text, .. }) => {
+                // Who takes its place is about to answer.
+                launch = None;
+                refused.insert(text).clone()
+            }
             Err(ClientError::Refused { code: REFUSE_BUSY, .. })
                 if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
             {
@@ -136,7 +142,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
             }
             Err(error) => return Err(error),
         };
-        if let Some(launch) = &options.launch
+        if let Some(launch) = launch
             && (launched.is_some() || Instant::now() < deadline)
         {
             launched = keep_launched(launch, launched, &place)?;
@@ -144,7 +150,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         let now = Instant::now();
         if now >= deadline {
             let text = refused.unwrap_or(text);
-            let text = match (&options.launch, &launched) {
+            let text = match (launch, &launched) {
                 (Some(launch), Some(_)) => {
                     format!("{text}; {} was started and is not ready", launch.binary.display())
                 }

@@ -7,14 +7,14 @@
 //! and is never an answer: it is kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::SendFlags;
 use shade_formats::FormatError;
-use shade_formats::control::{PROTOCOL, REFUSE_STOPPED, Reply, Request};
+use shade_formats::control::{PROTOCOL, REFUSE_REPLACED, REFUSE_STOPPED, Reply, Request};
 
 use crate::ClientError;
 use crate::fork::lock;
@@ -40,8 +40,8 @@ pub(crate) struct Dialogue {
     /// The failure that the last message told. If the daemon hangs up after it, that is why,
     /// whichever thread was told.
     last_words: Mutex<Option<String>>,
-    /// It has said that it was stopped.
-    was_stopped: AtomicBool,
+    /// The code with which it has said that it was stopped, or is replaced.
+    farewell: AtomicU16,
     hearing: Mutex<Hearing>,
 }
 
@@ -61,8 +61,8 @@ impl Hearing {
     fn take_late(&mut self, reply: Reply) -> Option<Reply> {
         match reply {
             Reply::Interrupted { text } => self.fault = Some(ClientError::Failed { text }),
-            // It was stopped, and hangs up now.
-            Reply::Refuse { code: REFUSE_STOPPED, .. } => {}
+            // It hangs up now.
+            Reply::Refuse { code: REFUSE_STOPPED | REFUSE_REPLACED, .. } => {}
             // A daemon that ends while it welcomes this rank refuses it after all.
             Reply::Failed { text } | Reply::Refuse { text, .. } => {
                 self.stray_allowed |= self.owed > 0;
@@ -80,8 +80,8 @@ impl Hearing {
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
         let (end, last_words, hearing) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        let (was_stopped, memory_kills) = (AtomicBool::new(false), MemoryKills::now(daemon_pid));
-        Self { socket, daemon_pid, memory_kills, end, last_words, was_stopped, hearing }
+        let (farewell, memory_kills) = (AtomicU16::new(0), MemoryKills::now(daemon_pid));
+        Self { socket, daemon_pid, memory_kills, end, last_words, farewell, hearing }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -110,8 +110,8 @@ impl Dialogue {
     }
 
     fn note(&self, reply: &Reply) {
-        if matches!(reply, Reply::Refuse { code: REFUSE_STOPPED, .. }) {
-            self.was_stopped.store(true, Ordering::Relaxed);
+        if let Reply::Refuse { code: code @ (REFUSE_STOPPED | REFUSE_REPLACED), .. } = *reply {
+            self.farewell.store(code, Ordering::Relaxed);
         }
         *lock(&self.last_words) = match reply {
             Reply::Failed { text } | Reply::Refuse { text, .. } | Reply::Interrupted { text } => {
@@ -162,8 +162,8 @@ impl Dialogue {
         })?;
         loop {
             match self.receive(started + REPLY_TIMEOUT) {
-                // It was stopped, and hangs up now.
-                Ok((Reply::Refuse { code: REFUSE_STOPPED, .. }, _)) => {}
+                // It hangs up now.
+                Ok((Reply::Refuse { code: REFUSE_STOPPED | REFUSE_REPLACED, .. }, _)) => {}
                 // A daemon that ends while it welcomes this rank refuses it after all.
                 Ok((Reply::Failed { text } | Reply::Refuse { text, .. }, _)) => {
                     hearing.stray_allowed = true;
@@ -213,7 +213,12 @@ impl Dialogue {
 
     /// Whether the daemon has said that it was stopped.
     pub(crate) fn was_stopped(&self) -> bool {
-        self.was_stopped.load(Ordering::Relaxed)
+        self.farewell.load(Ordering::Relaxed) == REFUSE_STOPPED
+    }
+
+    /// Whether it has said that another one takes its place.
+    pub(crate) fn was_replaced(&self) -> bool {
+        self.farewell.load(Ordering::Relaxed) == REFUSE_REPLACED
     }
 
     /// Whether the daemon hangs up within `most`.

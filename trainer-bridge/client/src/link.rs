@@ -50,6 +50,8 @@ pub(crate) struct Link {
     pub(crate) slots: Arc<Slots>,
     ring: Mutex<Ring>,
     pub(crate) dialogue: Dialogue,
+    /// Why the rank's job would end with this daemon, as it was told; empty: it would not.
+    bound: Mutex<String>,
     /// The first generation that this daemon delivers: batches of those before are its
     /// predecessors'.
     begins_at: u32,
@@ -156,7 +158,8 @@ impl Link {
             is_awaited: false,
         };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, welcome, slots, ring, dialogue, begins_at, is_replaced }
+        let bound = Mutex::default();
+        Self { owner, welcome, slots, ring, dialogue, bound, begins_at, is_replaced }
     }
 
     /// The link to a successor of this one's daemon, where this one is now.
@@ -192,6 +195,16 @@ impl Link {
     /// Where the rank is.
     pub(crate) fn place(&self) -> Place {
         lock(&self.ring).place.clone()
+    }
+
+    /// Tells the daemon why the rank's job would end with it, if it was told otherwise.
+    pub(crate) fn tell_bound(&self, why: String) {
+        let mut told = lock(&self.bound);
+        if *told != why {
+            // A daemon that is gone need not know.
+            let _ = self.dialogue.tell("bound", &Request::Bound { why: why.clone() });
+            *told = why;
+        }
     }
 
     /// What is known of the daemon's death at this place.

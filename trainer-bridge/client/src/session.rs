@@ -51,6 +51,8 @@ impl Session {
         let succession = Arc::new(Succession::new(hello, options, welcome));
         let is_possible = succession.is_possible();
         let link = Arc::new(Mutex::new(Arc::new(Link::new(owner, attached, is_possible))));
+        let first = Arc::clone(&*lock(&link));
+        succession.note_place(&first);
         if is_possible {
             watch(Arc::downgrade(&link), Arc::downgrade(&succession));
         }
@@ -163,7 +165,10 @@ impl Session {
                         return Ok(());
                     }
                 }
-                other => return other,
+                other => {
+                    self.succession.note_place(&link);
+                    return other;
+                }
             }
         }
     }
@@ -260,7 +265,9 @@ impl Session {
     /// A state was loaded, which goes on in this epoch.
     pub(crate) fn begin_anew(&self, epoch: u32) {
         self.succession.note_loaded(epoch);
-        self.link().begin_anew();
+        let link = self.link();
+        link.begin_anew();
+        self.succession.note_place(&link);
     }
 
     /// The rank has told these seats.

@@ -47,14 +47,14 @@ pub(crate) struct Succession {
     content: Content,
     /// Why the job ends with its daemon, if it does.
     never: Option<String>,
-    /// Started by hand or by a service manager, who start its successor.
-    is_service: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     stage: Stage,
+    /// The daemon was started by hand or by a service manager, who start its successor.
+    is_service: bool,
     deaths: Deaths,
     successors: u32,
     /// Warnings that were not taken yet.
@@ -86,9 +86,9 @@ impl Succession {
     pub(crate) fn new(hello: Hello, options: &Options, welcome: &Welcome) -> Self {
         let setting = |name| welcome.settings.get(name).and_then(serde_json::Value::as_str);
         let never = why_never(hello.spec(), setting("policy").unwrap_or_default());
-        let is_service = setting("linger") == Some(LINGERS_FOR_EVER) || options.launch.is_none();
         let (hello, options, content) = (Arc::new(hello), options.clone(), welcome.content);
-        Self { hello, options, content, never, is_service, state: Mutex::default() }
+        let state = State { is_service: is_service(&options, welcome), ..State::default() };
+        Self { hello, options, content, never, state: Mutex::new(state) }
     }
 
     /// Whether a daemon of this session that dies is replaced, as far as its job goes.
@@ -178,7 +178,12 @@ impl Succession {
                 if let Some(why) = self.why_not(state, dead, &place) {
                     return Err(format!("{end}; it was not replaced: {why}"));
                 }
-                state.deaths.note(&dead.death(&place), Instant::now());
+                if dead.dialogue.was_replaced() {
+                    // Who replaces it starts the successor. No death, so no record and no batch.
+                    state.is_service = true;
+                } else {
+                    state.deaths.note(&dead.death(&place), Instant::now());
+                }
                 return self.another(state, end).map(|()| None);
             }
             Stage::UnderWay(heir) => heir.try_recv(),
@@ -215,7 +220,7 @@ impl Succession {
         let (hello, content) = (Arc::clone(&self.hello), self.content);
         let told =
             Told { seats: state.seats.clone(), avoided: state.deaths.avoided(), cache: state.cache.clone() };
-        let options = self.options_of_heir();
+        let options = self.options_of_heir(state.is_service);
         let (tell, heir) = channel();
         let find = move || drop(tell.send(find(&hello, &options, content, &told)));
         match std::thread::Builder::new().name("shade-heir".to_owned()).spawn(find) {
@@ -235,22 +240,33 @@ impl Succession {
         let Place { epoch, batch, .. } = link.place();
         let (old, new) = (dead.welcome.pid, link.welcome.pid);
         let at_what = state.deaths.last().map_or_else(String::new, |words| format!("{words}; "));
-        let started = if self.is_service { "which was started again" } else { "a new one" };
+        let started = if state.is_service { "which was started again" } else { "a new one" };
+        state.is_service = is_service(&self.options, &link.welcome);
+        self.tell_bound(state, link);
         if state.news.len() < NEWS_MAX {
-            let text = format!(
-                "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: job {:?} goes on \
-                 at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache begins empty and \
-                 figures count since then. How it ended: {at_what}{end}",
+            let goes_on = format!(
+                "job {:?} goes on at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache \
+                 begins empty and figures count since then",
                 link.welcome.job
             );
+            let text = if dead.dialogue.was_replaced() {
+                format!(
+                    "the daemon (process {old}) was replaced by process {new} (shade-load serve --replace): {goes_on}"
+                )
+            } else {
+                format!(
+                    "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: {goes_on}. How \
+                     it ended: {at_what}{end}"
+                )
+            };
             // Names in the log are a stranger's, and this goes to a terminal.
             state.news.push(Lines(text).to_string());
         }
     }
 
-    fn options_of_heir(&self) -> Options {
+    fn options_of_heir(&self, is_service: bool) -> Options {
         let mut options = self.options.clone();
-        if self.is_service {
+        if is_service {
             // Who has started the daemon starts its successor.
             options.launch = None;
             options.timeout = options.timeout.min(RESTART_PATIENCE);
@@ -263,6 +279,25 @@ impl Succession {
         if dead.dialogue.was_stopped() {
             return Some("it was stopped".to_owned());
         }
+        self.why_bound(state, place)
+    }
+
+    /// Tells the daemon of `link` whether the job would end with it, if that has changed.
+    pub(crate) fn note_place(&self, link: &Link) {
+        self.tell_bound(&lock(&self.state), link);
+    }
+
+    fn tell_bound(&self, state: &State, link: &Link) {
+        let why = if self.options.survive {
+            self.why_bound(state, &link.place()).unwrap_or_default()
+        } else {
+            "survive is off".to_owned()
+        };
+        link.tell_bound(why);
+    }
+
+    /// Why the job ends with its daemon at this place, if it does.
+    fn why_bound(&self, state: &State, place: &Place) -> Option<String> {
         let is_loaded = |epoch: u32| {
             place.is_before_what_was_loaded() || epoch == place.epoch || self.hello.spec().plan.strata > 1
         };
@@ -301,6 +336,12 @@ pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) 
     let _ = std::thread::Builder::new()
         .name("shade-watch".to_owned())
         .spawn(move || while is_over().is_some() {});
+}
+
+/// Whether somebody else starts the successor of the daemon that has said `welcome`.
+fn is_service(options: &Options, welcome: &Welcome) -> bool {
+    let lingers = welcome.settings.get("linger").and_then(serde_json::Value::as_str);
+    lingers == Some(LINGERS_FOR_EVER) || options.launch.is_none()
 }
 
 /// There is no successor.

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub use codec::PROTOCOL;
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
-    REFUSE_RESOURCES, REFUSE_SPEC, REFUSE_STOPPED, Reply, WELCOME_FDS,
+    REFUSE_REPLACED, REFUSE_RESOURCES, REFUSE_SPEC, REFUSE_STOPPED, Reply, WELCOME_FDS,
 };
 pub use request::Request;
 pub use scores::{Member, OfStratum, Scores};

@@ -28,6 +28,9 @@ pub const REFUSE_DRAINING: u16 = 8;
 /// Refused: the daemon was stopped. A session is told so, too, before the hang-up: it is no death,
 /// after which a client looks for a successor. One that asks anew finds another, or may start it.
 pub const REFUSE_STOPPED: u16 = 9;
+/// Refused: another daemon takes this one's place. A session is told so, too, before the hang-up,
+/// and waits for that one. Nobody need start any.
+pub const REFUSE_REPLACED: u16 = 10;
 
 coded! {
     /// A message from daemon to client.

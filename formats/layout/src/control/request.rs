@@ -150,14 +150,29 @@ coded! {
             /// Their sample ids.
             samples: Vec<u32> [AVOIDED_MAX],
         },
+        /// Instead of a hello: another daemon, which is ready, wants to take this one's place.
+        /// Answered by `Stopping` or, if a job cannot go on there, by `Refuse`; the connection
+        /// lasts until the daemon has ended.
+        21 => Replace {
+            /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+            protocol: u32,
+        },
+        /// Tells whether the rank's job would end with this daemon. Not answered.
+        22 => Bound {
+            /// Why, for people; empty: it would go on in another daemon.
+            why: String [cut BOUND_BYTES_MAX],
+        },
         /// Offers the client's standard error, which comes with it, for the log of a private
         /// daemon. Not answered.
         13 => Log,
     }
 }
 
+/// Longest reason why a job is bound to its daemon; a longer one is cut.
+const BOUND_BYTES_MAX: usize = 1024;
+
 /// Tags of the messages that open a conversation, in every protocol.
-const OPENING: &[u16] = &[1, 9, 10, 11, 12, 14];
+const OPENING: &[u16] = &[1, 9, 10, 11, 12, 14, 21];
 
 impl Request {
     /// The message's bytes.
@@ -166,9 +181,9 @@ impl Request {
         codec::encode(self)
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`, `Held`),
-    /// if it is another than ours. Call it before [`decode`](Self::decode), which knows our own
-    /// layout only.
+    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`, `Held`,
+    /// `Replace`), if it is another than ours. Call it before [`decode`](Self::decode), which knows
+    /// our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
         codec::other_protocol(bytes, OPENING)
@@ -219,6 +234,8 @@ mod tests {
             any::<u32>().prop_map(|strata| Request::LoadState { strata }),
             prop::collection::vec(any::<u32>(), 0..AVOIDED_MAX)
                 .prop_map(|samples| Request::Avoid { samples }),
+            any::<u32>().prop_map(|protocol| Request::Replace { protocol }),
+            ".{0,60}".prop_map(|why| Request::Bound { why }),
             Just(Request::Bye),
             Just(Request::Log),
             Just(Request::Seat),
@@ -259,7 +276,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..21, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..23, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Request::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_PROTOCOL, REFUSE_STOPPED, Reply, Request, socket_name,
+    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_PROTOCOL, REFUSE_REPLACED, REFUSE_STOPPED, Reply, Request,
+    socket_name,
 };
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -156,7 +157,7 @@ impl Call {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED, .. }) => {
+            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED | REFUSE_REPLACED, .. }) => {
                 Err(CallError::NoDaemon { address })
             }
             Ok(Reply::Refuse { code, text }) => {
@@ -181,6 +182,14 @@ impl Call {
     pub(crate) fn stop(&self, drain: bool) -> Result<(), CallError> {
         match self.ask(&Request::Stop { protocol: PROTOCOL, drain }, None)? {
             Reply::Stopping { .. } => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Has the daemon make room for this one.
+    pub(crate) fn replace(&self) -> Result<u32, CallError> {
+        match self.ask(&Request::Replace { protocol: PROTOCOL }, None)? {
+            Reply::Stopping { pid, .. } => Ok(pid),
             other => Err(self.unexpected(&other)),
         }
     }

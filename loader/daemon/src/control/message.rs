@@ -83,6 +83,10 @@ pub(crate) enum Message {
     Drain(Sender<()>),
     /// The user, who was told so, ends the daemon: now, or with the last rank of a drained one.
     Stop { drain: bool },
+    /// Another daemon asks whether it may take this one's place: yes, or why not.
+    MayBeReplaced(Sender<Result<(), String>>),
+    /// It takes it, as it was told that it may.
+    Replace,
     /// The user gives the cache another size.
     Resize {
         /// As `--cache` takes it.

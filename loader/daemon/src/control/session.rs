@@ -14,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
 use shade_dataset::{Content, Dataset};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    REFUSE_SPEC, Reply, Request,
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
+    REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request,
 };
 use shade_formats::ids::ContentId;
 use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
@@ -129,6 +129,8 @@ enum Opening {
     Stop {
         drain: bool,
     },
+    /// Another daemon takes this one's place.
+    Replace,
     /// As `--cache` takes it.
     Resize(String),
 }
@@ -172,6 +174,7 @@ impl Connection<'_> {
             Some(Opening::Status) => return self.status(),
             Some(Opening::Held(strata)) => return self.held(strata),
             Some(Opening::Stop { drain }) => return self.stop(drain, permits),
+            Some(Opening::Replace) => return self.replace(permits),
             Some(Opening::Resize(cache)) => return self.resize(cache),
             None => return Ok(()),
         };
@@ -319,6 +322,19 @@ impl Connection<'_> {
         self.wait_for_goodbye()
     }
 
+    /// Makes room for another daemon, if all jobs go on there.
+    fn replace(&self, permits: &mut Permits) -> Result<(), SessionError> {
+        if let Err(text) = self.ask(Message::MayBeReplaced)? {
+            return refuse(REFUSE_BUSY, text);
+        }
+        // Before the end is allowed, as in `stop`.
+        let sent = send(&self.socket, &Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() }, &[]);
+        permits.greeting = None;
+        self.tell(Message::Replace)?;
+        sent?;
+        self.wait_for_goodbye()
+    }
+
     /// Has the cache resized.
     fn resize(&self, cache: String) -> Result<(), SessionError> {
         match self.ask(|answer| Message::Resize { cache, answer })? {
@@ -394,6 +410,7 @@ impl Connection<'_> {
             Request::Status { .. } => Ok(Some(Opening::Status)),
             Request::Held { strata, .. } => Ok(Some(Opening::Held(strata))),
             Request::Stop { drain, .. } => Ok(Some(Opening::Stop { drain })),
+            Request::Replace { .. } => Ok(Some(Opening::Replace)),
             Request::Resize { cache, .. } => Ok(Some(Opening::Resize(cache))),
             _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
         }

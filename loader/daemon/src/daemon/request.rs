@@ -48,6 +48,7 @@ impl Daemon {
             Request::TellScores { epoch } => self.events.push(Event::TellScores { session, epoch }),
             Request::TakeScores => self.events.push(Event::TakeScores { session, bytes: state }),
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
+            Request::Bound { why } => self.sessions.bind(session, why),
             Request::Avoid { samples } => {
                 let served = self.lifecycle.served.samples;
                 if let Some(unknown) = samples.iter().find(|&&sample| sample >= served) {
@@ -73,6 +74,7 @@ impl Daemon {
             | Request::Observe { .. }
             | Request::Status { .. }
             | Request::Stop { .. }
+            | Request::Replace { .. }
             | Request::Held { .. }
             | Request::Log
             | Request::Bye => self.sessions.close(session, "a second hello"),

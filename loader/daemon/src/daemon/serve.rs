@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, select};
 use shade_core::{AsideResult, FinalizeOrder, Resumed, SessionId};
 use shade_formats::control::Reply;
+use shade_formats::printable::OneLine;
 use shade_formats::trace::Header;
 use shade_images::caught;
 use shade_reads::{Completion, Reads, core_fault};
@@ -41,12 +42,16 @@ pub(super) enum Stop {
     Asked,
     /// By the user's `shade-load stop`.
     Told,
+    /// Another daemon takes this one's place.
+    Replaced,
     /// A thread panicked or gave up.
     Defect(String),
 }
 
 /// What the ranks are told when the user has stopped the daemon.
 const TOLD: &str = "it was stopped with shade-load stop; a training that is started again starts a new one";
+/// The same where another daemon takes this one's place.
+const REPLACED: &str = "another daemon takes its place, by shade-load serve --replace";
 /// The same for a signal.
 const SIGNALLED: &str = "it was stopped by a signal";
 
@@ -75,8 +80,8 @@ pub(super) struct Daemon {
     ring_room: RingRoom,
     log_limits: LogLimits,
     pub(super) silence: Silence,
-    /// The user ends it now.
-    told_to_stop: bool,
+    /// Somebody ends it now.
+    told_to_stop: Option<Stop>,
     started: Instant,
     pub(super) events: Vec<Event>,
     /// The ranks that have asked for figures.
@@ -115,7 +120,7 @@ impl Daemon {
             cache_memory,
             log_limits: LogLimits::new(started),
             silence: Silence::new(started),
-            told_to_stop: false,
+            told_to_stop: None,
             started,
             events: Vec::new(),
             stats_asked: Vec::new(),
@@ -132,12 +137,13 @@ impl Daemon {
         let ended = caught(|| self.serve(inbox));
         signals::main_ends();
         let ended = match ended {
-            Ok(Stop::Asked) => Ok(SIGNALLED),
-            Ok(Stop::Told) => Ok(TOLD),
+            Ok(Stop::Asked) => Ok(End::Stopped(SIGNALLED)),
+            Ok(Stop::Told) => Ok(End::Stopped(TOLD)),
+            Ok(Stop::Replaced) => Ok(End::Replaced(REPLACED)),
             Ok(Stop::Defect(text)) => Err(text),
             Err(text) => Err(format!("a defect of shade-load: its core panicked: {text}")),
         };
-        self.stop(ended.as_ref().map_or_else(|text| End::Failed(text), |text| End::Stopped(text)));
+        self.stop(ended.as_ref().map_or_else(|text: &String| End::Failed(text), |end| *end));
         ended.map(drop)
     }
 
@@ -191,8 +197,8 @@ impl Daemon {
                 self.log_limits.settle(beaten);
             }
             self.silence.end(Instant::now());
-            if self.told_to_stop {
-                return Stop::Told;
+            if let Some(stop) = self.told_to_stop.take() {
+                return stop;
             }
             let has_sessions = !self.sessions.is_empty() || self.core.session_count() > 0;
             if self.lifecycle.is_unneeded(self.started.elapsed(), has_sessions) {
@@ -345,7 +351,15 @@ impl Daemon {
             Message::Stop { drain: true } => self.lifecycle.drained(),
             Message::Stop { drain: false } => {
                 tracing::info!("stopped, as its user asked");
-                self.told_to_stop = true;
+                self.told_to_stop = Some(Stop::Told);
+            }
+            Message::MayBeReplaced(answer) => {
+                // Fails only when the thread has ended.
+                let _ = answer.send(self.may_be_replaced());
+            }
+            Message::Replace => {
+                tracing::info!("replaced: another daemon takes this one's place");
+                self.told_to_stop = Some(Stop::Replaced);
             }
             Message::Resize { cache, answer } => {
                 // Fails only when the thread has ended.
@@ -377,6 +391,21 @@ impl Daemon {
             }
             Message::Request { session, request, state } => self.request(session, *request, state),
         }
+    }
+
+    /// Whether another daemon may take this one's place, or which jobs would end.
+    fn may_be_replaced(&self) -> Result<(), String> {
+        let bound = self.sessions.bound();
+        if bound.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<String> =
+            bound.iter().map(|(job, why)| format!("job {}: {why}", OneLine(job))).collect();
+        Err(format!(
+            "process {} has jobs that would end with it ({}): let them end (shade-load drain), and start then",
+            std::process::id(),
+            named.join("; ")
+        ))
     }
 
     /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.

@@ -1,6 +1,6 @@
 //! The daemon's end of each session: socket, ring, doorbell.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use rustix::process::Pid;
 use shade_core::{Accepted, Refusal, SessionId};
 use shade_formats::FormatError;
-use shade_formats::control::{REFUSE_ENDING, REFUSE_STOPPED, Reply};
+use shade_formats::control::{REFUSE_ENDING, REFUSE_REPLACED, REFUSE_STOPPED, Reply};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
 use shade_shm::{Region, RingEnd, memfd};
 
@@ -21,6 +21,8 @@ pub(super) enum End<'a> {
     /// Somebody has stopped the daemon: that is no death, after which a client looks for a
     /// successor.
     Stopped(&'a str),
+    /// Another daemon takes this one's place.
+    Replaced(&'a str),
     /// The daemon or the session cannot go on.
     Failed(&'a str),
 }
@@ -31,6 +33,8 @@ struct Peer {
     job: String,
     /// Samples whose decoders have ended daemons before this one, as it has told.
     avoided: Box<[u32]>,
+    /// Why its job would end with this daemon, as it has told; empty: it would not.
+    bound: String,
     /// Where the answer to its hello goes, with these terms if it is admitted.
     verdict: Option<(Sender<Result<Welcomed, Refusal>>, Terms)>,
     /// Bytes of its promised ring, until the ring exists.
@@ -47,6 +51,7 @@ impl Peer {
     fn hang_up(&self, end: End<'_>) {
         let last = match (end, &self.ring) {
             (End::Stopped(text), _) => Reply::Refuse { code: REFUSE_STOPPED, text: text.to_owned() },
+            (End::Replaced(text), _) => Reply::Refuse { code: REFUSE_REPLACED, text: text.to_owned() },
             (End::Failed(text), Some(_)) => Reply::Failed { text: text.to_owned() },
             (End::Failed(text), None) => Reply::Refuse { code: REFUSE_ENDING, text: text.to_owned() },
         };
@@ -82,6 +87,7 @@ impl Sessions {
                 socket,
                 job: terms.job.clone(),
                 avoided: Box::default(),
+                bound: String::new(),
                 verdict: Some((verdict, terms)),
                 promised_bytes: 0,
                 ring: None,
@@ -117,6 +123,19 @@ impl Sessions {
             peer.avoided = samples.into();
             self.has_avoided = true;
         }
+    }
+
+    /// Notes why the session's job would end with this daemon.
+    pub(super) fn bind(&mut self, session: SessionId, why: String) {
+        if let Some(peer) = self.peers.get_mut(&session) {
+            peer.bound = why;
+        }
+    }
+
+    /// The jobs that would end with this daemon, and why.
+    pub(super) fn bound(&self) -> BTreeMap<&str, &str> {
+        let bound = self.peers.values().filter(|peer| !peer.bound.is_empty());
+        bound.map(|peer| (&*peer.job, &*peer.bound)).collect()
     }
 
     /// Where the session's rows are made.
@@ -258,6 +277,22 @@ mod tests {
         let (len, _) = recv(&client, &mut bytes, RecvFlags::empty()).unwrap();
         assert_eq!(recv(&client, &mut [0; 8], RecvFlags::empty()).unwrap().0, 0, "and hangs up");
         Reply::decode(&bytes[..len]).unwrap()
+    }
+
+    #[test]
+    fn samples_are_avoided_for_the_job_that_has_told_of_them_alone() {
+        let mut sessions = Sessions::default();
+        for (session, job) in [(1, "a"), (2, "a"), (3, "b")] {
+            let (_, daemon) =
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            let terms = Terms { job: job.to_owned(), ..Terms::default() };
+            sessions.hello(session, Arc::new(daemon), crossbeam_channel::bounded(1).0, terms);
+        }
+        sessions.avoid(1, vec![7]);
+        sessions.avoid(3, vec![9, 8]);
+        assert_eq!((&*sessions.avoided_by("a"), &*sessions.avoided_by("b")), (&[7][..], &[9, 8][..]));
+        sessions.forget(1);
+        assert_eq!(sessions.avoided_by("a").len(), 0, "another job may have its name");
     }
 
     #[test]

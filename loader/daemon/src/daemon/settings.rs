@@ -20,6 +20,8 @@ pub struct ServeConfig {
     pub socket: Option<PathBuf>,
     /// Whether it was started for trainers, and ends when the last one has left.
     pub is_private: bool,
+    /// Take the place of the daemon that serves the dataset, if there is one.
+    pub replaces: bool,
     /// The process that wanted this daemon, whose job may resize the cache.
     pub started_by: Option<i32>,
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use indicatif::BinaryBytes;
 use serde::Serialize;
@@ -28,7 +29,7 @@ use super::serve::{Daemon, Helpers, Inbox, Stop};
 use super::settings::{Running, ServeConfig};
 use super::tier;
 use crate::batches::Workers;
-use crate::control::{Listener, ServedDataset};
+use crate::control::{Address, Call, CallError, Listener, ServedDataset};
 use crate::{panics, signals};
 
 /// Fill orders that a worker has or finds next while there are several jobs: some milliseconds of
@@ -37,6 +38,10 @@ const ORDERS_A_WORKER: usize = 3;
 /// Most reserve for records of an object store that are being read or filled: 2,400 of 110 KB, and
 /// never more than the dataset.
 const OBJECTS_STAGING_BYTES_MAX: u64 = 256 << 20;
+/// How long a daemon that makes room for this one may take to be gone, and the pause between two
+/// looks. It gives up reads after 2 s; freeing a large cache takes longer.
+const END: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(5);
 /// Messages of sessions that may wait for the core: twice what eight ranks can have in flight,
 /// whose rings have 64 batches each. A session with more messages waits, and so does its trainer.
 const MESSAGES_MAX: usize = 1024;
@@ -84,6 +89,9 @@ pub enum DaemonError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The daemon that serves the dataset does not make room.
+    #[error("--replace: {0}")]
+    Replace(#[from] CallError),
     /// A thread or handler cannot be set up.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
@@ -134,8 +142,13 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     // Before the index is read: a node's ranks may start several daemons at once, and all but one
     // end here. A rank that connects meanwhile waits until it is accepted.
     let folder = Dataset::folder(&config.dataset)?;
-    let listener = bind(config, &folder)?;
-    serve_at(&listener, folder, config, announce).inspect_err(|error| {
+    let (listener, prepared) = if config.replaces {
+        let prepared = prepare(folder.clone(), config, &address(config, &folder))?;
+        (replace(config, &folder)?, Some(prepared))
+    } else {
+        (bind(config, &folder)?, None)
+    };
+    serve_at(&listener, folder, prepared, config, announce).inspect_err(|error| {
         // Every session was told of a defect.
         if !error.is_defect() {
             listener.turn_away(&error.refusal());
@@ -151,20 +164,54 @@ fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonErr
     Ok(())
 }
 
+/// What takes a daemon long, or may fail, before it serves.
+struct Prepared {
+    dataset: Dataset,
+    records: Records,
+}
+
+/// Opens the dataset in `folder` and finds memory, for a daemon at `address`.
+fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepared, DaemonError> {
+    let dataset = Dataset::open_in(folder)?;
+    refuse_tier(&config.settings, &dataset)?;
+    let records = records(config, &dataset, address)?;
+    Ok(Prepared { dataset, records })
+}
+
+/// Has the daemon of the same address make room, and takes the address.
+fn replace(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
+    let place = config.socket.as_deref().map_or_else(|| Address::of_dataset(folder), Address::given);
+    match Call::connect(&place).and_then(|call| Ok((call.replace()?, call))) {
+        Ok((pid, call)) => {
+            tracing::info!("process {pid} makes room");
+            // It closes its sockets at once, and its memory takes longer.
+            let _ = call.wait_for_end(END);
+        }
+        Err(CallError::NoDaemon { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let deadline = Instant::now() + END;
+    loop {
+        match bind(config, folder) {
+            Err(DaemonError::AddressInUse { .. }) if Instant::now() < deadline => std::thread::sleep(LOOK),
+            bound => return bound,
+        }
+    }
+}
+
 /// Serves the dataset in `folder` at `listener`.
 fn serve_at(
     listener: &Listener,
     folder: PathBuf,
+    prepared: Option<Prepared>,
     config: &ServeConfig,
     announce: impl FnOnce(&Ready),
 ) -> Result<(), DaemonError> {
-    let dataset = Dataset::open_in(folder)?;
+    let prepared = prepared.map_or_else(|| prepare(folder, config, &listener.address), Ok)?;
+    let Prepared { dataset, records } = prepared;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
-    refuse_tier(settings, &dataset)?;
-
-    let Records { arena, free, cache_bytes, staging_bytes, words } =
-        records(config, &dataset, &listener.address)?;
+    let Records { arena, free, cache_bytes, staging_bytes, words } = records;
     let block_bytes = arena.block_bytes();
     let cache_memory =
         CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), settings.policy, staging_bytes);
@@ -342,19 +389,24 @@ fn trace_header(
 }
 
 fn bind(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
-    let (bound, address) = match &config.socket {
-        Some(path) => (Listener::bind_file(path), path.display().to_string()),
-        None => {
-            let uid = rustix::process::geteuid().as_raw();
-            let name = socket_name(uid, folder);
-            (Listener::bind_abstract(&name), format!("@{}", String::from_utf8_lossy(&name)))
-        }
+    let bound = match &config.socket {
+        Some(path) => Listener::bind_file(path),
+        None => Listener::bind_abstract(&socket_name(rustix::process::geteuid().as_raw(), folder)),
     };
     bound.map_err(|source| {
+        let address = address(config, folder);
         if source.kind() == std::io::ErrorKind::AddrInUse {
             DaemonError::AddressInUse { address }
         } else {
             DaemonError::Bind { address, source }
         }
     })
+}
+
+/// The address as text: a path, or `@name` for an abstract one.
+fn address(config: &ServeConfig, folder: &Path) -> String {
+    config
+        .socket
+        .as_ref()
+        .map_or_else(|| Address::of_dataset(folder).to_string(), |path| path.display().to_string())
 }

@@ -177,11 +177,12 @@ impl Peer {
         self.hear_with_fds().0
     }
 
-    /// The next request. A client that may offer its standard error for the log says so unasked.
+    /// The next request. A client offers its standard error for the log unasked, and says whether
+    /// its job would end with the daemon.
     pub(crate) fn hear_with_fds(&self) -> (Request, Vec<OwnedFd>) {
         loop {
             let (request, fds) = self.hear_anything();
-            if !matches!(request, Request::Log) {
+            if !matches!(request, Request::Log | Request::Bound { .. }) {
                 return (request, fds);
             }
         }

@@ -356,6 +356,7 @@ impl Life {
             settings: settings.clone(),
             socket: None,
             is_private: random.random_bool(0.7),
+            replaces: false,
             started_by: None,
         };
         let block_bytes =
