@@ -49,12 +49,12 @@ fn seen(batch: &Batch) -> Taken {
 fn trainings_go_on_in_the_daemon_that_takes_its_place() {
     let packed = Packed::mixed(33);
     let socket = packed.beside("control.socket");
-    let run = |replaces: bool, args: &[&dyn AsRef<OsStr>], by_hand: bool| {
+    let run = |sampler: Sampler, replaces: bool, args: &[&dyn AsRef<OsStr>], by_hand: bool| {
         let mut daemons = Vec::from_iter(by_hand.then(|| Daemon::start(&packed.dataset, args)));
         let named =
             Options { socket: (!args.is_empty()).then(|| socket.clone()), ..options(&packed.dataset) };
         let sessions = [0, 1].map(|rank| {
-            let job = job(Sampler::Uniform, 2);
+            let job = job(sampler, 2);
             Session::connect(&packed.dataset, "job", rank, job, &named).unwrap()
         });
         let mut taken: Vec<Taken> = Vec::new();
@@ -100,10 +100,13 @@ fn trainings_go_on_in_the_daemon_that_takes_its_place() {
         }
         taken
     };
-    let undisturbed = run(false, &[], false);
-    assert!(run(true, &[], true) == undisturbed, "by hand");
-    assert!(run(true, &[], false) == undisturbed, "one that a Loader has started");
-    assert!(run(true, &[&"--socket", &socket], true) == undisturbed, "at a socket file");
+    // The second one's plans go by what was delivered, which a successor is handed.
+    for sampler in [Sampler::Uniform, Sampler::Replacement] {
+        let undisturbed = run(sampler, false, &[], false);
+        assert!(run(sampler, true, &[], true) == undisturbed, "{sampler}: by hand");
+        assert!(run(sampler, true, &[], false) == undisturbed, "{sampler}: one that a Loader has started");
+        assert!(run(sampler, true, &[&"--socket", &socket], true) == undisturbed, "{sampler}: a socket file");
+    }
 }
 
 /// The next batch; `None` at the epoch's end.
@@ -123,35 +126,20 @@ fn it_is_refused_where_a_training_would_end_and_the_message_names_it() {
     let packed = Packed::mixed(33);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     let fixed = connect(&packed, "fixed", 0, job(Sampler::Uniform, 1));
-    let by_losses = connect(&packed, "by-losses", 0, job(Sampler::Pads, 1));
-    let text = refused(&packed, &[]);
-    assert!(
-        text.contains("job by-losses: the sampler pads draws by losses") && !text.contains("job fixed"),
-        "{text}"
-    );
-    drop(by_losses);
-
-    // In the epoch that a saved state has begun, and no longer.
     fixed.start_epoch(0, 0).unwrap();
     next(&fixed).unwrap();
-    let state = fixed.save_state(0, 1).unwrap();
-    fixed.load_state(&state, 0).unwrap();
-    fixed.start_epoch(0, 1).unwrap();
+
+    let mortal = Options { survive: false, ..options(&packed.dataset) };
+    let mortal = Session::connect(&packed.dataset, "mortal", 0, job(Sampler::Uniform, 1), &mortal).unwrap();
     let text = refused(&packed, &[]);
-    assert!(text.contains("job fixed: the training went on from a saved state"), "{text}");
-    fixed.start_epoch(1, 0).unwrap();
-    next(&fixed).unwrap();
+    assert!(text.contains("job mortal: survive is off") && !text.contains("job fixed"), "{text}");
     assert!(daemon.is_alive());
+    drop(mortal);
     let new = Daemon::start(&packed.dataset, &[&"--replace"]);
     assert!(daemon.wait().success());
     fixed.stats().unwrap();
     assert_eq!((fixed.daemon_pid(), fixed.successors()), (new.pid(), 1));
     next(&fixed).unwrap();
-
-    let mortal = Options { survive: false, ..options(&packed.dataset) };
-    let mortal = Session::connect(&packed.dataset, "mortal", 0, job(Sampler::Uniform, 1), &mortal).unwrap();
-    assert!(refused(&packed, &[]).contains("job mortal: survive is off"));
-    drop(mortal);
 }
 
 #[test]

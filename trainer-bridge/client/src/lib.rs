@@ -25,6 +25,7 @@ mod memory_kills;
 mod open;
 mod part;
 mod records;
+mod redo;
 mod session;
 mod state;
 mod succession;

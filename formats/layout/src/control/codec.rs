@@ -208,6 +208,11 @@ impl<'a> Reader<'a> {
         FormatError::new("control message", self.offset(), got, format_args!("{len} bytes"))
     }
 
+    /// Whether nothing is left to read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub(super) fn offset(&self) -> u64 {
         (self.whole.len() - self.rest.len()) as u64
     }
