@@ -40,6 +40,11 @@ fn refused(packed: &Packed, args: &[&str]) -> String {
     text
 }
 
+fn is_gone(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
 /// A batch without hits and misses: the cache begins empty.
 fn seen(batch: &Batch) -> Taken {
     Taken { hits: 0, misses: 0, ..copy(batch) }
@@ -67,11 +72,7 @@ fn trainings_go_on_in_the_daemon_that_takes_its_place() {
                         [&"--replace" as &dyn AsRef<OsStr>].into_iter().chain(args.iter().copied()).collect();
                     let before = sessions[0].daemon_pid();
                     daemons.push(Daemon::start(&packed.dataset, &with));
-                    eventually("the other one has ended", || {
-                        let stat =
-                            std::fs::read_to_string(format!("/proc/{before}/stat")).unwrap_or_default();
-                        stat.is_empty() || stat.contains(") Z ")
-                    });
+                    eventually("the other one has ended", || is_gone(before));
                 }
             }
             sessions.iter().for_each(|session| assert!(next(session).is_none()));
@@ -96,7 +97,7 @@ fn trainings_go_on_in_the_daemon_that_takes_its_place() {
         let pid = sessions[0].daemon_pid();
         drop(sessions);
         if daemons.is_empty() && !replaces {
-            eventually("the private daemon has ended", || !Path::new(&format!("/proc/{pid}/exe")).exists());
+            eventually("the private daemon has ended", || is_gone(pid));
         }
         taken
     };

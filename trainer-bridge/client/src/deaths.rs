@@ -187,8 +187,7 @@ mod tests {
             deaths.note(&Death { batch, is_awaited: false, ..HERE }, start + HOUR / 40 * batch);
         }
         assert_eq!(reason(&deaths, 20), None);
-        let mut slow = Deaths::default();
-        std::mem::swap(&mut slow.times, &mut deaths.times.clone());
+        let mut slow = Deaths { times: deaths.times.clone(), ..Deaths::default() };
         deaths.note(&Death { is_awaited: false, ..HERE }, start + HOUR);
         assert!(reason(&deaths, 20).unwrap().starts_with("21 daemons of this rank have died within an hour"));
         slow.note(&Death { is_awaited: false, ..HERE }, start + HOUR + HOUR / 100);
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn there_is_a_limit_of_samples_that_are_avoided() {
         let (mut deaths, now) = (Deaths::default(), Instant::now());
-        for sample in 0..AVOIDED_MAX as u32 {
+        for sample in (0..).take(AVOIDED_MAX) {
             (0..2).for_each(|_| deaths.note(&at(sample, Some(6)), now));
         }
         assert_eq!(reason(&deaths, 999), None);

@@ -1,10 +1,11 @@
 //! The core's thread: takes in events, lets the core decide, carries out its actions.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, select};
-use shade_core::{AsideResult, FinalizeOrder, Resumed, SessionId};
+use crossbeam_channel::{Receiver, Sender, select};
+use shade_core::{AsideResult, Attach, FinalizeOrder, Refusal, Resumed, SessionId};
 use shade_formats::control::Reply;
 use shade_formats::printable::OneLine;
 use shade_formats::trace::Header;
@@ -22,7 +23,7 @@ use super::sessions::{End, Sessions};
 use super::silence::Silence;
 use super::{Action, Core, Event};
 use crate::batches::{FillFault, FillOrder, Filled, Workers, finalize};
-use crate::control::{Message, Terms};
+use crate::control::{Asked, Message, Terms, Welcomed};
 use crate::signals;
 
 /// Most events taken in before the core acts on them.
@@ -302,28 +303,37 @@ impl Daemon {
         }
     }
 
+    /// Judges a rank that said hello.
+    fn greet(
+        &mut self,
+        mut attach: Box<Attach>,
+        asked: &Asked,
+        socket: Arc<OwnedFd>,
+        verdict: Sender<Result<Welcomed, Refusal>>,
+    ) {
+        // Ranks that said hello before have their jobs then.
+        self.turn();
+        let jobs = self.core.jobs().into_iter().map(|job| job.name).collect();
+        let present = Present { has_sessions: !self.sessions.is_empty(), jobs };
+        match self.lifecycle.judge(&attach, asked, &present) {
+            Ok(terms) => {
+                attach.job.clone_from(&terms.job);
+                self.sessions.hello(attach.session, socket, verdict, terms);
+                self.events.push(Event::Attach(attach));
+            }
+            Err(refusal) => {
+                // It counts as a session until its thread has sent the refusal: a daemon that gives
+                // way ends only then.
+                self.sessions.hello(attach.session, socket, verdict, Terms::default());
+                self.sessions.answer(attach.session, Err(refusal));
+            }
+        }
+    }
+
     /// Turns a session's message into an event, or answers it at once.
     fn take(&mut self, message: Message) {
         match message {
-            Message::Hello { mut attach, asked, socket, verdict } => {
-                // Ranks that said hello before have their jobs then.
-                self.turn();
-                let jobs = self.core.jobs().into_iter().map(|job| job.name).collect();
-                let present = Present { has_sessions: !self.sessions.is_empty(), jobs };
-                match self.lifecycle.judge(&attach, &asked, &present) {
-                    Ok(terms) => {
-                        attach.job.clone_from(&terms.job);
-                        self.sessions.hello(attach.session, socket, verdict, terms);
-                        self.events.push(Event::Attach(attach));
-                    }
-                    Err(refusal) => {
-                        // It counts as a session until its thread has sent the refusal: a daemon
-                        // that gives way ends only then.
-                        self.sessions.hello(attach.session, socket, verdict, Terms::default());
-                        self.sessions.answer(attach.session, Err(refusal));
-                    }
-                }
-            }
+            Message::Hello { attach, asked, socket, verdict } => self.greet(attach, &asked, socket, verdict),
             Message::Observe { session, job, socket, pipe, verdict } => {
                 let begun = self.observers.begin(session, &job, socket, pipe);
                 if begun.is_ok() {
