@@ -40,6 +40,8 @@ use lived::Lived;
 
 /// Seeds that each test run plays.
 const SEEDS: u64 = 60;
+/// Lives after which a long run says how far it is.
+const TOLD_EVERY: u64 = 10_000;
 /// Failing seeds after which no other is played.
 const FAILURES_MAX: usize = 10;
 
@@ -67,7 +69,12 @@ fn play(seeds: Range<u64>) -> (Lived, Vec<u64>) {
             let life = std::panic::catch_unwind(|| Life::new(seed).live());
             let (lived, failed) = &mut *came.lock().unwrap();
             match life {
-                Ok(life) => lived.add(life),
+                Ok(life) => {
+                    lived.add(life);
+                    if lived.lives % TOLD_EVERY == 0 {
+                        println!("{} lives so far, with {} deaths", lived.lives, lived.deaths);
+                    }
+                }
                 Err(_) => {
                     println!("seed {seed} failed: SHADE_SEEDS={seed} plays it again\n{}", Life::new(seed));
                     failed.push(seed);
