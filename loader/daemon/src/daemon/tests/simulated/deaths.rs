@@ -6,10 +6,12 @@
 
 use rand::RngExt;
 
+use super::super::super::Event;
 use super::life::{Act, Life, Who};
 use super::machine::UnderWay;
 use super::process::Process;
 use super::rank::{Heir, Rank, Stage};
+use super::redo::HandedOver;
 use super::training::{State, Training};
 
 impl Life {
@@ -17,6 +19,7 @@ impl Life {
     pub(super) fn bury(&mut self) {
         let Some(process) = self.process.take() else { return };
         self.lived.actions += process.driver.world.fate.lived;
+        self.note(format_args!("killed before it would {}", process.driver.world.fate.at));
         self.note_death(&process);
         self.deaths_left -= 1;
         drop(process);
@@ -31,7 +34,6 @@ impl Life {
     fn lose(&mut self, who: Who) {
         let is_first_to_go_over = self.random.random_bool(0.5);
         let (now_ns, training) = (self.now_ns, &mut self.trainings[who.training]);
-        let (is_replaced, has_strata) = (training.is_replaced, training.job.spec.plan.strata > 1);
         let is_here = training.state == State::Here;
         let rank = &mut training.ranks[who.rank];
         if rank.is_gone {
@@ -47,14 +49,14 @@ impl Life {
             Heir::Greeted(_) | Heir::None if rank.session.is_none() => return self.say_hello_soon(who),
             // It was told already that it does not go on.
             Heir::None if !rank.is_linked => return,
-            Heir::None => rank.note_death(now_ns, is_replaced, has_strata),
+            Heir::None => rank.note_death(now_ns),
             Heir::Sought => {
                 rank.heir = heir;
                 return;
             }
             Heir::Found(session) if is_first_to_go_over => {
                 rank.succeed(now_ns, session);
-                rank.note_death(now_ns, is_replaced, has_strata)
+                rank.note_death(now_ns)
             }
             Heir::Greeted(_) | Heir::Found(_) => rank.note_heirs_death(),
         };
@@ -74,7 +76,17 @@ impl Life {
         let Some(rank) = self.rank_here(who) else { return };
         let Heir::Found(session) = rank.heir else { return };
         let (start, asks) = (rank.succeed(now_ns, session), rank.asks.is_some());
+        let HandedOver { base, record } = rank.redo.hand_over();
+        let version = base.as_ref().map(|(version, _)| *version);
+        let text = format!("session {session} hands over {version:?}, record {}", record.is_some());
         self.lived.successions += 1;
+        self.note(format_args!("{text}"));
+        if let Some((version, bytes)) = base {
+            self.tell(Event::TakeBase { session, version, bytes });
+        }
+        if let Some(bytes) = record {
+            self.tell(Event::TakeRedo { session, bytes });
+        }
         if let Some(start) = start {
             self.tell_start(session, start);
         }

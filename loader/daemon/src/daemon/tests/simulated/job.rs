@@ -70,7 +70,7 @@ impl Job {
             let weights: Vec<f64> = (0..SAMPLES).map(|_| f64::from(random.random_range(0..4))).collect();
             job.tables.weights = WeightTable::new(weights.iter().copied()).ok();
         }
-        if job.is_replaced(policy) {
+        if job.is_comparable(policy) {
             job.vary(random);
         }
         job.tables.name_in(&mut job.spec.plan);
@@ -99,7 +99,7 @@ impl Job {
         }
         let world_size = self.spec.world_size;
         self.ranks = (0..world_size).collect();
-        if world_size > 1 && random.random_bool(0.2) {
+        if world_size > 1 && !self.spec.plan.depends_on_its_node() && random.random_bool(0.2) {
             // The others have a daemon of their own.
             self.ranks.shuffle(random);
             self.ranks.truncate(random.random_range(1..world_size as usize));
@@ -135,17 +135,18 @@ impl Job {
         *tail == Tail::Even && *ranks_here == 0 && plan.subset_digest == 0
     }
 
-    /// Whether a daemon with this policy is replaced for it: its batches follow from its document,
-    /// and are those of a life in which nothing happens.
-    pub(super) fn is_replaced(&self, policy: Policy) -> bool {
+    /// Whether its batches are those of a life in which nothing happens, at daemons with this
+    /// policy: nothing of them goes by what is cached.
+    pub(super) fn is_comparable(&self, policy: Policy) -> bool {
         let exchanges = self.spec.admit && matches!(policy, Policy::Icache | Policy::Quiver);
-        !exchanges && !self.spec.plan.depends_on_its_node() && !self.has_moving_seats()
+        !exchanges && !self.spec.plan.depends_on_residents()
     }
 
-    /// Whether seats that were told change with the epochs since: a daemon that is told them later
-    /// has others.
-    pub(super) fn has_moving_seats(&self) -> bool {
-        self.seats.is_some() && self.spec.plan.mix > 0.0
+    /// Whether a state leaves open what later epochs have: seats are told anew, and count from the
+    /// next plan on; losses that came after the state come once more, but not all at once.
+    pub(super) fn departs_with_a_state(&self) -> bool {
+        let has_moving_seats = self.seats.is_some() && self.spec.plan.mix > 0.0;
+        has_moving_seats || self.spec.plan.sampler.is_by_importance()
     }
 
     /// Whether its epochs may be of any length, and so batches of a single row.

@@ -83,6 +83,7 @@ pub(super) struct Life {
     planned: u64,
     sessions: u32,
     pub(super) lived: Lived,
+    is_told: bool,
 }
 
 impl Life {
@@ -117,6 +118,7 @@ impl Life {
             planned: 0,
             sessions: 0,
             lived: Lived { lives: 1, ..Lived::default() },
+            is_told: std::env::var_os("SHADE_TELL").is_some(),
         };
         life.plan_acts();
         life
@@ -183,6 +185,13 @@ impl Life {
             self.plan(HEARTBEAT_NS, Act::Heartbeat(self.begun));
         }
         self.process.as_mut().expect("it has begun")
+    }
+
+    /// Tells of a life what happens in it, if `SHADE_TELL` is set.
+    pub(super) fn note(&self, what: fmt::Arguments<'_>) {
+        if self.is_told {
+            println!("{:>12.3} ms, daemon {}: {what}", self.now_ns as f64 / MS as f64, self.begun);
+        }
     }
 
     /// Tells the daemon, if it lives.
@@ -253,6 +262,9 @@ impl Life {
     }
 
     fn act(&mut self, act: Act) {
+        if !matches!(act, Act::Heartbeat(_)) {
+            self.note(format_args!("{act:?}"));
+        }
         match act {
             Act::Heartbeat(begun) => {
                 if let Some(process) = self.process.as_mut().filter(|_| begun == self.begun) {
@@ -297,12 +309,12 @@ impl fmt::Display for Life {
     /// Its daemons and its jobs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:?}", self.setup)?;
-        for Training { job, is_replaced, reports, .. } in &self.trainings {
+        for Training { job, is_comparable, reports, .. } in &self.trainings {
             let (name, ranks, epochs) = (&job.name, &job.ranks, job.epochs);
             let (seats, plan) = (&job.seats, job.spec.to_text());
             writeln!(
                 f,
-                "{name}: is replaced {is_replaced}, ranks {ranks:?}, {epochs} epochs, reports {reports}, seats {seats:?}: {plan}"
+                "{name}: is compared {is_comparable}, ranks {ranks:?}, {epochs} epochs, reports {reports}, seats {seats:?}: {plan}"
             )?;
         }
         Ok(())
@@ -320,7 +332,7 @@ fn training(random: &mut ChaCha8Rng, nth: u32, group: u64, policy: Policy, bad: 
         Some((job, undisturbed))
     };
     let (job, undisturbed) = (0..DRAWS_MAX).find_map(draw).expect("a job that is served");
-    let undisturbed = job.is_replaced(policy).then_some(undisturbed);
+    let undisturbed = job.is_comparable(policy).then_some(undisturbed);
     let mut training = Training::new(job, undisturbed, bad);
     training.reports = training.job.spec.plan.sampler.is_by_importance() || random.random_bool(0.5);
     training

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
@@ -37,6 +38,8 @@ pub(super) enum Told {
     Accepted(SessionId),
     Refused(String),
     Published(Delivery),
+    /// The base of an epoch.
+    Base(SessionId, u32, Arc<Vec<u8>>),
     State(SessionId, Vec<u8>),
     Loaded(SessionId, Resumed),
     Taken(SessionId),
@@ -243,6 +246,14 @@ impl World<FreeList> for Machine {
     }
 
     fn told(&mut self, action: Action) {
+        if let Action::Base(sessions, epoch, bytes) = action {
+            for session in sessions {
+                if self.fate.goes_on("give a base") {
+                    self.told.push(Told::Base(session, epoch, Arc::clone(&bytes)));
+                }
+            }
+            return;
+        }
         let what = match &action {
             Action::Accept(..) | Action::Refuse(..) => "answer a hello",
             Action::State(..) => "hand out a state",
@@ -284,6 +295,7 @@ impl World<FreeList> for Machine {
             Event::Report { .. } => "take a report",
             Event::Validation { .. } => "take a validation",
             Event::SaveState { .. } | Event::LoadState { .. } | Event::Seat { .. } => "take a question",
+            Event::TakeBase { .. } | Event::TakeRedo { .. } => "take what is handed over",
             Event::Aside(_) => "take what was done aside",
             Event::Read(_) => "take a read",
             Event::Tier(_) => "take from the tier",

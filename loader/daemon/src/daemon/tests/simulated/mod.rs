@@ -5,12 +5,13 @@
 //! its actions, and its ranks go over to a successor, which begins from nothing.
 //!
 //! Each seed is another life. A seed that fails is printed, and replayed by `SHADE_SEEDS=SEED cargo
-//! test -p shade-load --lib simulated`. `SHADE_SEEDS=1000..9000` plays many.
+//! test -p shade-load --lib simulated`, with `SHADE_TELL=1` and `-- --nocapture` step by step.
+//! `SHADE_SEEDS=1000..9000` plays many.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `life` | the daemons of a life, and what people do at which time |
-//! | `trains`, `rank` | what ranks do; the rules of their client |
+//! | `trains`, `rank`, `redo` | what ranks do; the rules of their client; what they keep for a successor |
 //! | `deaths` | a daemon dies: what its ranks do |
 //! | `training` | what a training was given, and whether that was promised |
 //! | `job`, `undisturbed` | jobs, and what each is given in a life in which nothing happens |
@@ -25,6 +26,7 @@ mod lived;
 mod machine;
 mod process;
 mod rank;
+mod redo;
 mod rows;
 mod training;
 mod trains;

@@ -80,6 +80,7 @@ impl Process {
         let mut driver = Driver::new(Core::new(index, free, config), machine);
         // The machine's clock went on before.
         driver.wait(Duration::from_nanos(began_ns));
+        driver.survives = true;
         let lifecycle = Lifecycle::new(served, running);
         let mut process = Self { driver, lifecycle, memory, began_ns, has_delivered: false };
         if setup.has_tier {
@@ -129,7 +130,8 @@ impl Process {
             or_free_name: false,
         };
         let (name, tables) = (job.to_owned(), tables.clone());
-        let attach = Attach { session, job: name, rank, spec: spec.clone(), tables: tables.clone() };
+        let attach =
+            Attach { session, job: name, rank, spec: spec.clone(), tables: tables.clone(), survives: true };
         let jobs = self.driver.core.jobs().into_iter().map(|job| job.name).collect();
         let present = Present { has_sessions: self.has_sessions(), jobs };
         if let Err(refusal) = self.lifecycle.judge(&attach, &asked, &present) {

@@ -3,12 +3,16 @@
 //! client, so they are here once more, and nothing else is.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use shade_core::SessionId;
 use shade_core::driver::Delivery;
+use shade_formats::SampleId;
+use shade_formats::control::RedoRow;
 use shade_formats::ring::{Descriptor, Kind};
 
 use super::machine::MS;
+use super::redo::Redo;
 
 /// The daemons that may die before the same batch of a rank that waits for it.
 const DEATHS_MAX: u32 = 3;
@@ -68,6 +72,12 @@ pub(super) struct Held {
     pub(super) is_reported: bool,
 }
 
+/// A base that a daemon has given.
+pub(super) struct GivenBase {
+    pub(super) epoch: u32,
+    pub(super) bytes: Arc<Vec<u8>>,
+}
+
 /// What a rank waits for besides batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
@@ -117,8 +127,12 @@ pub(super) struct Rank {
     pub(super) asks: Option<Asks>,
     /// Seats were told, which an heir is told with the hello.
     pub(super) has_told_seats: bool,
-    /// The epoch of the state that was loaded last.
-    loaded: Option<u32>,
+    /// What it keeps for a successor.
+    pub(super) redo: Redo,
+    /// The base that the daemon has given last, until the epoch's first batch.
+    pub(super) base: Option<GivenBase>,
+    /// Nothing of this generation was taken.
+    is_unheard: bool,
     died_at: (u32, u32),
     deaths: u32,
     idle_deaths: u32,
@@ -150,7 +164,9 @@ impl Rank {
             held: Vec::new(),
             asks: None,
             has_told_seats: false,
-            loaded: None,
+            redo: Redo::default(),
+            base: None,
+            is_unheard: true,
             died_at: (0, 0),
             deaths: 0,
             idle_deaths: 0,
@@ -173,8 +189,9 @@ impl Rank {
     pub(super) fn start(&mut self, epoch: u32, first_batch: u32) -> Start {
         let generation = self.place.generation + 1;
         let start = Start { generation, epoch, first_batch, has_taken: self.has_taken };
-        (self.has_taken, self.is_unbegun) = (false, false);
+        (self.has_taken, self.is_unbegun, self.is_unheard) = (false, false, true);
         self.begin(start);
+        self.redo.start(epoch);
         start
     }
 
@@ -184,24 +201,33 @@ impl Rank {
         self.place = Place { generation, first_generation, epoch, batch: first_batch, stage };
     }
 
-    /// A state was loaded, which goes on in this epoch.
-    pub(super) fn begin_anew(&mut self, epoch: u32) {
-        self.loaded = Some(epoch);
+    /// A state was loaded.
+    pub(super) fn begin_anew(&mut self, bytes: Vec<u8>) {
+        self.redo.load(bytes);
         self.place.first_generation = self.place.generation + 1;
     }
 
     /// Goes over to a successor of its daemon, which has found this session. What that is told.
     pub(super) fn succeed(&mut self, now_ns: u64, session: SessionId) -> Option<Start> {
-        (self.heir, self.next_seq) = (Heir::None, 0);
+        self.hear_base();
+        (self.heir, self.next_seq, self.is_unheard) = (Heir::None, 0, true);
         self.ring.clear();
         (self.has_taken, self.is_awaited) = (false, false);
         self.link(now_ns, session);
-        let has_started = self.place.stage != Stage::NotStarted;
+        let is_before_what_was_loaded = self.place.generation < self.place.first_generation;
+        let has_started = self.place.stage != Stage::NotStarted && !is_before_what_was_loaded;
         self.place.generation += u32::from(has_started);
         let Place { generation, epoch, batch: first_batch, .. } = self.place;
         (self.begins_at, self.is_unbegun) = (generation, generation > 0);
         // Batches taken before the first start tell the daemon that it is a successor.
         has_started.then_some(Start { generation, epoch, first_batch, has_taken: true })
+    }
+
+    /// Takes the base that the daemon has given, if it has given one.
+    fn hear_base(&mut self) {
+        if let Some(GivenBase { epoch, bytes }) = self.base.take() {
+            self.redo.begin(epoch, bytes);
+        }
     }
 
     /// Takes what comes next in the ring.
@@ -213,10 +239,14 @@ impl Rank {
             return Some(Found::Stale(descriptor));
         }
         assert_eq!(descriptor.generation, self.place.generation, "a batch that nobody asked for");
-        (self.is_unbegun, self.is_awaited) = (false, false);
+        if self.is_unheard {
+            self.hear_base();
+        }
+        (self.is_unbegun, self.is_unheard, self.is_awaited) = (false, false, false);
         Some(match descriptor.kind {
             Kind::Batch => {
                 self.has_taken = true;
+                self.redo.deliver(descriptor.epoch, descriptor.batch, redo_rows(&delivery));
                 let expected = std::mem::replace(&mut self.place.batch, descriptor.batch + 1);
                 Found::Batch(expected, delivery)
             }
@@ -237,9 +267,16 @@ impl Rank {
         self.next_seq
     }
 
-    /// Whether the daemon is told the losses of this batch: a predecessor's needs none.
+    /// Whether the batch is of a plan of before a state was loaded.
+    pub(super) fn is_current(&self, held: &Held) -> bool {
+        held.generation >= self.place.first_generation
+    }
+
+    /// Whether the daemon is told the losses of this batch: a predecessor's counts where it was
+    /// handed over.
     pub(super) fn may_report(&self, held: &Held) -> bool {
-        held.generation >= self.begins_at && held.generation >= self.place.first_generation
+        let is_heard = held.generation >= self.begins_at || self.redo.records();
+        is_heard && self.is_current(held)
     }
 
     /// Whether what it asks for is known to the daemon: one that has not begun the epoch knows of
@@ -258,14 +295,9 @@ impl Rank {
     }
 
     /// Its daemon has died. Returns whether it looks for a successor.
-    pub(super) fn note_death(&mut self, now_ns: u64, is_replaced: bool, has_strata: bool) -> bool {
+    pub(super) fn note_death(&mut self, now_ns: u64) -> bool {
         self.is_linked = false;
         let place = self.place;
-        let is_before_what_was_loaded = place.generation < place.first_generation;
-        let is_loaded = |epoch: u32| is_before_what_was_loaded || epoch == place.epoch || has_strata;
-        if !is_replaced || self.loaded.is_some_and(is_loaded) {
-            return false;
-        }
         let at = (place.epoch, place.batch);
         if self.died_at != at {
             (self.died_at, self.deaths, self.idle_deaths) = (at, 0, 0);
@@ -290,4 +322,11 @@ impl Rank {
         self.heir = if seeks { Heir::Sought } else { Heir::None };
         seeks
     }
+}
+
+/// The rows of a batch, for a record.
+fn redo_rows(Delivery { columns, .. }: &Delivery) -> Vec<RedoRow> {
+    let rows = columns.ids.iter().zip(&columns.flags);
+    let row = |(&id, &flags): (&i64, &u32)| RedoRow { sample: SampleId(u32::try_from(id).unwrap()), flags };
+    rows.map(row).collect()
 }

@@ -65,7 +65,8 @@ pub(super) struct Saved {
 /// See the [module](self).
 pub(super) struct Training {
     pub(super) job: Job,
-    pub(super) is_replaced: bool,
+    /// What it is given is compared with an undisturbed life.
+    pub(super) is_comparable: bool,
     /// It reports losses.
     pub(super) reports: bool,
     pub(super) state: State,
@@ -86,7 +87,7 @@ impl Training {
     pub(super) fn new(job: Job, undisturbed: Option<Undisturbed>, bad: &HashSet<u32>) -> Self {
         Self {
             job,
-            is_replaced: undisturbed.is_some(),
+            is_comparable: undisturbed.is_some(),
             reports: false,
             state: State::Away,
             run: 0,
@@ -108,7 +109,7 @@ impl Training {
         // Batches of a few rows may be void where records are bad.
         if self.saved.is_some() && self.bad.is_empty() && self.job.may_change_ranks() {
             self.job.change_ranks(random);
-            if self.is_replaced {
+            if self.is_comparable {
                 self.undisturbed = Undisturbed::of(&self.job, &self.bad).map(Rc::new);
                 assert!(self.undisturbed.is_some(), "a job that was served is refused with other ranks");
             }
@@ -124,8 +125,7 @@ impl Training {
                 ..Epoch::default()
             };
             self.epochs.insert(saved.epoch, epoch);
-            // Seats that are told once more count from the next plan on.
-            if self.job.has_moving_seats() {
+            if self.job.departs_with_a_state() {
                 self.undisturbed = None;
             }
         }

@@ -3,14 +3,14 @@
 use rand::RngExt;
 use shade_core::driver::Delivery;
 use shade_core::{Resumed, SessionId};
-use shade_formats::control::{REFUSE_DRAINING, REFUSE_ENDING};
+use shade_formats::control::{REFUSE_DRAINING, REFUSE_ENDING, Step};
 use shade_formats::ring::Descriptor;
 
 use super::super::super::Event;
 use super::job::losses;
 use super::life::{Act, Life, Who};
 use super::machine::Told;
-use super::rank::{Asks, Found, Heir, Held, Rank, Stage, Start};
+use super::rank::{Asks, Found, GivenBase, Heir, Held, Rank, Stage, Start};
 use super::rows::rows;
 use super::training::{Given, State};
 
@@ -94,6 +94,9 @@ impl Life {
                     Told::Accepted(session) => self.accepted(session),
                     Told::Refused(text) => panic!("a job that the core takes is refused: {text}"),
                     Told::Published(delivery) => self.published(delivery),
+                    Told::Base(session, epoch, bytes) => {
+                        self.is_given_base(session, GivenBase { epoch, bytes })
+                    }
                     Told::State(session, bytes) => self.has_saved(session, bytes),
                     Told::Loaded(session, resumed) => self.has_loaded(session, resumed),
                     Told::Taken(session) => self.seats_are_taken(session),
@@ -104,6 +107,7 @@ impl Life {
     }
 
     fn accepted(&mut self, session: SessionId) {
+        self.note(format_args!("session {session} is accepted"));
         let now_ns = self.now_ns;
         let Some(who) = self.find(|rank| rank.heir == Heir::Greeted(session)) else { return };
         let has_seats = self.trainings[who.training].job.seats.is_some();
@@ -132,6 +136,7 @@ impl Life {
     }
 
     fn seats_are_taken(&mut self, session: SessionId) {
+        self.note(format_args!("the seats of session {session} are taken"));
         if let Some(who) = self.find(|rank| rank.heir == Heir::Greeted(session)) {
             return self.has_found(who, session);
         }
@@ -184,11 +189,13 @@ impl Life {
 
     /// A rank's state is loaded.
     fn has_loaded(&mut self, session: SessionId, resumed: Resumed) {
+        self.note(format_args!("session {session} has loaded {resumed:?}"));
         let Some(who) = self.of_session(session) else { return };
         let training = &mut self.trainings[who.training];
+        let saved = training.saved.as_ref().expect("a state that was saved").bytes.clone();
         let rank = &mut training.ranks[who.rank];
         assert_eq!(rank.asks.take(), Some(Asks::Load), "a state that nobody asked for");
-        rank.begin_anew(resumed.epoch);
+        rank.begin_anew(saved);
         // Trainers wait for each other, as they do with each batch.
         if training.load(resumed) {
             self.lived.resumed += u64::from(training.is_saved_within());
@@ -208,6 +215,7 @@ impl Life {
     }
 
     pub(super) fn tell_start(&mut self, session: SessionId, start: Start) {
+        self.note(format_args!("session {session} asks for {start:?}"));
         let Start { generation, epoch, first_batch, has_taken } = start;
         self.tell(Event::StartEpoch { session, generation, epoch, first_batch, has_taken });
     }
@@ -216,9 +224,12 @@ impl Life {
     pub(super) fn start_next(&mut self, who: Who) {
         let Some(rank) = self.rank_here(who) else { return };
         let (epoch, session) = (rank.place.epoch + 1, rank.live_session());
-        if let Some(session) = session.filter(|_| who.rank == 0) {
+        if who.rank == 0 {
             let score = self.random.random_range(0.0..1.0);
-            self.tell(Event::Validation { session, score });
+            self.trainings[who.training].ranks[0].redo.say(Step::Validated { score });
+            if let Some(session) = session {
+                self.tell(Event::Validation { session, score });
+            }
         }
         self.start_epoch(who, epoch, 0);
     }
@@ -230,6 +241,15 @@ impl Life {
             let after_ns = self.draw(ms);
             self.plan(after_ns, Act::Turn(who));
         }
+    }
+
+    fn is_given_base(&mut self, session: SessionId, base: GivenBase) {
+        self.note(format_args!("session {session} is given the base of epoch {}", base.epoch));
+        let who = self.find(|rank| rank.session == Some(session) || rank.heir == Heir::Found(session));
+        let Some(who) = who else { return };
+        let rank = &mut self.trainings[who.training].ranks[who.rank];
+        assert_eq!(rank.session, Some(session), "a base for a rank that asks for no epoch");
+        rank.base = Some(base);
     }
 
     fn published(&mut self, delivery: Delivery) {
@@ -280,6 +300,8 @@ impl Life {
         let Delivery { session, descriptor, .. } = delivery;
         let rows = rows(&delivery);
         let (epoch, batch, skipped) = (descriptor.epoch, descriptor.batch, descriptor.skipped);
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        self.note(format_args!("{who:?} takes batch {batch} of epoch {epoch}: {ids:?}"));
         let training = &mut self.trainings[who.training];
         let rank = &mut training.ranks[who.rank];
         assert_eq!(epoch, rank.place.epoch, "a batch of an epoch that the rank is not in");
@@ -289,7 +311,7 @@ impl Life {
             generation: descriptor.generation,
             epoch,
             batch,
-            ids: rows.iter().map(|row| row.id).collect(),
+            ids,
             is_reported: false,
         });
         let given = Given { rank: rank.number, number: batch, rows, skipped };
@@ -301,6 +323,7 @@ impl Life {
     }
 
     fn take_end(&mut self, who: Who, descriptor: Descriptor) {
+        self.note(format_args!("{who:?} is told of the end of epoch {}", descriptor.epoch));
         self.release_own(who, descriptor.seq);
         let training = &mut self.trainings[who.training];
         let &Rank { number, place, .. } = &training.ranks[who.rank];
@@ -323,12 +346,17 @@ impl Life {
         let (reports, rank) = (training.reports, &mut training.ranks[who.rank]);
         let session = rank.live_session();
         let mut held = std::mem::take(&mut rank.held);
-        let told: Vec<bool> = held.iter().map(|held| !held.is_reported && rank.may_report(held)).collect();
-        for (held, is_told) in held.iter_mut().zip(told) {
+        for held in held.iter_mut().filter(|held| !held.is_reported) {
             held.is_reported = true;
+            let rank = &mut self.trainings[who.training].ranks[who.rank];
+            if !reports || !rank.is_current(held) {
+                continue;
+            }
             let (epoch, batch) = (held.epoch, held.batch);
-            if let Some(session) = session.filter(|_| reports && is_told) {
-                let losses = losses(held.ids.iter().copied(), epoch);
+            let losses = losses(held.ids.iter().copied(), epoch);
+            rank.redo.report(epoch, batch, &losses);
+            let is_told = rank.may_report(held);
+            if let Some(session) = session.filter(|_| is_told) {
                 self.tell(Event::Report { session, epoch, batch, losses });
             }
         }
@@ -380,6 +408,7 @@ impl Life {
             panic!("a state that nobody asked for: {asks:?}")
         };
         training.save(epoch, batch, bytes);
+        self.note(format_args!("{who:?} has saved batch {batch} of epoch {epoch}"));
         self.give_turn(who, 1);
         // Some are killed soon.
         if self.random.random_bool(0.3) {
@@ -389,6 +418,7 @@ impl Life {
     }
 
     fn is_ended(&mut self, session: SessionId, text: &str) {
+        self.note(format_args!("session {session} is ended: {text}"));
         let Some(who) = self.of_session(session) else { return };
         let training = &self.trainings[who.training];
         let expects = training.is_doomed || training.state != State::Here;
