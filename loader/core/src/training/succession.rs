@@ -309,8 +309,8 @@ impl Job {
             places.of.get_or_insert_with(|| ids.iter().enumerate().map(|(at, &id)| (id, at)).collect());
         for (place, sample) in exchanged {
             let here = place as usize;
-            // It may be an earlier place: of a batch that its rank was not given, where another rank
-            // was given the later one.
+            // It may be an earlier place: of a batch that its rank was not given, where another
+            // rank was given the later one.
             let there = place_of.get(&sample).copied().filter(|&there| there != here);
             if let Some((there, &planned)) = there.zip(plan.ids.get(here)) {
                 plan.ids.swap(here, there);

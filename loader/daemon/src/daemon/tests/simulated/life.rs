@@ -151,7 +151,7 @@ impl Life {
         }
     }
 
-    /// A time of up to so many milliseconds.
+    /// A time of up to this many milliseconds.
     pub(super) fn draw(&mut self, ms_max: u64) -> u64 {
         self.random.random_range(1..=ms_max * MS)
     }

@@ -1,8 +1,8 @@
 //! The daemon's life under seeds, without sockets, threads and clocks: what main decides between
 //! two events, the core, and the cache's real memory. Around them trainings come, train, validate,
 //! save, die and come back, where they were or with other ranks; the store and the tier fail; the
-//! cache is resized; the user drains the daemon or stops it. And the daemon is killed, before any of
-//! its actions, and its ranks go over to a successor, which begins from nothing.
+//! cache is resized; the user drains the daemon or stops it. And the daemon is killed, before any
+//! of its actions, and its ranks go over to a successor, which begins from nothing.
 //!
 //! Each seed is another life. A seed that fails is printed, and replayed by `SHADE_SEEDS=SEED cargo
 //! test -p shade-load --lib simulated`, with `SHADE_TELL=1` and `-- --nocapture` step by step.
@@ -11,7 +11,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `life` | the daemons of a life, and what people do at which time |
-//! | `trains`, `rank`, `redo` | what ranks do; the rules of their client; what they keep for a successor |
+//! | `trains`, `rank`, `redo` | what ranks do; the rules of their client; what they keep |
 //! | `deaths` | a daemon dies: what its ranks do |
 //! | `training` | what a training was given, and whether that was promised |
 //! | `job`, `undisturbed` | jobs, and what each is given in a life in which nothing happens |

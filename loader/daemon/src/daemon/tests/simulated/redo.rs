@@ -1,5 +1,5 @@
-//! What a rank keeps for a successor of its daemon, as `redo.rs` of `shade-client` does: the base of
-//! its epoch, and what it was given and said since. Here a base is bytes, not a file.
+//! What a rank keeps for a successor of its daemon, as `redo.rs` of `shade-client` does: the base
+//! of its epoch, and what it was given and said since. Here a base is bytes, not a file.
 
 use std::sync::Arc;
 

@@ -166,8 +166,8 @@ impl Training {
         of_epoch.given.push(given);
     }
 
-    /// A rank is told that its epoch, of so many `batches`, ends before its batch `expected`.
-    /// Returns whether all ranks were told so.
+    /// A rank is told that its epoch, which has this number of `batches`, ends before its batch
+    /// `expected`. Returns whether all ranks were told so.
     pub(super) fn end(&mut self, rank: u32, epoch: u32, expected: u32, batches: u32) -> bool {
         let (name, ranks) = (self.job.name.clone(), self.job.ranks.len());
         let of_epoch = self.epoch(epoch);

@@ -234,7 +234,7 @@ impl Life {
         self.start_epoch(who, epoch, 0);
     }
 
-    /// A rank goes on by itself, within so many milliseconds.
+    /// A rank goes on by itself, within this many milliseconds.
     pub(super) fn give_turn(&mut self, who: Who, ms: u64) {
         let rank = &mut self.trainings[who.training].ranks[who.rank];
         if !std::mem::replace(&mut rank.has_turn, true) {
