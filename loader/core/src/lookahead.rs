@@ -66,10 +66,13 @@ impl<M: Memory> Core<M> {
     }
 
     /// Before the first rank opens global batch `number`: its absent samples change places with
-    /// residents of later batches, if the policy exchanges samples.
+    /// residents of later batches, if the policy exchanges samples. Only where it trains: the
+    /// batches of a job that leaves the cache to others follow from its document, also while it is
+    /// alone and has the cache.
     pub(super) fn exchange(&mut self, job: JobId, number: u32) {
         let policy = self.records.policy();
-        if !policy.exchanges || !self.training.jobs().admits_job(job) {
+        let trains = self.training.job(job).is_some_and(|job| job.spec().admit);
+        if !policy.exchanges || !trains {
             return;
         }
         let records = &self.records;

@@ -10,7 +10,9 @@ impl<M: Memory> Core<M> {
     /// The job whose plan the event waits for.
     pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
         let job = self.training.job_of(postponed_of(event)?)?;
-        job.is_postponed().then_some(job.id())
+        // A rank tells its seats with its hello, before it hands over anything: others wait for it.
+        let is_awaited = matches!(event, Event::Seat { .. }) && job.is_gathering();
+        (job.is_postponed() && !is_awaited).then_some(job.id())
     }
 
     /// Whether what this session says has to wait until its job's plan is drawn.

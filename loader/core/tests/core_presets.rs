@@ -82,6 +82,23 @@ fn quivers_batches_take_what_is_cached_first() {
     assert!(late <= 5, "{late} in the last five batches, where a shuffle has 20");
 }
 
+/// A daemon that dies is replaced for a job that does not train, as its batches follow from its
+/// document: also if it has the cache, as it is alone.
+#[test]
+fn nothing_changes_places_in_a_job_that_does_not_train() {
+    let epochs = |policy: Policy| {
+        let cache_bytes = u64::from(CACHED) * 512;
+        let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), policy, cache_bytes, 4, 3);
+        replay.attach_all(&JobSpec { admit: false, ..spec(BATCH, 1) }, 0);
+        let ids = (0..3).flat_map(|epoch| replay.epoch(epoch)).map(|taken| taken.ids);
+        ids.collect::<Vec<_>>()
+    };
+    let as_planned = epochs(Policy::Lru);
+    for policy in [Policy::Quiver, Policy::Icache] {
+        assert!(epochs(policy) == as_planned, "{policy}");
+    }
+}
+
 #[test]
 fn icache_leaves_samples_out_and_exchanges_those_of_low_importance() {
     let (mut replay, job) = core(Preset::Icache, 2);

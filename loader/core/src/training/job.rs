@@ -264,6 +264,11 @@ impl Job {
         self.awaits.is_some() || self.gathering.is_some()
     }
 
+    /// Whether ranks still hand over what they have of a daemon that died.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.gathering.is_some() && self.awaits.is_none()
+    }
+
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
     /// are not the ranks' own it is the whole plan: each node draws all of it.
     pub(super) fn part_of(&self, ranks: Vec<u32>) -> Part {

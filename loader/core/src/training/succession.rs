@@ -142,7 +142,13 @@ impl Training {
     pub(crate) fn gathered(&mut self, id: JobId) -> Option<Gathered> {
         let job = self.jobs.get(id)?;
         let gathering = job.gathering.as_ref().filter(|_| job.awaits.is_none())?;
-        let waits = |rank: &Rank| rank.request.is_some() || gathering.asked.contains(&rank.id);
+        // A rank that has loaded a state may begin only when others have loaded theirs.
+        let has_loaded = |rank: &Rank| {
+            let version = gathering.versions.get(&rank.id);
+            version.is_some_and(|version| version.epoch().is_none()) && gathering.redos.contains_key(&rank.id)
+        };
+        let has_asked = |rank: &Rank| rank.request.is_some() || gathering.asked.contains(&rank.id);
+        let waits = |rank: &Rank| has_asked(rank) || has_loaded(rank);
         if self.ranks_to_attach(job) > 0 || !self.ranks_of(id).all(waits) {
             return None;
         }
@@ -303,7 +309,9 @@ impl Job {
             places.of.get_or_insert_with(|| ids.iter().enumerate().map(|(at, &id)| (id, at)).collect());
         for (place, sample) in exchanged {
             let here = place as usize;
-            let there = place_of.get(&sample).copied().filter(|&there| there > here);
+            // It may be an earlier place: of a batch that its rank was not given, where another
+            // rank was given the later one.
+            let there = place_of.get(&sample).copied().filter(|&there| there != here);
             if let Some((there, &planned)) = there.zip(plan.ids.get(here)) {
                 plan.ids.swap(here, there);
                 place_of.extend([(sample, here), (planned, there)]);
