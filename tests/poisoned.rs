@@ -38,7 +38,7 @@ fn turn() -> MutexGuard<'static, ()> {
 
 fn packed() -> Packed {
     let sources = (0..SAMPLES).map(|number| {
-        let class = class_names()[number as usize / 5];
+        let class = class_names().into_iter().nth(number as usize / 5).unwrap();
         let (name, bytes) = match number {
             POISONED => ("jpg", jpeg(3000, 3000, 1)),
             number => ("png", png(20, 20, number.into())),

@@ -16,7 +16,7 @@ const KILLS: &str = "oom_kill";
 /// The counts while a daemon lives.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryKills {
-    /// Of its control group, where that can be seen.
+    /// That of its control group, where it can be seen.
     of_group: Option<Count>,
     of_machine: Option<Count>,
 }
