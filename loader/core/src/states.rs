@@ -65,6 +65,9 @@ impl<M: Memory> Core<M> {
         }
         actions.extend(interrupted.into_iter().map(|other| Action::Interrupt(other, text.clone())));
         actions.push(Action::StateLoaded(session, resumed));
+        if self.training.has_loaded_as_they_did(job) {
+            self.end_gathering(now_ns, job, actions);
+        }
     }
 
     /// Takes what another node has told.

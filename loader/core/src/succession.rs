@@ -89,7 +89,7 @@ impl<M: Memory> Core<M> {
         self.weigh_jobs();
     }
 
-    fn end_gathering(&mut self, now_ns: u64, job: JobId, actions: &mut Vec<Action<M>>) {
+    pub(super) fn end_gathering(&mut self, now_ns: u64, job: JobId, actions: &mut Vec<Action<M>>) {
         let redos = self.training.take_redos(job);
         self.redo(now_ns, redos, actions);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use shade_formats::control::Step;
 
 use super::base::BaseVersion;
+use super::drawing::OrderId;
 use crate::ids::SessionId;
 
 /// What is handed over to a job, before it begins.
@@ -16,6 +17,8 @@ pub(super) struct Gathering {
     pub(super) redos: HashMap<SessionId, Vec<Step>>,
     /// Sessions that have asked for an epoch, or load a state: they wait.
     pub(super) asked: HashSet<SessionId>,
+    /// The order to read the newest base. A rank may load a state meanwhile, as any other does.
+    pub(super) reads: Option<OrderId>,
     /// The epoch of the base that was restored.
     pub(super) restored: Option<u32>,
 }

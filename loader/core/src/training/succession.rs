@@ -165,12 +165,28 @@ impl Training {
         let index = Arc::clone(&self.index);
         let job = self.jobs.get_mut(id)?;
         job.awaits = Some(Awaited::Order(order));
+        job.gathering.get_or_insert_default().reads = Some(order);
         Some(Gathered::Read(Box::new(job.load_order(order, Loader { session, rank }, 0, state, &*index))))
     }
 
     /// Whether the state was read for a job that gathers what was handed over.
     pub(crate) fn is_handed_over(&self, loaded: &LoadedState) -> bool {
-        self.jobs.get(loaded.id.job).is_some_and(|job| job.gathering.is_some())
+        let gathering = self.jobs.get(loaded.id.job).and_then(|job| job.gathering.as_ref());
+        gathering.is_some_and(|gathering| gathering.reads == Some(loaded.id))
+    }
+
+    /// A rank has loaded a state while others hand over what they have. Whether that is at an end:
+    /// they had loaded it, too, and had begun nothing since.
+    pub(crate) fn has_loaded_as_they_did(&mut self, id: JobId) -> bool {
+        let ranks: HashMap<SessionId, u32> = self.ranks_of(id).map(|rank| (rank.id, rank.rank)).collect();
+        let Some(job) = self.jobs.get_mut(id) else { return false };
+        let Some(gathering) = job.gathering.as_ref() else { return false };
+        if gathering.newest.as_ref().is_some_and(|newest| newest.version.epoch().is_some()) {
+            return false;
+        }
+        let had_loaded = gathering.versions.keys().filter_map(|session| ranks.get(session).copied());
+        job.loaded.iter_mut().for_each(|loaded| loaded.ranks.extend(had_loaded.clone()));
+        true
     }
 
     /// The state of a base was read: the job goes on there. `None` if it has ended.
