@@ -21,7 +21,7 @@ mod place;
 mod publish;
 mod shards_to;
 
-pub(crate) use address::{is_address, out, refuse_address};
+pub(crate) use address::{is_address, out, refuse_address, refuse_local_source};
 pub(crate) use left::Work;
 pub(crate) use made::Bucket;
 pub(crate) use object::{Got, read_small};
