@@ -63,6 +63,16 @@ impl<'a> When<'a> {
         looked.map_or(Self::Absent, |looked| Self::still(&looked.version))
     }
 
+    /// Whether it is now, by what was looked at.
+    #[must_use]
+    pub fn holds(self, looked: Option<&Looked>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => looked.is_none(),
+            Self::Still(version) => looked.is_some_and(|looked| looked.version == *version),
+        }
+    }
+
     /// If the one that is there is still of this version. Always, if it is none.
     #[must_use]
     pub fn still(version: &'a Version) -> Self {

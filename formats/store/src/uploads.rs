@@ -40,6 +40,9 @@ const MARK: &str = "shadepack";
 /// Times that a write under a condition is begun: the answer may be lost, and a store may answer
 /// 409 while another request is under way.
 const TRIES_MAX: u32 = 8;
+/// Times that a store refuses a condition that is seen to hold. Then it is one that judges them
+/// wrongly, as Ceph 16 does with If-Match, and the write is repeated without.
+const REFUSED_MAX: u32 = 2;
 /// Wait before the second of these; it doubles.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -89,7 +92,7 @@ impl Uploads {
     pub fn put(&self, name: &str, bytes: Vec<u8>, when: When<'_>) -> Result<Written, StoreFault> {
         let content = xxh3_64(&bytes);
         let bytes = PutPayload::from(bytes);
-        self.under_condition(name, when, content, || self.put_once(name, &bytes, when, content))
+        self.under_condition(name, when, content, |when| self.put_once(name, &bytes, when, content))
     }
 
     fn put_once(
@@ -132,13 +135,13 @@ impl Uploads {
         name: &str,
         when: When<'_>,
         content: u64,
-        mut write: impl FnMut() -> Result<Written, StoreFault>,
+        write: impl Fn(When<'_>) -> Result<Written, StoreFault>,
     ) -> Result<Written, StoreFault> {
-        let mut wait = WAIT;
+        let (mut wait, mut refused) = (WAIT, 0);
         for _ in 1..TRIES_MAX {
-            let written = write();
+            let written = write(if refused < REFUSED_MAX { when } else { When::Always });
             match &written {
-                Ok(Written::Refused) => {}
+                Ok(Written::Refused) => refused += 1,
                 Err(fault) if is_lost(fault.answer) => {}
                 Ok(Written::Done(_)) | Err(_) => return written,
             }
@@ -146,18 +149,13 @@ impl Uploads {
             if let Some(own) = there.as_ref().filter(|there| self.is_own(there, content)) {
                 return Ok(Written::Done(own.version.clone()));
             }
-            let holds = match when {
-                When::Always => true,
-                When::Absent => there.is_none(),
-                When::Still(version) => there.is_some_and(|there| there.version == *version),
-            };
-            if !holds {
+            if !when.holds(there.as_ref()) {
                 return Ok(Written::Refused);
             }
             std::thread::sleep(wait);
             wait *= 2;
         }
-        write()
+        write(when)
     }
 
     /// Whether an object has the mark of this work, and this content.
@@ -232,9 +230,8 @@ impl Uploads {
             (_, Some(fault)) => return Err(fault),
             (parts, None) => parts.map_err(UploadFault::Store)?,
         };
-        let condition = self.condition(when);
-        let end = || self.end(store, &path, &id, &parts, condition.clone());
-        self.ended(upload, end).map_err(UploadFault::Store)
+        let end = |when: When<'_>| self.end(store, &path, &id, &parts, self.condition(when));
+        self.ended(upload, when, end).map_err(UploadFault::Store)
     }
 
     /// The header of a condition, where it is not `object_store` that writes it.
@@ -280,9 +277,10 @@ impl Uploads {
     fn ended(
         &self,
         upload: Upload<'_>,
-        end: impl Fn() -> Result<Written, StoreFault>,
+        when: When<'_>,
+        end: impl Fn(When<'_>) -> Result<Written, StoreFault>,
     ) -> Result<Written, StoreFault> {
-        let ended = end();
+        let ended = end(when);
         match &ended {
             Ok(Written::Done(_)) => return ended,
             Ok(Written::Refused) => {}
@@ -295,6 +293,8 @@ impl Uploads {
             Some(there) if there.bytes == upload.bytes && self.is_own(&there, upload.content) => {
                 Ok(Written::Done(there.version))
             }
+            // A store that judges conditions wrongly.
+            there if matches!(ended, Ok(Written::Refused)) && when.holds(there.as_ref()) => end(When::Always),
             _ => ended,
         }
     }

@@ -3,7 +3,7 @@
 //! Stores that refuse to write an object that is there let one command have it. With one that
 //! cannot refuse, two commands that begin at the same moment both go on until one looks again.
 
-use shade_dataset::{Uploads, Url, When, Written};
+use shade_dataset::{Uploads, When, Written};
 
 use super::object::{fault, get};
 use crate::claim::{CLAIM_FILE, is_claim};
@@ -31,11 +31,9 @@ impl ObjectClaim {
         let own = Owner::current().text();
         let url = uploads.objects().url().join(&name);
         let claim = Self { name };
-        let mut is_refused = false;
         for _ in 0..LOOKS_MAX {
             let there = get(uploads, &claim.name, CLAIM_BYTES_MAX)?;
             let when = match &there {
-                None if is_refused => return Err(refused_alone(&url)),
                 None => When::Absent,
                 // The answer to a write of ours was lost.
                 Some(got) if got.text() == own => return Ok(claim),
@@ -50,7 +48,7 @@ impl ObjectClaim {
             };
             match uploads.put(&claim.name, own.clone().into_bytes(), when) {
                 Ok(Written::Done(_)) => return Ok(claim),
-                Ok(Written::Refused) => is_refused = there.is_none(),
+                Ok(Written::Refused) => {}
                 Err(refused) => {
                     claim.give_back(uploads);
                     return Err(fault("write", &url)(refused));
@@ -87,14 +85,6 @@ impl ObjectClaim {
             let _ = uploads.remove(&self.name);
         }
     }
-}
-
-/// Refuses a store that says an object is there, and does not have it: usage.
-fn refused_alone(url: &Url) -> Error {
-    Error::Usage(format!(
-        "the store refuses to write {url} where nothing is (If-None-Match): AWS_CONDITIONAL_PUT=disabled does without, \
-         and keeps fewer mistakes away"
-    ))
 }
 
 fn is_of_the_dead(text: &str) -> bool {

@@ -147,7 +147,7 @@ impl Bucket {
         match etag {
             // A store that says none.
             "" => self.is_marked(there),
-            etag => there.version.etag.as_deref() == Some(etag),
+            etag => there.version.etag.as_deref().is_some_and(|now| is_same(now, etag)),
         }
     }
 
@@ -268,6 +268,11 @@ impl Drop for Bucket {
             let _ = mark::remove(&self.folder);
         }
     }
+}
+
+/// Whether two ETags are one: some answers do not quote them.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one.trim_matches('"') == other.trim_matches('"')
 }
 
 /// The file that remembers the upload of the shard at `path`.

@@ -8,7 +8,7 @@ use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 
 use super::address::below;
-use super::made::{Bucket, names_in};
+use super::made::{Bucket, is_same, names_in};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::leftovers::done_of;
@@ -67,13 +67,18 @@ impl Bucket {
             let name = below(split, name);
             let at = listed.binary_search_by(|found| found.name.cmp(&name)).ok();
             let found = at.and_then(|at| listed.get(at)).and_then(|found| found.etag.as_deref());
-            if !etag.is_empty() && found == Some(etag) {
+            if !etag.is_empty() && found.is_some_and(|found| is_same(found, etag)) {
                 continue;
             }
             // Lists of some stores have other versions than the objects themselves.
-            if !self.look(&name)?.is_some_and(|there| self.is_placed(&there, etag)) {
+            let there = self.look(&name)?;
+            if !there.as_ref().is_some_and(|there| self.is_placed(there, etag)) {
+                let now = there.map_or_else(
+                    || "it is gone".to_owned(),
+                    |there| format!("its ETag is {}, was {etag}", there.version.etag.unwrap_or_default()),
+                );
                 return Err(Error::Usage(format!(
-                    "{} is not what was written there any more, somebody has removed or replaced it: not going on",
+                    "{} is not what was written there any more, somebody has removed or replaced it ({now}): not going on",
                     self.url_of(&name)
                 )));
             }
@@ -86,12 +91,7 @@ impl Bucket {
         self.check_claim(name)?;
         let when = before.map_or(When::Absent, When::still);
         // A store may know no conditions, so what can be known is looked at first.
-        let holds = match (when, self.look(name)?) {
-            (When::Absent, there) => there.is_none(),
-            (When::Still(before), there) => there.is_some_and(|there| there.version == *before),
-            (When::Always, there) => there.is_some(),
-        };
-        let written = if holds {
+        let written = if when.holds(self.look(name)?.as_ref()) {
             self.note_may_appear(true);
             self.put_file(path, name, when, stop)
         } else {
