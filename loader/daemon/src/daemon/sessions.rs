@@ -155,6 +155,12 @@ impl Sessions {
         }
     }
 
+    /// Gives sessions the base of an epoch, which all of them have in one file in memory.
+    pub(super) fn give_base(&mut self, sessions: &[SessionId], epoch: u32, len: usize, file: &OwnedFd) {
+        let base = Reply::Base { epoch, bytes: len as u64 };
+        sessions.iter().for_each(|&session| self.reply_with(session, &base, Some(file)));
+    }
+
     fn reply_with(&mut self, session: SessionId, reply: &Reply, file: Option<&OwnedFd>) {
         let Some(peer) = self.peers.get(&session) else { return };
         let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
