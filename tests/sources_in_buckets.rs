@@ -225,6 +225,7 @@ fn an_object_that_is_replaced_meanwhile_is_named_and_nothing_is_made() {
         let end = bytes.len() - 1;
         bytes[end] ^= 1;
         fs::write(&path, bytes).unwrap();
+        both.bucket.be(slow);
         let output = child.wait_with_output().unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{kind:?}: {told}");
@@ -289,7 +290,7 @@ fn a_dataset_goes_from_a_bucket_to_a_bucket() {
 #[test]
 fn what_is_new_in_a_bucket_is_appended() {
     for kind in KINDS {
-        let both = Both::of(kind, 30, false);
+        let mut both = Both::of(kind, 30, false);
         let [local, remote] =
             [("local", both.local().into_os_string()), ("remote", URL.into())].map(|(name, source)| {
                 let first = both.made("create", &source, name, &["--shard-size=24KiB"]);
@@ -307,6 +308,7 @@ fn what_is_new_in_a_bucket_is_appended() {
                 Kind::Tars => fs::write(folder.join("part 9.tar"), webdataset(&renamed)).unwrap(),
             }
         }
+        both.bucket.be("");
         for (dataset, source) in [&local, &remote] {
             let output = both.run(&[&"append", source, dataset, &"-q"]);
             assert!(output.status.success(), "{kind:?}: {}", text(&output.stderr));

@@ -22,6 +22,8 @@ pub struct Mark {
     pub content: u64,
 }
 
+// A build that writes nothing has no use for it.
+#[cfg(any(feature = "client", test))]
 impl Mark {
     pub(crate) fn text(&self) -> String {
         format!("{}-{:016x}", self.work, self.content)
