@@ -112,9 +112,15 @@ study: build dataset ## what ways of choosing samples do to accuracy: trains wha
 	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)
 	$(VENV)/bin/python -m studies.accuracy report
 
+# The others look into the folder of the tests' own server, or change what lies there.
+writes_on_product := every_command a_stream a_killed a_store_that_fails
+
 test-product: $(VENV)/.built-for-tests ## the tests of buckets with Ceph's radosgw behind the test server (installs it; told where it cannot be had)
 	@setup/system-packages.sh product
 	tests/radosgw/run.sh cargo test --package shade-tests --test buckets --test bucket_ledger -- --test-threads=1
+	tests/radosgw/run.sh cargo test --package shade-tests --test bucket_writes -- --test-threads=1 $(writes_on_product)
+	tests/radosgw/run.sh cargo test --package shade-tests --test bucket_writes_contested -- --test-threads=1 a_write_that addresses_may
+	tests/radosgw/run.sh cargo test --package shade-tests --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not
 	tests/radosgw/run.sh $(VENV)/bin/python -m pytest tests/python/test_buckets.py
 
 chaos: ## the ledger of a training from a bucket that fails in every way, and what it saw (CHAOS_EPOCHS=1000: 15 minutes)

@@ -4,131 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
-use rand::{Rng, RngExt, SeedableRng};
-use shade_tests::{Bucket, Packed, eventually, png};
-use tempfile::TempDir;
+use rand::{RngExt, SeedableRng};
+use shade_tests::{BucketWorld, eventually, files, png, text};
 
 /// Larger shards than one request takes.
 const SHARDS: [&str; 3] = ["--shard-size", "9MiB", "--quiet"];
-
-/// Images to pack, and what they become in a folder.
-struct World {
-    bucket: Bucket,
-    temp: TempDir,
-}
-
-impl World {
-    fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
-        let random = &mut StdRng::seed_from_u64(7);
-        for (split, numbers) in [("train", 0..60u32), ("val", 60..72)] {
-            for number in numbers {
-                let folder = temp.path().join("photos").join(split).join(format!("class{}", number % 3));
-                fs::create_dir_all(&folder).unwrap();
-                // What follows an image is kept. It makes shards of several parts.
-                let mut image = png(8, 8, number.into());
-                let from = image.len();
-                image.resize(from + random.random_range(100_000..700_000), 0);
-                random.fill_bytes(image.get_mut(from..).unwrap());
-                fs::write(folder.join(format!("{number}.png")), image).unwrap();
-            }
-        }
-        Self { bucket: Bucket::of(&Packed::mixed(4)), temp }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.temp.path().join(name)
-    }
-
-    fn pack(&self, args: &[&str]) -> Command {
-        let mut command = self.bucket.command("shade-pack");
-        command.current_dir(self.temp.path()).args(args);
-        command
-    }
-
-    fn packed(&self, args: &[&str]) -> String {
-        let output = self.pack(args).output().unwrap();
-        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-        text(&output.stdout)
-    }
-
-    fn refused(&self, args: &[&str]) -> String {
-        let output = self.pack(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
-        text(&output.stderr)
-    }
-
-    /// Where `s3://photos/NAME` is on the server.
-    fn object(&self, name: &str) -> PathBuf {
-        self.bucket.objects().with_file_name(name)
-    }
-
-    /// Asserts that the dataset `name` in the bucket is the folder of this name, and that nothing
-    /// is left of making it.
-    fn assert_same(&self, name: &str) {
-        self.assert_equal(name);
-        self.assert_clean();
-    }
-
-    /// As `assert_same`, but a command was killed: it may have asked for an upload whose id it did
-    /// not live to hear.
-    fn assert_equal(&self, name: &str) {
-        assert_eq!(files(&self.object(name)), files(&self.path(name)), "{name}");
-        let work = self.work();
-        assert!(work.is_empty(), "{work:?}");
-    }
-
-    /// Nothing is unfinished, in the bucket or in the cache.
-    fn assert_clean(&self) {
-        let left = self.bucket.uploads();
-        assert!(left.is_empty(), "uploads that nobody ends: {left:?}");
-        let work = self.work();
-        assert!(work.is_empty(), "{work:?}");
-    }
-
-    /// What commands have in the cache while they are at work.
-    fn work(&self) -> Vec<String> {
-        names(&self.bucket.cache().join("shade/packing"))
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The names of all files below a folder.
-fn names(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap();
-        match entry.path().is_dir() {
-            true => found.extend(names(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}"))),
-            false => found.push(name),
-        }
-    }
-    found
-}
-
-/// All files below a folder, with their bytes.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap();
-        if entry.path().is_dir() {
-            let inner = files(&entry.path());
-            found.extend(inner.into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
-        } else {
-            // It may be removed at this moment.
-            found.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes)));
-        }
-    }
-    found
-}
 
 /// Every command that makes a dataset, with its OUT last or, with `merge`, first. They build on one
 /// another.
@@ -160,7 +45,7 @@ fn commands(out: impl Fn(&str) -> String) -> Vec<Vec<String>> {
 
 #[test]
 fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
-    let world = World::new();
+    let world = BucketWorld::new();
     for (split, name) in [("photos/val", "here.shade"), ("photos/train", "more.shade")] {
         world.packed(&["create", split, name, "--quiet"]);
     }
@@ -214,9 +99,9 @@ fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
 
 #[test]
 fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
-    let world = World::new();
+    let world = BucketWorld::new();
     let made = Command::new("tar")
-        .current_dir(world.temp.path())
+        .current_dir(world.folder())
         .args(["--sort=name", "-cf", "all.tar", "-C", "photos/train", "."])
         .status();
     assert!(made.unwrap().success());
@@ -233,7 +118,7 @@ fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
     let tar = fs::read(world.path("all.tar")).unwrap();
     let cut = stream(tar.get(..tar.len() / 2).unwrap(), "s3://photos/stream.shade");
     assert!(!cut.status.success(), "{}", text(&cut.stderr));
-    assert_eq!(files(&world.object("stream.shade")).into_keys().collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(world.there("stream.shade").into_keys().collect::<Vec<_>>(), Vec::<String>::new());
     world.assert_clean();
     for out in ["stream.shade", "s3://photos/stream.shade"] {
         let made = stream(&tar, out);
@@ -243,7 +128,7 @@ fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
 }
 
 /// Kills a command again and again, and lets it end at last. Returns how often it was killed.
-fn killed_until_done(world: &World, args: &[&str], random: &mut StdRng, kills_max: u32) -> u32 {
+fn killed_until_done(world: &BucketWorld, args: &[&str], random: &mut StdRng, kills_max: u32) -> u32 {
     let mut kills = 0;
     loop {
         let mut child = world.pack(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -262,7 +147,7 @@ fn killed_until_done(world: &World, args: &[&str], random: &mut StdRng, kills_ma
 
 #[test]
 fn a_killed_command_is_gone_on_with_and_leaves_nothing() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let random = &mut StdRng::seed_from_u64(11);
     world.packed(&["create", "photos/val", "small.shade", "--labels", "none", "-q"]);
     world.packed(&["create", "photos/val", "s3://photos/small.shade", "--labels", "none", "-q"]);
@@ -291,7 +176,7 @@ fn a_killed_command_is_gone_on_with_and_leaves_nothing() {
 
 #[test]
 fn uploads_that_were_under_way_are_given_up() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let create = |out: &str| ["create", "photos/train", out, "--shard-size", "9MiB", "-q"].map(str::to_owned);
     world.packed(&create("a.shade").each_ref().map(String::as_str));
     for signal in ["INT", "TERM", "KILL"] {
@@ -322,7 +207,7 @@ fn uploads_that_were_under_way_are_given_up() {
 
 #[test]
 fn a_store_that_fails_is_waited_for() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let bad = [
         "503=0.2 429=0.1 seed=1",
         "500=0.2 502=0.1 seed=2",
@@ -342,13 +227,18 @@ fn a_store_that_fails_is_waited_for() {
             "-q",
         ]);
         world.bucket.be("");
-        world.assert_same(&name);
+        if how.contains("cut") {
+            // The id of an upload may have been in an answer that was cut.
+            world.assert_equal(&name);
+        } else {
+            world.assert_same(&name);
+        }
     }
 }
 
 #[test]
 fn what_is_there_is_never_lost() {
-    let world = World::new();
+    let world = BucketWorld::new();
     let create = |out: &str| world.refused(&["create", "photos/val", out, "-q"]);
     let before = files(&world.bucket.objects());
     let told = create("s3://photos/train");
@@ -387,30 +277,9 @@ fn dead_claim() -> Vec<u8> {
     format!("{}\n{}\n{process}\n1\n", boot.trim(), namespace.display()).into_bytes()
 }
 
-/// Kills a command as soon as it has records of this many shards.
-fn killed_at(world: &World, cache: &str, args: &[&str], shards: usize) {
-    let folder = world.path(cache);
-    let mut child = world
-        .pack(args)
-        .env("XDG_CACHE_HOME", &folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let records = || names(&folder).into_iter().filter(|name| name.ends_with(".done")).count();
-    eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-/// As another machine has it: a cache of its own.
-fn elsewhere(world: &World, cache: &str, args: &[&str]) -> Output {
-    world.pack(args).env("XDG_CACHE_HOME", world.path(cache)).output().unwrap()
-}
-
 #[test]
 fn two_machines_never_mix_what_they_make() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let create = |seed: &'static str, more: &'static [&'static str]| {
         [
             &[
@@ -430,18 +299,18 @@ fn two_machines_never_mix_what_they_make() {
         .concat()
     };
     world.bucket.be("latency_ms=30 seed=5");
-    killed_at(&world, "one", &create("1", &[]), 2);
+    world.killed_at("one", &create("1", &[]), 2);
     // The other one has to say that it throws the first one's work away.
     fs::remove_file(world.object("both/dataset.changing")).unwrap();
     for split in ["train", "val"] {
         let _ = fs::remove_file(world.object(&format!("both/{split}/dataset.changing")));
     }
-    let told = text(&elsewhere(&world, "two", &create("2", &[])).stderr);
+    let told = text(&world.run_elsewhere("two", &create("2", &[])).stderr);
     assert!(told.contains("objects of an unfinished pack of another machine"), "{told}");
-    let made = elsewhere(&world, "two", &create("2", &["--restart"]));
+    let made = world.run_elsewhere("two", &create("2", &["--restart"]));
     assert!(made.status.success(), "{}", text(&made.stderr));
     let before = files(&world.object("both"));
-    let told = text(&elsewhere(&world, "one", &create("1", &[])).stderr);
+    let told = text(&world.run_elsewhere("one", &create("1", &[])).stderr);
     assert!(told.contains("exists: remove it or choose another destination"), "{told}");
     assert_eq!(files(&world.object("both")), before, "nothing was overwritten");
     for split in ["train", "val"] {
@@ -451,23 +320,24 @@ fn two_machines_never_mix_what_they_make() {
 
 #[test]
 fn a_refused_command_changes_nothing() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let create = |more: &'static [&'static str]| {
         [&["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"], more].concat()
     };
     world.bucket.be("latency_ms=30 seed=5");
-    killed_at(&world, "one", &create(&[]), 2);
+    world.killed_at("one", &create(&[]), 2);
     let before = files(&world.object("a.shade"));
-    let told = text(&elsewhere(&world, "one", &create(&["--seed", "5"])).stderr);
+    let told = text(&world.run_elsewhere("one", &create(&["--seed", "5"])).stderr);
     assert!(told.contains("holds an unfinished pack of another source or with other options"), "{told}");
     let shards =
         |files: &BTreeMap<String, Vec<u8>>| files.keys().filter(|name| name.ends_with(".tar")).count();
     assert_eq!(shards(&files(&world.object("a.shade"))), shards(&before));
     // Another kind of work is refused, too.
-    let told = text(&elsewhere(&world, "one", &["merge", "s3://photos/a.shade", "s3://photos/train"]).stderr);
+    let told =
+        text(&world.run_elsewhere("one", &["merge", "s3://photos/a.shade", "s3://photos/train"]).stderr);
     assert!(told.contains("holds an unfinished pack for s3://photos/a.shade"), "{told}");
     // With --restart the other one is made, and nothing of the first is left.
-    let made = elsewhere(&world, "one", &create(&["--seed", "5", "--restart"]));
+    let made = world.run_elsewhere("one", &create(&["--seed", "5", "--restart"]));
     assert!(made.status.success(), "{}", text(&made.stderr));
     world.packed(&["create", "photos/train", "a.shade", "--shard-size", "9MiB", "--seed", "5", "-q"]);
     assert_eq!(files(&world.object("a.shade")), files(&world.path("a.shade")));
@@ -476,10 +346,10 @@ fn a_refused_command_changes_nothing() {
 
 #[test]
 fn shards_that_are_there_are_not_sent_again() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     let create = ["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"];
     world.bucket.be("latency_ms=30 seed=5");
-    killed_at(&world, "one", &create, 1);
+    world.killed_at("one", &create, 1);
     let records = files(&world.path("one"));
     let records = records.keys().filter_map(|name| name.rsplit('/').next()?.strip_suffix(".done"));
     let objects: Vec<PathBuf> = records.map(|shard| world.object(&format!("a.shade/{shard}"))).collect();
@@ -487,13 +357,13 @@ fn shards_that_are_there_are_not_sent_again() {
         || objects.iter().map(|path| fs::metadata(path).unwrap().modified().unwrap()).collect::<Vec<_>>();
     let before = written();
     assert!(!before.is_empty());
-    assert!(elsewhere(&world, "one", &create).status.success());
+    assert!(world.run_elsewhere("one", &create).status.success());
     assert_eq!(written(), before);
 }
 
 #[test]
 fn what_ends_early_leaves_the_address_free() {
-    let mut world = World::new();
+    let mut world = BucketWorld::new();
     fs::write(world.path("photos/val/class0/bad.png"), b"").unwrap();
     let listed = ["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"];
     assert!(!world.pack(&listed).output().unwrap().status.success());
@@ -524,7 +394,7 @@ fn what_ends_early_leaves_the_address_free() {
 
 #[test]
 fn what_cannot_go_to_a_bucket_is_refused_by_name() {
-    let world = World::new();
+    let world = BucketWorld::new();
     let table: [(&[&str], &str); 6] = [
         (&["plan", "photos/val", "s3://photos/p"], "plan: s3://photos/p is an address"),
         (&["create", "photos/val", "s3://photos/p", "--part", "0/2"], "--part: s3://photos/p is an address"),

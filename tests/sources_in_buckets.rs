@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use shade_client::{Order, PlanSpec, Sampler};
 use shade_tests::{
-    Bucket, Daemon, JOBS, Source, attach, attach_to, checksums, eventually, job_named, png, spec, take_epoch,
-    train, webdataset,
+    Bucket, Daemon, JOBS, Product, Source, attach, attach_to, checksums, eventually, job_named, png, spec,
+    take_epoch, train, webdataset,
 };
 use tempfile::TempDir;
 
@@ -85,6 +85,17 @@ impl Both {
     /// A file of the source on the server.
     fn object(&self, name: &str) -> PathBuf {
         self.bucket.objects().parent().unwrap().join("source").join(name)
+    }
+
+    /// As [`content`], of what lies at `s3://photos/NAME`.
+    fn there(&self, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+        match Product::objects_at(name) {
+            None => content(&self.bucket.objects().with_file_name(name)),
+            Some(objects) => {
+                let kept = objects.into_iter().filter(|(name, _)| name != "dataset.times");
+                kept.map(|(name, bytes)| (name.into(), bytes)).collect()
+            }
+        }
     }
 
     fn run(&self, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
@@ -214,6 +225,7 @@ fn an_object_that_is_replaced_meanwhile_is_named_and_nothing_is_made() {
         let end = bytes.len() - 1;
         bytes[end] ^= 1;
         fs::write(&path, bytes).unwrap();
+        both.bucket.be(slow);
         let output = child.wait_with_output().unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{kind:?}: {told}");
@@ -271,15 +283,14 @@ fn a_dataset_goes_from_a_bucket_to_a_bucket() {
         let made = both.run(&[&"create", &"-q", &URL, &"s3://photos/out.shade", &"--shard-size=24KiB"]);
         assert!(made.status.success(), "{kind:?}: {}", text(&made.stderr));
         both.bucket.be("");
-        let there = both.bucket.objects().with_file_name("out.shade");
-        assert!(content(&local) == content(&there), "{kind:?}");
+        assert!(content(&local) == both.there("out.shade"), "{kind:?}");
     }
 }
 
 #[test]
 fn what_is_new_in_a_bucket_is_appended() {
     for kind in KINDS {
-        let both = Both::of(kind, 30, false);
+        let mut both = Both::of(kind, 30, false);
         let [local, remote] =
             [("local", both.local().into_os_string()), ("remote", URL.into())].map(|(name, source)| {
                 let first = both.made("create", &source, name, &["--shard-size=24KiB"]);
@@ -297,6 +308,7 @@ fn what_is_new_in_a_bucket_is_appended() {
                 Kind::Tars => fs::write(folder.join("part 9.tar"), webdataset(&renamed)).unwrap(),
             }
         }
+        both.bucket.be("");
         for (dataset, source) in [&local, &remote] {
             let output = both.run(&[&"append", source, dataset, &"-q"]);
             assert!(output.status.success(), "{kind:?}: {}", text(&output.stderr));
@@ -338,6 +350,58 @@ fn an_index_of_a_bucket_gives_every_job_what_the_folder_gives() {
             assert!(both.bucket.be("") > before);
         }
         drop((near, far));
+    }
+}
+
+#[test]
+fn an_index_of_a_bucket_may_lie_in_a_bucket() {
+    const INDEX: &str = "s3://photos/source.index";
+    for kind in KINDS {
+        let mut both = Both::of(kind, 40, false);
+        let local = both.made("index", &URL, "local", &[]);
+        let index = |both: &Both, more: &[&str]| {
+            let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"index", &"-q", &URL, &INDEX];
+            args.extend(more.iter().map(|arg| arg as &dyn AsRef<std::ffi::OsStr>));
+            let output = both.run(&args);
+            (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+        };
+        let (code, told) = index(&both, &[]);
+        assert_eq!(code, Some(0), "{told}");
+        assert!(content(&local) == both.there("source.index"), "{kind:?}");
+        let (code, told) = index(&both, &[]);
+        assert!(code == Some(2) && told.contains("s3://photos/source.index exists"), "{told}");
+        let (code, told) = index(&both, &["--update"]);
+        assert!(code == Some(0) && told.contains("nothing was written"), "{told}");
+        let given = |both: &Both, dataset: &Path| {
+            let _daemon = Daemon::start_by(both.bucket.command("shade-load"), dataset, &[&"--cache", &"20%"]);
+            checksums(0, &take_epoch(&attach(dataset, 0, spec(8, 1)), 0).unwrap())
+        };
+        assert_eq!(given(&both, &both.bucket.known_as()), given(&both, &local), "{kind:?}");
+        let listed = |both: &Both| text(&both.run(&[&"ls", &INDEX]).stdout);
+        let before = listed(&both);
+        // Behind all others, so that ids stay.
+        let more = images(50).split_off(40);
+        match kind {
+            Kind::Folders => write(&both.object("dog"), kind, &more),
+            Kind::Tars => fs::write(both.object("part 9.tar"), webdataset(&more)).unwrap(),
+        }
+        // A product is given it now.
+        both.bucket.be("");
+        let (code, told) = index(&both, &["--update"]);
+        assert!(code == Some(0) && told.contains("50 samples"), "{told}");
+        let after = listed(&both);
+        assert!(before.lines().eq(after.lines().take(before.lines().count())), "{before}\n{after}");
+        let renewed = both.made("index", &URL, "renewed", &[]);
+        assert!(content(&renewed) == both.there("source.index"), "{kind:?}");
+        let verified = both.run(&[&"verify", &INDEX]);
+        assert!(verified.status.success(), "{}", text(&verified.stderr));
+        let mine = both.run(&[&"index", &both.local(), &"s3://photos/mine.index"]);
+        assert_eq!(mine.status.code(), Some(2));
+        assert!(text(&mine.stderr).contains("would name files of this machine"), "{}", text(&mine.stderr));
+        // Only an index of files is replaced.
+        assert!(both.run(&[&"create", &"-q", &URL, &"s3://photos/packed"]).status.success());
+        let packed = both.run(&[&"index", &"--update", &URL, &"s3://photos/packed"]);
+        assert!(text(&packed.stderr).contains("s3://photos/packed is a packed dataset"));
     }
 }
 

@@ -22,12 +22,13 @@ from shade_load import __version__
 
 from benches import recorded
 from benches.jobs import sweep_report
-from benches.jobs.sweep_process import RATES
 from benches.jobs.sweep_training import BATCH, Task
 from benches.rivals.report import Start
 from demo import data
 from studies import slow_store as stores
 
+# Learning rates, as multiples of the recipe's.
+RATES = (0.25, 0.5, 1.0, 2.0)
 CACHE = 0.2
 DELAY_US, AT_ONCE = 2000, 4
 # Side of the images in the files, to which those of the demo are enlarged.
@@ -42,10 +43,11 @@ class Scale:
     val: int
     epochs: int
     workers: int
+    rates: tuple[float, ...]
 
 
-FULL = Scale(train=5000, val=1000, epochs=4, workers=2)
-QUICK = Scale(train=400, val=100, epochs=1, workers=1)
+FULL = Scale(train=5000, val=1000, epochs=4, workers=2, rates=RATES)
+QUICK = Scale(train=400, val=100, epochs=1, workers=1, rates=RATES[:2])
 
 
 def main() -> int:
@@ -107,7 +109,7 @@ def _way(way: str, scale: Scale, store: stores.SlowStore, files: Path, packed: d
         told, kept = Path(folder, "task.json"), Path(folder, "result.json")
 
         def command(mounted: Path) -> list[Any]:
-            share = {sweep_report.DATALOADERS: None, sweep_report.SEPARATE: CACHE / len(RATES)}.get(way, CACHE)
+            share = {sweep_report.DATALOADERS: None, sweep_report.SEPARATE: CACHE / len(scale.rates)}.get(way, CACHE)
             Task(
                 train=str(mounted),
                 val=str(packed["val"]),
@@ -115,6 +117,7 @@ def _way(way: str, scale: Scale, store: stores.SlowStore, files: Path, packed: d
                 sockets=folder if way == sweep_report.SEPARATE else None,
                 group="sweep" if way == sweep_report.GROUP else None,
                 workers=scale.workers,
+                rates=list(scale.rates),
                 epochs=scale.epochs,
                 results=folder,
             ).write(told)

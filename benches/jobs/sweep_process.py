@@ -14,7 +14,6 @@ from typing import Any
 
 from benches.jobs.sweep_training import Task
 
-RATES = (0.25, 0.5, 1.0, 2.0)
 LOOP = 'seed=0; for rate in $3; do seed=$((seed + 1)); "$0" -m "$1" "$2" $rate $seed & done; wait'
 
 
@@ -22,9 +21,9 @@ def run(task: Task, told: Path) -> dict[str, Any]:
     """Runs the loop. Returns its seconds up to the last training's end, those in which any trained,
     and the trainings' figures."""
     started = time.time()
-    rates = " ".join(map(str, RATES))
+    rates = " ".join(map(str, task.rates))
     subprocess.run(["sh", "-c", LOOP, sys.executable, "benches.jobs.sweep_training", told, rates], check=True)
-    trainings = [json.loads(Path(task.results, f"{seed}.json").read_text()) for seed in range(1, len(RATES) + 1)]
+    trainings = [json.loads(Path(task.results, f"{seed}.json").read_text()) for seed in range(1, len(task.rates) + 1)]
     # They have files of the store open, so the store outlives them.
     for daemon in {training["daemon_pid"] for training in trainings} - {None}:
         _wait_for(daemon)

@@ -9,6 +9,9 @@ from benches.rivals.report import head
 DATALOADERS, SEPARATE, ONE, GROUP = "four DataLoaders", "a daemon each", "one daemon", "one daemon, a group"
 WAYS = (DATALOADERS, SEPARATE, ONE, GROUP)
 
+# How many trainings, and what each one has of the cache.
+WORDS = {2: ("two", "a half"), 4: ("four", "a quarter")}
+
 Row = dict[str, Any]
 
 
@@ -17,15 +20,16 @@ def report(result: dict[str, Any]) -> str:
     rows: list[Row] = result["rows"]
     store = result["store"]
     samples = result["samples"] * result["epochs"]
+    count, share = WORDS[len(rows[0]["trainings"])]
     lines = [
-        *head("A sweep of four trainings", result, "its times are"),
+        *head(f"A sweep of {count} trainings", result, "its times are"),
         "",
         f"- Data: {result['images']}, {result['samples']:,} for training; {result['epochs']} epochs of the demo's network,",
         f"  batches of {result['batch_size']}, random crops.",
         f"- Store: `shade-slow-store`, {store['delay_us'] / 1000:g} ms an operation, {store['at_once']} at once, without a page cache.",
         f"- DataLoaders: {result['workers']} workers each. shade: permutations, cache {100 * result['cache']:g} % of the data;",
-        "  with a daemon each, a quarter of it each.",
-        "- A shell loop starts all four. None knows of the others; in a group they have its name in common.",
+        f"  with a daemon each, {share} of it each.",
+        f"- A shell loop starts all {count}. None knows of the others; in a group they have its name in common.",
         "",
         "| way | time, s | training, s | × | waiting, s | operations | reads | datasets an epoch |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

@@ -47,6 +47,8 @@ class Task:
     sockets: str | None
     group: str | None
     workers: int
+    # One training for each.
+    rates: list[float]
     epochs: int
     # A folder for the trainings' figures.
     results: str

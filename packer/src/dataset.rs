@@ -19,8 +19,10 @@ use crate::options::PackOptions;
 /// A dataset whose index was read and found whole.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Its directory.
+    /// Its directory. Where it lies at an address, the folder of the user's cache for that.
     pub dir: PathBuf,
+    /// The directory or the address, as users know it: for what they are told.
+    pub name: PathBuf,
     /// Its index.
     pub index: Arc<Index>,
 }
@@ -63,7 +65,7 @@ impl Dataset {
             Ok(Address::Url(_)) | Err(_) => shade_dataset::Dataset::folder(dir)?,
         };
         let shade_dataset::Dataset { folder, index } = shade_dataset::Dataset::open_in(folder)?;
-        Ok(Self { dir: folder, index })
+        Ok(Self { dir: folder, name: dir.to_owned(), index })
     }
 
     /// Its shards, readable until `stop`.
@@ -137,7 +139,7 @@ impl Dataset {
     /// It is one: usage.
     pub(crate) fn refuse_in_place(&self, command: &str, remedy: &str) -> Result<(), Error> {
         let Some(places) = self.index.places() else { return Ok(()) };
-        let (dir, base) = (self.dir.display(), String::from_utf8_lossy(places.base));
+        let (dir, base) = (self.name.display(), String::from_utf8_lossy(places.base));
         Err(Error::Usage(format!(
             "{dir} is an index of files in {base}, and {command} needs records in shards of its own: {remedy}"
         )))

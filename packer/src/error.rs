@@ -168,7 +168,7 @@ pub enum Error {
     Unfinished {
         /// Why it ended.
         source: Box<Error>,
-        /// The folder with what is complete.
+        /// The folder with what is complete, or the address.
         partial: PathBuf,
         /// Number of complete shards.
         shards: usize,

@@ -249,7 +249,7 @@ fn pairs_of(dataset: &Dataset) -> Result<BTreeMap<String, String>, Error> {
         if !is_pair(&name, &files) {
             let fault =
                 format!("its options have a pair {name:?} of files {files:?}, which may lead elsewhere");
-            return Err(Error::Damaged { path: dataset.dir.join(INDEX_FILE), fault });
+            return Err(Error::Damaged { path: dataset.name.join(INDEX_FILE), fault });
         }
         pairs.entry(name).or_insert(files);
     }
@@ -269,7 +269,7 @@ fn with_pairs(folders: &BTreeSet<&str>, pairs: &BTreeMap<String, String>) -> BTr
 /// Makes certain that no sample's path leads out of the folder it will be joined to, and that each
 /// sample has its own. Gives the folders that the paths need, parents first.
 fn check_paths(dataset: &Dataset) -> Result<BTreeSet<&str>, Error> {
-    let refuse = |fault| Error::Damaged { path: dataset.dir.join(INDEX_FILE), fault };
+    let refuse = |fault| Error::Damaged { path: dataset.name.join(INDEX_FILE), fault };
     let mut paths = Vec::with_capacity(dataset.index.len() as usize);
     let mut folders = BTreeSet::new();
     for sample in dataset.ids() {

@@ -295,7 +295,13 @@ fn is_final(name: &str) -> bool {
     [INDEX_FILE, TIMES_FILE, PLAN_FILE, MARKER, CLAIM_FILE, PROBE].contains(&name)
         || shard_number(name).is_some()
         || done_shard(name).is_some()
-        || name.strip_suffix(UPLOAD).is_some_and(|name| shard_number(name).is_some())
+        || uploaded(name).is_some()
+}
+
+/// The file whose upload to a bucket is remembered by a file of this name.
+pub(crate) fn uploaded(name: &str) -> Option<&str> {
+    let file = name.strip_suffix(UPLOAD)?;
+    ([INDEX_FILE, TIMES_FILE].contains(&file) || shard_number(file).is_some()).then_some(file)
 }
 
 /// The record of completion of the shard of this name.

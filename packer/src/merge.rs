@@ -171,9 +171,9 @@ fn refuse_twice(datasets: &[Dataset]) -> Result<(), Error> {
             let path = dataset.index.path(sample).unwrap_or_default();
             if let Some(other) = known.insert(path, dataset) {
                 let path = String::from_utf8_lossy(path);
-                let (first, second) = (other.dir.display(), dataset.dir.display());
+                let (first, second) = (other.name.display(), dataset.name.display());
                 let fault = format!("'{path}' is in {first} and in {second}: a dataset holds a path once");
-                return Err(Error::Source { path: dataset.dir.join(INDEX_FILE), fault });
+                return Err(Error::Source { path: dataset.name.join(INDEX_FILE), fault });
             }
         }
     }
@@ -259,7 +259,7 @@ impl Move<'_> {
 fn relabelled(datasets: &[Dataset], tables: &[Vec<&[u8]>], classes: &United<&[u8]>) -> Vec<Relabelled> {
     let of_dataset = |((dataset, table), labels): ((&Dataset, &Vec<&[u8]>), &Vec<u32>)| {
         let labels = moved(table, labels);
-        (!labels.is_empty()).then(|| Relabelled { of: dataset.dir.display().to_string(), labels })
+        (!labels.is_empty()).then(|| Relabelled { of: dataset.name.display().to_string(), labels })
     };
     datasets.iter().zip(tables).zip(&classes.labels).filter_map(of_dataset).collect()
 }
@@ -271,7 +271,7 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &United<&[u8]>) -> Result<
         if says_labels && (0u32..).zip(labels).any(|(old, new)| old != *new) {
             let fault = "its shards hold labels (--cls) that would no longer be right among the classes of all: \
                          pack it again without --cls";
-            return Err(Error::Source { path: dataset.dir.clone(), fault: fault.to_owned() });
+            return Err(Error::Source { path: dataset.name.clone(), fault: fault.to_owned() });
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 """Fixtures of all Python tests: ImageFolders of real images, and the same packed by the packer."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -26,6 +27,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Open MPI leaves a file of 16 MB in /dev/shm behind each process otherwise, also where it is only
 # looked for, as by Lightning.
 os.environ["OMPI_MCA_btl"] = "self,tcp"
+
+
+# Threads of torch that wait for each other spin otherwise, and take the cores from the processes
+# that they wait for: three trainings of a stock script took 15 s, and one with this. Torch is not
+# loaded yet.
+os.environ["OMP_WAIT_POLICY"] = "passive"
+
+# What processes of `multiprocessing` import takes them two seconds of CPU. Those of a fork server
+# are forked from one that has it.
+multiprocessing.set_forkserver_preload(["torch", "torchvision", "shade_load"])
 
 
 @pytest.fixture(scope="session")

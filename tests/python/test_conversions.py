@@ -26,16 +26,14 @@ def code_with(word: str, page: str) -> str:
     return script
 
 
-def run(script: str, folder: Path) -> None:
-    (folder / "script.py").write_text(script, encoding="utf-8")
+def assert_the_page_holds(page: str, folder: Path, samples: list[tuple[bytes, int]]) -> None:
+    """Its scripts run, one after the other in one process, as imports take the longest. What they convert is equal."""
+    parts = [code_with("tarfile", page), code_with("convert(", page), before(page, len(samples))]
+    (folder / "script.py").write_text("\n".join(parts), encoding="utf-8")
     subprocess.run([sys.executable, "script.py"], cwd=folder, check=True)
-
-
-def converted(page: str, folder: Path) -> list[tuple[bytes, int]]:
-    """Record and label of each sample, after the page's script and `shade-pack create`."""
-    run(code_with("tarfile", page), folder)
     packed.run_pack("create", folder / "tars", folder / "photos.shade")
-    return records(folder / "photos.shade")
+    assert records(folder / "photos.shade") == samples
+    assert records(folder / "photos-train.shade") == samples
 
 
 def records(dataset: Path) -> list[tuple[bytes, int]]:
@@ -45,12 +43,6 @@ def records(dataset: Path) -> list[tuple[bytes, int]]:
         for batch in loader:
             found += zip(map(bytes, batch.records.memoryviews()), batch.labels.tolist(), strict=True)
     return found
-
-
-def packed_by_convert(page: str, folder: Path) -> list[tuple[bytes, int]]:
-    """Record and label of each sample, after the page's lines with `convert`."""
-    run(code_with("convert(", page), folder)
-    return records(folder / "photos-train.shade")
 
 
 def before(page: str, samples: int) -> str:
@@ -78,9 +70,7 @@ def test_mds(compression: str | None, samples: list[tuple[bytes, int]], tmp_path
     ) as writer:
         for image, label in samples:
             writer.write({"image": image, "label": label})
-    assert converted("from-mosaicml.md", tmp_path) == samples
-    assert packed_by_convert("from-mosaicml.md", tmp_path) == samples
-    run(before("from-mosaicml.md", len(samples)), tmp_path)
+    assert_the_page_holds("from-mosaicml.md", tmp_path, samples)
 
 
 def test_litdata(samples: list[tuple[bytes, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +80,7 @@ def test_litdata(samples: list[tuple[bytes, int]], tmp_path: Path, monkeypatch: 
         fn=as_sample, inputs=samples, output_dir=str(tmp_path / "chunks"), chunk_bytes="20KB", num_workers=1,
         start_method="fork", verbose=False,
     )  # fmt: skip
-    assert converted("from-litdata.md", tmp_path) == samples
-    assert packed_by_convert("from-litdata.md", tmp_path) == samples
-    run(before("from-litdata.md", len(samples)), tmp_path)
+    assert_the_page_holds("from-litdata.md", tmp_path, samples)
 
 
 def as_sample(sample: tuple[bytes, int]) -> dict[str, object]:

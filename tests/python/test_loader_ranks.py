@@ -48,7 +48,7 @@ def run_rank(path: Path, job: str, rank: int, world: int, batch_size: int, argum
 
 def run_world(dataset: packed.Packed, job: str, world: int, batch_size: int, **arguments: str) -> list:
     """Runs all ranks and returns, per epoch, the ranks' lists of batches."""
-    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("forkserver")) as pool:
         runs = [
             pool.submit(run_rank, dataset.path, job, rank, world, batch_size, arguments)
             for rank in range(world)

@@ -174,12 +174,27 @@ from shade_load import Loader, Plan
 MADE = scripts.Script("train.py", data.photos, ("{data}",), ("0",), ("1",), ((0.0,) * 3, (1.0,) * 3), "bilinear")
 
 
+# The runs of our script as it is, by their part: each test compares another port with them.
+ORIGINALS: dict[str, Run] = {}
+
+
+class Runner(runs.Runner):
+    """Runs the original once for all tests. Its data are the same each time."""
+
+    def _run(self, place: runs.Place, script: scripts.Script, data: data.Data, part: str, is_plain: bool) -> Run:
+        if place.tree.parent.name != "original":
+            return super()._run(place, script, data, part, is_plain)
+        if part not in ORIGINALS:
+            ORIGINALS[part] = super()._run(place, script, data, part, is_plain)
+        return ORIGINALS[part]
+
+
 def row(folder: Path, ported: str) -> dict[str, Any]:
     """The runner's row for our script with that port."""
     sources = folder / "sources"
     commit = repository(sources, {"train.py": TRAINING})
     port = read(folder, ed(ported, original=TRAINING, commit=commit))
-    made = runs.Runner(folder / "scratch", None).row(port, MADE, sources, None)
+    made = Runner(folder / "scratch", None).row(port, MADE, sources, None)
     return made | {"is_well": runs.is_well(made)}
 
 

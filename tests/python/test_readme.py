@@ -44,10 +44,8 @@ TAKE_DATASETS = (
 )
 # test_wheel.py runs it: its first command installs the wheel.
 TUTORIAL = "docs/tutorial.md"
-# What the examples leave to their reader.
+# What the examples leave to their reader, and the words of it.
 READERS = """
-import subprocess
-
 import torch
 from torchvision.transforms import v2
 
@@ -55,6 +53,7 @@ model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 224 * 224, 3
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 augment = v2.Compose([v2.PILToTensor(), v2.RandomCrop(8)])
 """
+READERS_WORDS = re.compile(r"\b(torch|v2|model|optimizer|augment)\b")
 # What runs on less, for the tests' time.
 SMALLER = {"--samples 100000": "--samples 2000", "IMAGES = 2000": "IMAGES = 150"}
 
@@ -91,7 +90,10 @@ def as_python(block: Block) -> str:
 
 
 def script(page: str) -> str:
-    return "\n".join([READERS, *(as_python(block) for block in blocks(page, "sh", "python") if block.runs)])
+    shown = [block for block in blocks(page, "sh", "python") if block.runs]
+    # An import of torch takes seconds.
+    needs_more = any(READERS_WORDS.search(block.text) for block in shown if block.language == "python")
+    return "\n".join(["import subprocess", READERS if needs_more else "", *map(as_python, shown)])
 
 
 def run(page: str, folder: Path) -> str:

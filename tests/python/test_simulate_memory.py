@@ -6,7 +6,7 @@ import subprocess
 import packed
 import pytest
 
-HALF = 500_000
+HALF = 250_000
 # 18 of them are the core's loss weights and samples of late losses, which a simulation does not
 # need.
 BYTES = 88

@@ -1,14 +1,12 @@
 """Two nodes of two ranks train with DDP, without a flag, what one node of four ranks trains."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import packed
 import pytest
-from hosts import finish, hosts
+from hosts import finish, hosts, run_ranks, start_ranks
 
 pytest.importorskip("torch")
 
@@ -75,10 +73,7 @@ def test_it_is_the_training_of_one_node_with_as_many_strata(
 ) -> None:
     (strata,) = {rank["placement"][1] for rank in ranks}
     assert strata > 1 and strata % RANKS == 0
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    command += [str(SCRIPT), str(dataset.path), str(dataset.path), str(tmp_path), str(strata)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_ranks(RANKS, SCRIPT, dataset.path, dataset.path, tmp_path, strata)
     alone = results(tmp_path)
     assert [rank["epochs"] for rank in alone] == [rank["epochs"] for rank in ranks]
     assert len({rank["daemon"] for rank in alone}) == 1
@@ -113,7 +108,7 @@ def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(
 
         def on_two(name: str, ranks: int, state: Path | str) -> Path:
             out = outs(name)
-            finish([nodes.torchrun(node, ranks, RESUME, dataset.path, out, state, 1, sampler) for node in range(2)])
+            finish([start_ranks(nodes, node, ranks, RESUME, dataset.path, out, state, 1, sampler) for node in range(2)])
             return out
 
         first = on_two("first", 2, "")
@@ -124,10 +119,7 @@ def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(
 
     def on_one(ranks: int, state: Path) -> list[int]:
         out = outs(f"one-{ranks}")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        command += [str(RESUME), str(dataset.path), str(out), str(state), "0", sampler]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_ranks(ranks, RESUME, dataset.path, out, state, 0, sampler)
         return given(out, ranks, "ids")
 
     assert on_one(2, first / "state") == rest

@@ -75,6 +75,8 @@ osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 mon allow pool size one = true
 mon max pg per osd = 1000
+mon data avail crit = 0
+mon data avail warn = 0
 [client.rgw.shade]
 rgw frontends = beast endpoint=127.0.0.1:$gateway
 EOF

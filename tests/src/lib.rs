@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "fixtures fail by panicking, as tests do")]
 
 mod bucket;
+mod bucket_world;
 mod cache_servers;
 mod columns;
 mod daemon;
@@ -26,6 +27,7 @@ mod trainer;
 mod trainer_process;
 
 pub use bucket::Bucket;
+pub use bucket_world::{BucketWorld, files, names, text};
 pub use cache_servers::{CacheServers, CuttingProxy, PATIENCE, cache_server_programs};
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;

@@ -1,26 +1,48 @@
 //! A product that speaks S3, in place of the server that the tests bring: it is given their objects
 //! and asked what they ask.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use shade_dataset::{Address, Uploads, When};
+use shade_dataset::{Address, Found, Uploads, When};
 
 /// The product at `AWS_ENDPOINT_URL`, which has the buckets of the tests.
 pub struct Product {
     endpoint: Uri,
-    client: Client<HttpConnector, Incoming>,
+    client: Client<HttpConnector, Full<Bytes>>,
     /// When each file that it was given was written.
     given: Mutex<HashMap<PathBuf, SystemTime>>,
+}
+
+/// A bucket of the tests, and the folder that stands for it.
+struct TestBucket {
+    path: PathBuf,
+    uploads: Uploads,
+}
+
+fn buckets(folder: &Path) -> Vec<TestBucket> {
+    let folders = fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_dir());
+    let of = |entry: fs::DirEntry| TestBucket {
+        path: entry.path(),
+        uploads: opened(&format!("s3://{}", entry.file_name().display())),
+    };
+    folders.map(of).collect()
+}
+
+fn opened(url: &str) -> Uploads {
+    let Ok(Address::Url(url)) = Address::parse(url) else { panic!("{url} is no address") };
+    Uploads::open(&url).unwrap()
 }
 
 impl Product {
@@ -41,11 +63,36 @@ impl Product {
     ///
     /// # Errors
     /// None comes.
-    pub async fn call(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>> {
+    pub async fn call(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
         let mut parts = self.endpoint.clone().into_parts();
         parts.path_and_query = request.uri().path_and_query().cloned();
         *request.uri_mut() = Uri::from_parts(parts).map_err(Error::other)?;
         self.client.request(request).await.map_err(Error::other)
+    }
+
+    /// Removes all objects of its buckets that folders in `folder` stand for: those of other tests.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn clear(&self, folder: &Path) {
+        for uploads in buckets(folder).into_iter().map(|bucket| bucket.uploads) {
+            for found in uploads.objects().list().unwrap() {
+                uploads.remove(&found.name).unwrap();
+            }
+        }
+    }
+
+    /// What it has below `s3://photos/NAME`, by names; `None` where the tests' own server is used.
+    ///
+    /// # Panics
+    /// When it does not give that.
+    #[must_use]
+    pub fn objects_at(name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        std::env::var_os("SHADE_TEST_PRODUCT")?;
+        let uploads = opened(&format!("s3://photos/{name}"));
+        let listed = uploads.objects().list().unwrap();
+        let got = |found: Found| (found.name.clone(), uploads.get(&found.name, u64::MAX).unwrap().unwrap().0);
+        Some(listed.into_iter().map(got).collect())
     }
 
     /// Gives it the files below `folder` that are new: each folder in it is a bucket.
@@ -53,13 +100,8 @@ impl Product {
     /// # Panics
     /// When it does not take them.
     pub fn take(&self, folder: &Path) {
-        for bucket in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
-            let Ok(Address::Url(url)) = Address::parse(&format!("s3://{}", bucket.file_name().display()))
-            else {
-                panic!("{} is no bucket", bucket.path().display());
-            };
-            let uploads = Uploads::open(&url).unwrap();
-            self.take_below(&bucket.path(), &bucket.path(), &uploads);
+        for TestBucket { path, uploads } in buckets(folder) {
+            self.take_below(&path, &path, &uploads);
         }
     }
 

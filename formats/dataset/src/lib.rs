@@ -47,7 +47,7 @@ pub use patience::{IsStopped, Patience, patiently};
 pub use refusal::Refusal;
 pub use rules::PATIENCE;
 pub use shade_store::{
-    Address, Answer, Found, Looked, Objects, StoreFault, Upload, UploadFault, Uploads, Url, Version, When,
-    Written,
+    Address, Answer, Found, Looked, Mark, Objects, StoreFault, Upload, UploadFault, Uploads, Url, Version,
+    When, Written,
 };
 pub use slots::{OpenShard, Source};

@@ -89,7 +89,10 @@ impl Dataset {
             file.take(INDEX_BYTES_MAX).read_to_end(&mut bytes).map_err(io(&path))?;
             Index::open(bytes)
         };
-        let index = opened.map_err(|source| DatasetError::Format { path, source })?;
+        // The copy of an index is what its bucket has.
+        let origin = || Origin::of_folder(&folder).ok().flatten();
+        let named = |path| origin().map_or(path, |origin| origin.url.join(INDEX_FILE).as_str().into());
+        let index = opened.map_err(|source| DatasetError::Format { path: named(path), source })?;
         Ok(Self { folder, index: Arc::new(index) })
     }
 

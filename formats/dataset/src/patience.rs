@@ -63,9 +63,12 @@ impl Patience<'_> {
         match answer {
             Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut => true,
             Answer::Unreachable | Answer::Wrong => self.has_answered,
-            Answer::Forbidden | Answer::NotFound | Answer::Changed | Answer::OutOfRange | Answer::Refused => {
-                false
-            }
+            Answer::Forbidden
+            | Answer::NotFound
+            | Answer::Changed
+            | Answer::OutOfRange
+            | Answer::Refused
+            | Answer::OddName => false,
         }
     }
 }

@@ -171,7 +171,7 @@ impl ReadState {
                 Verdict::Trouble(fault.into())
             }
             Answer::OutOfRange => Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len }),
-            Answer::Changed | Answer::Refused => {
+            Answer::Changed | Answer::Refused | Answer::OddName => {
                 Verdict::Fail(ReadFault::Store { fault, tried: Duration::ZERO })
             }
         }

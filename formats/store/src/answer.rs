@@ -28,6 +28,8 @@ pub enum Answer {
     Wrong,
     /// Any other status, 400 or 501 for example.
     Refused,
+    /// A list names an object that no path can have.
+    OddName,
 }
 
 /// An answer, with the store's own words.
@@ -89,6 +91,10 @@ impl Answer {
             Self::Unreachable => "the store cannot be reached: see its address, DNS and certificate",
             Self::Wrong => "the store answered with other bytes than those that were asked for",
             Self::Refused => "the store refuses the request",
+            Self::OddName => {
+                "an object there has a name that is no path, with an empty part, '.', '..' or a control character: rename \
+                 or remove it, or choose another prefix"
+            }
         }
     }
 }

@@ -28,5 +28,5 @@ mod watched;
 pub use address::{Address, AddressError, Url};
 pub use answer::{Answer, Found, StoreFault};
 pub use objects::Objects;
-pub use upload::{Looked, Upload, UploadFault, Version, When, Written};
+pub use upload::{Looked, Mark, Upload, UploadFault, Version, When, Written};
 pub use uploads::Uploads;

@@ -39,7 +39,7 @@ impl Uploads {
     ///
     /// # Errors
     /// None.
-    pub fn begin(&self, _name: &str) -> Result<String, StoreFault> {
+    pub fn begin(&self, _name: &str, _content: u64) -> Result<String, StoreFault> {
         match *self {}
     }
 
@@ -50,9 +50,10 @@ impl Uploads {
     pub fn write(
         &self,
         _upload: Upload<'_>,
+        _when: When<'_>,
         _read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
         _stop: impl Fn() -> bool,
-    ) -> Result<Version, UploadFault> {
+    ) -> Result<Written, UploadFault> {
         match *self {}
     }
 
@@ -81,7 +82,7 @@ impl Uploads {
     }
 
     /// Marks objects.
-    pub fn mark_with(&mut self, _mark: String) {
+    pub fn mark_with(&mut self, _work: String) {
         match *self {}
     }
 

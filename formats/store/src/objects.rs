@@ -257,6 +257,7 @@ fn found(name: &str, answer: &GetResult) -> Found {
 fn judged<T>(work: Watching<Result<T, Error>>) -> Result<T, StoreFault> {
     let error = match work.done {
         Ok(done) => return Ok(done),
+        Err(Error::InvalidPath { source }) => return Err(odd_name(&source)),
         Err(error) => error,
     };
     let words = match root_of(&error) {
@@ -317,6 +318,16 @@ fn root_of(error: &Error) -> Option<String> {
         root = deeper;
     }
     Some(root.to_string())
+}
+
+fn odd_name(error: &object_store::path::Error) -> StoreFault {
+    use object_store::path::Error;
+    let mut words = match error {
+        Error::EmptySegment { path } | Error::BadSegment { path, .. } => path.clone(),
+        error => error.to_string(),
+    };
+    words.retain(|c| !c.is_control());
+    StoreFault { answer: Answer::OddName, status: None, wait: None, words }
 }
 
 fn http_error(error: &Error) -> Option<HttpErrorKind> {

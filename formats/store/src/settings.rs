@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) store: Arc<dyn ObjectStore>,
     /// Writes objects in parts. A plain web server takes none.
     pub(crate) parts: Option<Arc<dyn MultipartStore>>,
+    /// Whether the end of an object in parts may have a condition, as a header of S3's.
+    pub(crate) has_conditions: bool,
     pub(crate) prefix: Path,
 }
 
@@ -49,6 +51,8 @@ pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Clie
     let options = options(&var, connections)?;
     let prefix = Path::parse(url.prefix()).map_err(|error| unusable(&error))?;
     let retry = retry.config();
+    let is_off = var("AWS_CONDITIONAL_PUT").is_some_and(|value| value.eq_ignore_ascii_case("disabled"));
+    let has_conditions = url.scheme() == "s3" && !is_off;
     let (store, parts): (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>) = match url.scheme() {
         "s3" => {
             let builder = s3(url, options, &var)?.with_retry(retry).with_http_connector(Watch::default());
@@ -87,7 +91,7 @@ pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Clie
             (Arc::new(builder.build().map_err(|error| unusable(&error))?), None)
         }
     };
-    Ok(Client { store, parts, prefix })
+    Ok(Client { store, parts, has_conditions, prefix })
 }
 
 impl Retry {

@@ -13,6 +13,28 @@ pub struct Version {
     pub number: Option<String>,
 }
 
+/// What is written beside an object, where the store can: whose work it is, and of which content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Whose work it is, in letters and digits.
+    pub work: String,
+    /// A hash of its bytes.
+    pub content: u64,
+}
+
+// A build that writes nothing has no use for it.
+#[cfg(any(feature = "client", test))]
+impl Mark {
+    pub(crate) fn text(&self) -> String {
+        format!("{}-{:016x}", self.work, self.content)
+    }
+
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        let (work, content) = text.split_once('-')?;
+        Some(Self { work: work.to_owned(), content: u64::from_str_radix(content, 16).ok()? })
+    }
+}
+
 /// An object as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
@@ -21,7 +43,7 @@ pub struct Looked {
     /// Its version.
     pub version: Version,
     /// The mark that it was written with, if any.
-    pub mark: Option<String>,
+    pub mark: Option<Mark>,
 }
 
 /// When an object is written.
@@ -35,6 +57,31 @@ pub enum When<'a> {
     Still(&'a Version),
 }
 
+impl<'a> When<'a> {
+    /// If what is there has not changed since it was looked at. Always, where the store says no
+    /// version.
+    #[must_use]
+    pub fn unchanged(looked: Option<&'a Looked>) -> Self {
+        looked.map_or(Self::Absent, |looked| Self::still(&looked.version))
+    }
+
+    /// Whether it is now, by what was looked at.
+    #[must_use]
+    pub fn holds(self, looked: Option<&Looked>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => looked.is_none(),
+            Self::Still(version) => looked.is_some_and(|looked| looked.version == *version),
+        }
+    }
+
+    /// If the one that is there is still of this version. Always, if it is none.
+    #[must_use]
+    pub fn still(version: &'a Version) -> Self {
+        if *version == Version::default() { Self::Always } else { Self::Still(version) }
+    }
+}
+
 /// What became of a write under a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -44,7 +91,7 @@ pub enum Written {
     Refused,
 }
 
-/// Why an object was not written.
+/// Why an object in parts was not written.
 #[derive(Debug)]
 pub enum UploadFault {
     /// The store does not take it.
@@ -64,4 +111,21 @@ pub struct Upload<'a> {
     pub id: &'a str,
     /// Its length in bytes, not 0.
     pub bytes: u64,
+    /// The hash of its bytes.
+    pub content: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        let mark = Mark { work: "0a1b".to_owned(), content: 7 };
+        assert_eq!(mark.text(), "0a1b-0000000000000007");
+        assert_eq!(Mark::of_text(&mark.text()), Some(mark));
+        for text in ["", "0a1b", "0a1b-", "0a1b-x"] {
+            assert_eq!(Mark::of_text(text), None, "{text}");
+        }
+    }
 }

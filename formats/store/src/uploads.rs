@@ -1,25 +1,31 @@
 //! Writes objects below a prefix.
 //!
 //! What is asked here is asked again by the client itself for some minutes: nobody waits for a
-//! write as a batch is waited for.
+//! write as a batch is waited for. So a request may be done twice, or when its answer was lost: an
+//! object that has the own mark and the content is there, whatever was answered.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
 use object_store::{
     Attribute, AttributeValue, Attributes, Error, GetOptions, ObjectMeta, ObjectStoreExt, PutMode,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, UpdateVersion,
 };
+use reqwest::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::address::Url;
 use crate::answer::{Answer, StoreFault};
 use crate::objects::Objects;
-use crate::settings::{Client, Retry, client};
-use crate::upload::{Looked, Upload, UploadFault, Version, When, Written};
+use crate::settings::{Retry, client};
+use crate::upload::{Looked, Mark, Upload, UploadFault, Version, When, Written};
+use crate::watched::{Besides, is_unknown, with_header};
 
 /// Connections that stay open between requests.
 const CONNECTIONS: usize = 64;
@@ -31,13 +37,23 @@ const PARTS_MAX: u64 = 10_000;
 const PARTS_AT_ONCE: usize = 4;
 /// The metadata that an object's mark is kept in: letters only, for Azure.
 const MARK: &str = "shadepack";
+/// Times that a write under a condition is begun: the answer may be lost, and a store may answer
+/// 409 while another request is under way.
+const TRIES_MAX: u32 = 8;
+/// Times that a store refuses a condition that is seen to hold. Then it is one that judges them
+/// wrongly, as Ceph 16 does with If-Match, and the write is repeated without.
+const REFUSED_MAX: u32 = 2;
+/// Wait before the second of these; it doubles.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// Objects below an address, to be written.
 pub struct Uploads {
     objects: Objects,
     /// A plain web server takes whole objects only.
     parts: Option<Arc<dyn MultipartStore>>,
-    mark: Option<String>,
+    /// Whether the end of an object in parts may have a condition.
+    has_conditions: bool,
+    work: Option<String>,
 }
 
 impl fmt::Debug for Uploads {
@@ -52,15 +68,15 @@ impl Uploads {
     /// # Errors
     /// The settings in the environment make no client, or no thread can be started.
     pub fn open(url: &Url) -> Result<Self, StoreFault> {
-        let Client { store, parts, prefix } = client(url, CONNECTIONS, Retry::Patient)?;
-        let client = Client { store, parts: None, prefix };
-        Ok(Self { objects: Objects::of_client(url, client)?, parts, mark: None })
+        let mut client = client(url, CONNECTIONS, Retry::Patient)?;
+        let (parts, has_conditions) = (client.parts.take(), client.has_conditions);
+        Ok(Self { objects: Objects::of_client(url, client)?, parts, has_conditions, work: None })
     }
 
-    /// Writes this text beside each object from now on, where the store can: it tells whose work an
-    /// object is.
-    pub fn mark_with(&mut self, mark: String) {
-        self.mark = Some(mark);
+    /// Writes beside each object from now on, where the store can, whose work it is: some letters
+    /// and digits.
+    pub fn mark_with(&mut self, work: String) {
+        self.work = Some(work);
     }
 
     /// What lies there, to be read.
@@ -74,6 +90,18 @@ impl Uploads {
     /// # Errors
     /// What the store answers instead.
     pub fn put(&self, name: &str, bytes: Vec<u8>, when: When<'_>) -> Result<Written, StoreFault> {
+        let content = xxh3_64(&bytes);
+        let bytes = PutPayload::from(bytes);
+        self.under_condition(name, when, content, |when| self.put_once(name, &bytes, when, content))
+    }
+
+    fn put_once(
+        &self,
+        name: &str,
+        bytes: &PutPayload,
+        when: When<'_>,
+        content: u64,
+    ) -> Result<Written, StoreFault> {
         let mode = match when {
             When::Always => PutMode::Overwrite,
             When::Absent => PutMode::Create,
@@ -82,16 +110,16 @@ impl Uploads {
                 version: version.number.clone(),
             }),
         };
+        let is_bare = matches!(mode, PutMode::Overwrite);
         let work = async {
-            let (path, attributes) = (self.objects.path(name), self.attributes());
-            let bytes = PutPayload::from(bytes);
+            let (path, attributes) = (self.objects.path(name), self.attributes(content));
             let options = PutOptions { mode, attributes, ..PutOptions::default() };
             match self.objects.store().put_opts(&path, bytes.clone(), options.clone()).await {
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Written::Refused),
-                // The user has turned conditions off, for a store that has none.
-                Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                // The user has turned conditions off, or the store has none.
+                Err(error) if !is_bare && has_no_conditions(&error) => {
                     let options = PutOptions { mode: PutMode::Overwrite, ..options };
-                    let put = self.objects.store().put_opts(&path, bytes, options).await;
+                    let put = self.objects.store().put_opts(&path, bytes.clone(), options).await;
                     Ok(Written::Done(version(put?)))
                 }
                 put => Ok(Written::Done(version(put?))),
@@ -100,17 +128,54 @@ impl Uploads {
         self.objects.wait(work)
     }
 
-    /// Begins an object in parts; gives the upload's id. It must be [written](Self::write) or
-    /// [given up](Self::give_up): stores keep its parts until then, and charge for them.
+    /// Writes by `write`, under a condition. Where no answer says that it was done, this looks what
+    /// became of it, and writes again if nothing did.
+    fn under_condition(
+        &self,
+        name: &str,
+        when: When<'_>,
+        content: u64,
+        write: impl Fn(When<'_>) -> Result<Written, StoreFault>,
+    ) -> Result<Written, StoreFault> {
+        let (mut wait, mut refused) = (WAIT, 0);
+        for _ in 1..TRIES_MAX {
+            let written = write(if refused < REFUSED_MAX { when } else { When::Always });
+            match &written {
+                Ok(Written::Refused) => refused += 1,
+                Err(fault) if is_lost(fault.answer) => {}
+                Ok(Written::Done(_)) | Err(_) => return written,
+            }
+            let there = self.look(name)?;
+            if let Some(own) = there.as_ref().filter(|there| self.is_own(there, content)) {
+                return Ok(Written::Done(own.version.clone()));
+            }
+            if !when.holds(there.as_ref()) {
+                return Ok(Written::Refused);
+            }
+            std::thread::sleep(wait);
+            wait *= 2;
+        }
+        write(when)
+    }
+
+    /// Whether an object has the mark of this work, and this content.
+    fn is_own(&self, there: &Looked, content: u64) -> bool {
+        let mark = there.mark.as_ref();
+        mark.is_some_and(|mark| Some(&mark.work) == self.work.as_ref() && mark.content == content)
+    }
+
+    /// Begins an object in parts, whose bytes have the hash `content`; gives the upload's id. It
+    /// must be [written](Self::write) or [given up](Self::give_up): stores keep its parts until
+    /// then, and charge for them.
     ///
     /// # Errors
     /// What the store answers instead.
-    pub fn begin(&self, name: &str) -> Result<String, StoreFault> {
+    pub fn begin(&self, name: &str, content: u64) -> Result<String, StoreFault> {
         let parts = self.parts()?;
         let work = async {
             let path = self.objects.path(name);
-            let options =
-                PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+            let attributes = self.attributes(content);
+            let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
             match parts.create_multipart_opts(&path, options).await {
                 // Azure, whose uploads have no id either.
                 Err(Error::NotSupported { .. }) => parts.create_multipart(&path).await,
@@ -121,16 +186,18 @@ impl Uploads {
     }
 
     /// Writes an object that was begun, from what `read` gives for ranges of it. Nobody sees it
-    /// before it is whole. `stop` is looked at between parts. Gives its version.
+    /// before it is whole. `stop` is looked at between parts. Only S3 knows a condition here: with
+    /// others, what appears while parts are sent is replaced.
     ///
     /// # Errors
     /// What the store answers instead, or `read` fails. The upload is still begun.
     pub fn write(
         &self,
         upload: Upload<'_>,
+        when: When<'_>,
         read: impl Fn(Range<u64>) -> io::Result<Vec<u8>>,
         stop: impl Fn() -> bool,
-    ) -> Result<Version, UploadFault> {
+    ) -> Result<Written, UploadFault> {
         let (path, id) = (self.objects.path(upload.name), upload.id.to_owned());
         let store = self.parts().map_err(UploadFault::Store)?;
         // What ends the work that is not the store's.
@@ -156,14 +223,79 @@ impl Uploads {
                 }
             };
             let parts = futures_util::stream::iter(parts_of(upload.bytes).enumerate().map(put));
-            let parts: Vec<PartId> = parts.buffered(PARTS_AT_ONCE).try_collect().await?;
-            store.complete_multipart(&path, &id, parts).await
+            parts.buffered(PARTS_AT_ONCE).try_collect().await
         };
-        let done = self.objects.wait(work);
-        match (done, other.into_inner()) {
-            (_, Some(fault)) => Err(fault),
-            (Ok(put), None) => Ok(version(put)),
-            (Err(fault), None) => Err(UploadFault::Store(fault)),
+        let parts: Result<Vec<PartId>, _> = self.objects.wait(work);
+        let parts = match (parts, other.into_inner()) {
+            (_, Some(fault)) => return Err(fault),
+            (parts, None) => parts.map_err(UploadFault::Store)?,
+        };
+        let end = |when: When<'_>| self.end(store, &path, &id, &parts, self.condition(when));
+        self.ended(upload, when, end).map_err(UploadFault::Store)
+    }
+
+    /// The header of a condition, where it is not `object_store` that writes it.
+    fn condition(&self, when: When<'_>) -> Option<Besides> {
+        match when {
+            _ if !self.has_conditions => None,
+            When::Always => None,
+            When::Absent => Some(Besides { name: IF_NONE_MATCH, value: HeaderValue::from_static("*") }),
+            When::Still(version) => {
+                let value = HeaderValue::from_str(version.etag.as_deref()?).ok()?;
+                Some(Besides { name: IF_MATCH, value })
+            }
+        }
+    }
+
+    /// Makes an object of its parts.
+    fn end(
+        &self,
+        store: &dyn MultipartStore,
+        path: &Path,
+        id: &String,
+        parts: &[PartId],
+        condition: Option<Besides>,
+    ) -> Result<Written, StoreFault> {
+        let work = async {
+            let end = || store.complete_multipart(path, id, parts.to_vec());
+            let ended = match condition {
+                None => end().await,
+                Some(header) => match with_header(header, end()).await {
+                    Err(_) if is_unknown() => end().await,
+                    ended => ended,
+                },
+            };
+            match ended {
+                Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Written::Refused),
+                ended => Ok(Written::Done(version(ended?))),
+            }
+        };
+        self.objects.wait(work)
+    }
+
+    /// Ends an upload. Where no answer says that it was done, this looks what became of it.
+    fn ended(
+        &self,
+        upload: Upload<'_>,
+        when: When<'_>,
+        end: impl Fn(When<'_>) -> Result<Written, StoreFault>,
+    ) -> Result<Written, StoreFault> {
+        let ended = end(when);
+        match &ended {
+            Ok(Written::Done(_)) => return ended,
+            Ok(Written::Refused) => {}
+            // A second request to end an upload finds none, which some stores call forbidden.
+            Err(fault) if matches!(fault.answer, Answer::NotFound | Answer::Forbidden) => {}
+            Err(fault) if is_lost(fault.answer) => {}
+            Err(_) => return ended,
+        }
+        match self.look(upload.name)? {
+            Some(there) if there.bytes == upload.bytes && self.is_own(&there, upload.content) => {
+                Ok(Written::Done(there.version))
+            }
+            // A store that judges conditions wrongly.
+            there if matches!(ended, Ok(Written::Refused)) && when.holds(there.as_ref()) => end(When::Always),
+            _ => ended,
         }
     }
 
@@ -196,7 +328,7 @@ impl Uploads {
                 found => {
                     let found = found?;
                     let mark = found.attributes.get(&Attribute::Metadata(MARK.into()));
-                    let mark = mark.map(|mark| mark.as_ref().to_owned());
+                    let mark = mark.and_then(|mark| Mark::of_text(mark.as_ref()));
                     let (bytes, version) = (found.meta.size, version_of(found.meta));
                     Ok(Some(Looked { bytes, version, mark }))
                 }
@@ -241,10 +373,19 @@ impl Uploads {
         })
     }
 
-    fn attributes(&self) -> Attributes {
-        let mark = self.mark.iter();
-        mark.map(|mark| (Attribute::Metadata(MARK.into()), AttributeValue::from(mark.clone()))).collect()
+    fn attributes(&self, content: u64) -> Attributes {
+        let marks = self.work.iter().map(|work| Mark { work: work.clone(), content });
+        marks.map(|mark| (Attribute::Metadata(MARK.into()), AttributeValue::from(mark.text()))).collect()
     }
+}
+
+/// Whether a request may have been done although this came back.
+fn is_lost(answer: Answer) -> bool {
+    matches!(answer, Answer::Cut | Answer::TimedOut)
+}
+
+fn has_no_conditions(error: &Error) -> bool {
+    matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. }) || is_unknown()
 }
 
 fn version(put: PutResult) -> Version {

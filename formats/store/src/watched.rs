@@ -1,4 +1,5 @@
-//! Sees what servers answer. The errors of `object_store` are texts where a rule needs the status.
+//! Sees what servers answer, and asks for what `object_store` cannot ask for. Its errors are texts
+//! where a rule needs the status.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,10 +10,21 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
     ReqwestConnector,
 };
+use reqwest::StatusCode;
+use reqwest::header::{HeaderName, HeaderValue};
 
 tokio::task_local! {
     /// The last answer to a request of this task.
     static LAST: Cell<Option<Seen>>;
+    /// What a request of this task asks for besides.
+    static BESIDES: Besides;
+}
+
+/// A header that a request is sent with. Signatures need not cover it.
+#[derive(Clone, Debug)]
+pub(crate) struct Besides {
+    pub(crate) name: HeaderName,
+    pub(crate) value: HeaderValue,
 }
 
 /// What came back for one request.
@@ -41,8 +53,12 @@ impl HttpConnector for Watch {
 
 #[async_trait]
 impl HttpService for Watched {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = self.0.execute(request).await;
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // Outside of `with_header` there is none.
+        let _ = BESIDES.try_with(|Besides { name, value }| {
+            request.headers_mut().insert(name.clone(), value.clone());
+        });
+        let mut answer = self.0.execute(request).await;
         let seen = match &answer {
             Ok(response) => {
                 let after = response.headers().get("retry-after");
@@ -53,8 +69,25 @@ impl HttpService for Watched {
         };
         // A request outside of `watching` is nobody's to judge.
         let _ = LAST.try_with(|last| last.set(Some(seen)));
+        // A store that has no such request never will: `object_store` would ask for minutes.
+        if let Ok(response) = &mut answer
+            && response.status() == StatusCode::NOT_IMPLEMENTED
+        {
+            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        }
         answer
     }
+}
+
+/// Whether the last answer to a request of this task was that the store knows no such request.
+pub(crate) fn is_unknown() -> bool {
+    let last = LAST.try_with(Cell::get).ok().flatten();
+    matches!(last, Some(Seen::Status { status, .. }) if status == StatusCode::NOT_IMPLEMENTED.as_u16())
+}
+
+/// Runs `work`, whose requests are sent with a header more.
+pub(crate) async fn with_header<T>(header: Besides, work: impl Future<Output = T>) -> T {
+    BESIDES.scope(header, work).await
 }
 
 /// Some work that is done, and the last answer that it saw.

@@ -67,7 +67,7 @@ impl Ground {
             Some(times) => write_times(&ground.dir, Some(&times), false)?,
             None => remove_file(&ground.dir.join(TIMES_FILE))?,
         }
-        let dataset = Dataset::open(&ground.dir)?;
+        let dataset = Dataset { name: out.to_owned(), ..Dataset::open(&ground.dir)? };
         ground.bucket.iter_mut().for_each(|there| there.first = first_shard(&dataset));
         Ok((ground, dataset))
     }
@@ -85,11 +85,8 @@ impl Ground {
     pub(super) fn commit(&self, assembled: &Assembled, sync: bool, stop: &Stop) -> Result<(), Error> {
         let dir = &self.dir;
         if let Some(InBucket { bucket, version, .. }) = &self.bucket {
-            if assembled.times.is_some() {
-                write_times(dir, assembled.times.as_deref(), false)?;
-                bucket.replace(&dir.join(TIMES_FILE), TIMES_FILE, stop)?;
-            }
-            bucket.replace_index(assembled.index.clone(), version)?;
+            assembled.write(dir, false)?;
+            bucket.extend(dir, version, stop)?;
             bucket.note_finished();
             return Ok(());
         }

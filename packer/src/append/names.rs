@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::leftovers::{
     Content, clean_unfinished, done_shards, is_marked, mark, open_folder, remove_file, unmark,
 };
-use crate::pack::read_done;
+use crate::pack::{placed_in, read_done};
 use crate::plan::{shard_name, shard_number};
 
 /// The first number that no shard of the dataset has in its name.
@@ -28,7 +28,7 @@ pub(super) fn first_key(dataset: &Dataset, catalogue: &Catalogue) -> Result<u32,
     let first = first.filter(|first| first.checked_add(catalogue.len()).is_some());
     first.ok_or_else(|| {
         let fault = "there are not enough keys left for so many samples".to_owned();
-        Error::Source { path: dataset.dir.clone(), fault }
+        Error::Source { path: dataset.name.clone(), fault }
     })
 }
 
@@ -36,6 +36,7 @@ pub(super) fn first_key(dataset: &Dataset, catalogue: &Catalogue) -> Result<u32,
 pub(super) fn discard(dataset: &Dataset, bucket: Option<&Bucket>, keep: Option<&str>) -> Result<(), Error> {
     let dir = &dataset.dir;
     let in_use: HashSet<&str> = dataset.shard_rows().map(|shard| shard.name).collect();
+    let placed = placed_in(dir)?;
     for number in done_shards(dir)? {
         let name = shard_name(number);
         let is_used = in_use.contains(name.as_str());
@@ -47,7 +48,10 @@ pub(super) fn discard(dataset: &Dataset, bucket: Option<&Bucket>, keep: Option<&
         remove_file(&dir.join(format!("{name}.done")))?;
         if !is_used {
             remove_file(&dir.join(&name))?;
-            bucket.map_or(Ok(()), |bucket| bucket.remove(&name))?;
+            let placed = placed.iter().find(|placed| placed.name == name);
+            if let (Some(bucket), Some(placed)) = (bucket, placed) {
+                bucket.remove_placed(placed)?;
+            }
         }
     }
     Ok(())
@@ -66,7 +70,7 @@ pub(super) fn refuse_taken(dataset: &Dataset, first: u32, shards: usize) -> Resu
         let shard = shard_name(number);
         for path in [dir.join(format!("{shard}.done")), dir.join(shard)] {
             if path.symlink_metadata().is_ok() {
-                let (path, dir) = (path.display(), dir.display());
+                let (path, dir) = (path.display(), dataset.name.display());
                 let text = format!("{path} is there, and is not of {dir}: give it another name first");
                 return Err(Error::Usage(text));
             }
@@ -84,6 +88,6 @@ pub(super) fn unfinished(source: Error, dataset: &Dataset) -> Error {
             let _ = clean_unfinished(dir).and_then(|()| unmark(dir));
             source
         }
-        shards => Error::Unfinished { source: Box::new(source), partial: dir.clone(), shards },
+        shards => Error::Unfinished { source: Box::new(source), partial: dataset.name.clone(), shards },
     }
 }

@@ -47,7 +47,7 @@ impl News {
             }
             let label = labels.get(old).copied().unwrap_or(u32::MAX);
             let pushed = catalogue.push_from(listed, id, label);
-            pushed.map_err(|fault| Error::source(&dataset.dir, fault))?;
+            pushed.map_err(|fault| Error::source(&dataset.name, fault))?;
         }
         let mut relabelled = if listed.has_numbers { moved(&more, &labels) } else { Vec::new() };
         relabelled.retain(|moved| is_used.get(moved.from as usize) == Some(&true));
@@ -74,7 +74,7 @@ fn change_of(
     let class = listed.classes.get(sample.label as usize).map_or("", String::as_str);
     let of_dataset = dataset.class_text(entry.label);
     let refuse = |what: String| {
-        let fault = format!("{} has a sample '{}' already, but {what}", dataset.dir.display(), sample.path);
+        let fault = format!("{} has a sample '{}' already, but {what}", dataset.name.display(), sample.path);
         Err(Error::Source { path: sample.file(), fault })
     };
     if class != of_dataset {

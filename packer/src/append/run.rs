@@ -59,11 +59,13 @@ pub(crate) struct AppendArgs {
 /// usage.
 fn layout_of(dataset: &Path, is_said: bool) -> Result<Layout, Error> {
     let dataset = Dataset::open(dataset)?;
-    dataset.refuse_in_place("append", "`shade-pack index SOURCE OUT --update` indexes what is there now")?;
+    let remedy = "`shade-pack index SOURCE OUT --update` indexes what is there now, and ids stay if what is new \
+                  comes last";
+    dataset.refuse_in_place("append", remedy)?;
     let all = PackOptions::all(dataset.index.options());
     let Some(first) = all.first() else { return Ok(Layout::default()) };
     if !is_said && all.iter().any(|options| options.transform != first.transform) {
-        let dir = dataset.dir.display();
+        let dir = dataset.name.display();
         let text = format!("{dir} has images that were transformed in different ways: say which by --format");
         return Err(Error::Usage(text));
     }
@@ -78,7 +80,7 @@ fn has_class(dataset: &Dataset, listed: &Catalogue, label: u32) -> bool {
 
 /// Refuses samples that lack what all of the dataset's have, unless the user says so: usage.
 fn refuse_other_kind(dataset: &Dataset, source: &Source, listed: &Catalogue) -> Result<(), Error> {
-    let dir = dataset.dir.display();
+    let dir = dataset.name.display();
     if listed.is_unlabelled_by_default && !has_class(dataset, listed, 0) {
         let source = source.path.display();
         return Err(Error::Usage(format!(
@@ -212,7 +214,7 @@ impl AppendJob<'_> {
     ) -> Result<(Assembled, Packed), Error> {
         let (dir, dataset, catalogue) = (&self.ground.dir, &self.dataset, &news.catalogue);
         let bucket = self.ground.bucket();
-        let fault = |source| Error::Index { path: dir.clone(), source };
+        let fault = |source| Error::Index { path: dataset.name.clone(), source };
         let options = PackOptions::new(&self.source, catalogue, &self.layout)?;
         let plan = options.plan(catalogue);
         let work = Work::of([(&options, catalogue)].into_iter());

@@ -35,6 +35,18 @@ pub(crate) fn refuse_address(out: &Path, what: &str) -> Result<(), Error> {
     )))
 }
 
+/// Refuses an address for an index of files that only this machine has: usage.
+pub(crate) fn refuse_local_source(out: &Path) -> Result<(), Error> {
+    if !is_address(out) {
+        return Ok(());
+    }
+    let out = out.display();
+    Err(Error::Usage(format!(
+        "{out} is an address, and the index would name files of this machine: give a folder, or pack them there \
+         (`shade-pack create`)"
+    )))
+}
+
 pub(super) fn url_of(path: &Path) -> Option<Url> {
     match Address::of_path(path) {
         Ok(Address::Url(url)) => Some(url),

@@ -37,7 +37,7 @@ impl ObjectClaim {
                 None => When::Absent,
                 // The answer to a write of ours was lost.
                 Some(got) if got.text() == own => return Ok(claim),
-                Some(got) if is_of_the_dead(&got.text()) => When::Still(&got.version),
+                Some(got) if is_of_the_dead(&got.text()) => When::still(&got.version),
                 Some(got) if is_claim(&got.text()) => break,
                 Some(_) => {
                     let text = format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use shade_dataset::Found;
+use shade_dataset::{Found, Version};
 use shade_formats::index::INDEX_FILE;
 
 use super::address::{below, with_none};
@@ -12,7 +12,7 @@ use super::mark::work_in;
 use crate::claim::CLAIM_FILE;
 use crate::error::Error;
 use crate::leftovers::has_records;
-use crate::pack::placed_in;
+use crate::pack::{PlacedShard, placed_in};
 use crate::plan::shard_number;
 use crate::times::TIMES_FILE;
 
@@ -37,9 +37,17 @@ enum Name {
     Foreign,
 }
 
+/// An object that goes, if it is still of this version.
+struct LeftObject {
+    name: String,
+    version: Version,
+}
+
 /// Whose an object is.
 #[derive(Debug, PartialEq, Eq)]
 enum Whose {
+    /// It was removed since it was listed.
+    Gone,
     /// This machine has a record of it, and goes on from there.
     Recorded,
     /// A command of this machine did not come to its end.
@@ -68,24 +76,24 @@ impl Bucket {
             if name == Name::Nothing {
                 continue;
             }
-            let whose = if name == Name::Foreign { Whose::Unknown } else { self.whose(&found, &records)? };
+            let (whose, version) = match name {
+                Name::Foreign => (Whose::Unknown, Version::default()),
+                _ => self.whose(&found, &records)?,
+            };
+            let left = LeftObject { name: found.name, version };
             match (name, whose) {
-                (_, Whose::Recorded) => {}
+                (_, Whose::Recorded | Whose::Gone) => {}
                 // A split that is whole already: a run was killed between two indexes.
                 (Name::Index, Whose::Ours) if !records.is_empty() => {}
-                (Name::Index, Whose::Ours) if work.restart => indexes.push(found.name),
-                (Name::Index, _) => {
-                    return Err(Error::Usage(format!(
-                        "{at} exists: remove it or choose another destination"
-                    )));
-                }
-                (_, Whose::Ours) => rest.push(found.name),
+                (Name::Index, Whose::Ours) if work.restart => indexes.push(left),
+                (Name::Index, _) => return Err(exists(out)),
+                (_, Whose::Ours) => rest.push(left),
                 (_, Whose::Anothers) => {
                     anothers += 1;
-                    rest.push(found.name);
+                    rest.push(left);
                 }
                 (_, Whose::Unknown) => {
-                    let name = found.name;
+                    let name = left.name;
                     return Err(Error::Usage(format!(
                         "{at} has '{name}', which no pack of this machine made: remove it, or choose an address where \
                          nothing is"
@@ -93,14 +101,18 @@ impl Bucket {
                 }
             }
         }
+        // With all of its indexes it is no unfinished work, whatever this machine knows of it.
+        if indexes.len() == self.splits().len().max(1) {
+            return Err(exists(out));
+        }
         if anothers > 0 && !work.restart {
             return Err(Error::Usage(format!(
-                "{at} has {anothers} objects of an unfinished pack of another machine: finish it there, or throw it away \
-                 with `shade-pack create ... --restart`"
+                "{at} has {anothers} objects of an unfinished pack of another machine, or of a cache that is gone: finish \
+                 it there, or throw it away with `shade-pack create ... --restart`"
             )));
         }
         // Shards of a split whose index stays are not among them: they are recorded.
-        indexes.iter().chain(&rest).try_for_each(|name| self.remove(name))
+        indexes.iter().chain(&rest).try_for_each(|left| self.remove(&left.name, &left.version))
     }
 
     /// Makes sure that no object of the number `first` or a later one is in the way of shards that
@@ -115,10 +127,11 @@ impl Bucket {
             if shard_number(&found.name).is_none_or(|number| number < first) {
                 continue;
             }
-            match self.whose(&found, &records)? {
-                Whose::Recorded => {}
-                Whose::Ours => left.push(found.name),
-                Whose::Anothers if work.restart => left.push(found.name),
+            let (whose, version) = self.whose(&found, &records)?;
+            match whose {
+                Whose::Recorded | Whose::Gone => {}
+                Whose::Ours => left.push(LeftObject { name: found.name, version }),
+                Whose::Anothers if work.restart => left.push(LeftObject { name: found.name, version }),
                 Whose::Anothers | Whose::Unknown => {
                     return Err(Error::Usage(format!(
                         "{}/{} is there, and is not of the dataset. If another machine was killed while it appended, \
@@ -129,15 +142,19 @@ impl Bucket {
                 }
             }
         }
-        left.iter().try_for_each(|name| self.remove(name))
+        left.iter().try_for_each(|left| self.remove(&left.name, &left.version))
     }
 
     /// Removes what this machine has put there, if nobody goes on with it: there is no index of
-    /// ours. With `first` only shards of this number and later ones.
+    /// ours, and none can come. With `first` only shards of this number and later ones.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store does not answer; or another command writes there by now, which may have the mark
+    /// of this machine, too, where machines share the user's cache.
     pub(crate) fn remove_left(&self, first: Option<u32>) -> Result<(), Error> {
+        if self.may_appear() {
+            return Ok(());
+        }
         let found = self.list()?;
         let mut left = Vec::new();
         for found in &found {
@@ -146,14 +163,17 @@ impl Bucket {
                 Some(first) => shard_number(&found.name).is_some_and(|number| number >= first),
                 None => matches!(name, Name::Pack | Name::Index),
             };
-            if is_meant && self.whose(found, &BTreeMap::new())? == Whose::Ours {
+            if !is_meant {
+                continue;
+            }
+            if let (Whose::Ours, version) = self.whose(found, &BTreeMap::new())? {
                 if name == Name::Index {
                     return Ok(());
                 }
-                left.push(&found.name);
+                left.push(LeftObject { name: found.name.clone(), version });
             }
         }
-        left.into_iter().try_for_each(|name| self.remove(name))?;
+        left.iter().try_for_each(|left| self.remove(&left.name, &left.version))?;
         self.note_finished();
         Ok(())
     }
@@ -184,30 +204,33 @@ impl Bucket {
             if !folder.is_dir() || !has_records(&folder) {
                 continue;
             }
-            for (shard, version) in placed_in(&folder)? {
-                records.insert(below(split, &shard), version);
+            for PlacedShard { name, etag } in placed_in(&folder)? {
+                records.insert(below(split, &name), etag);
             }
         }
         Ok(records)
     }
 
-    fn whose(&self, found: &Found, records: &BTreeMap<String, String>) -> Result<Whose, Error> {
-        // Lists of some stores have other versions than the objects themselves.
-        if let Some(known) = records.get(&found.name)
-            && self.has(&found.name, found.bytes, known)?
-        {
-            return Ok(Whose::Recorded);
-        }
-        Ok(match self.mark_of(&found.name)? {
-            Some(mark) if mark == self.mark() => Whose::Ours,
+    /// Whose an object is, and which version of it.
+    fn whose(&self, found: &Found, records: &BTreeMap<String, String>) -> Result<(Whose, Version), Error> {
+        let Some(there) = self.look(&found.name)? else { return Ok((Whose::Gone, Version::default())) };
+        let is_recorded = records.get(&found.name).is_some_and(|etag| self.is_placed(&there, etag));
+        let whose = match &there.mark {
+            _ if is_recorded => Whose::Recorded,
+            Some(_) if self.is_marked(&there) => Whose::Ours,
             Some(_) => Whose::Anothers,
             None => Whose::Unknown,
-        })
+        };
+        Ok((whose, there.version))
     }
 
     fn name_of(&self, found: &Found) -> Name {
         name_of(found, self.splits())
     }
+}
+
+fn exists(out: &Path) -> Error {
+    Error::Usage(format!("{} exists: remove it or choose another destination", out.display()))
 }
 
 fn name_of(found: &Found, splits: &[String]) -> Name {

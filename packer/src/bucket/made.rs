@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shade_dataset::{
-    Answer, Found, StoreFault, Upload, UploadFault, Uploads, Url, Version, When, Written, regular,
+    Answer, Found, Looked, Upload, UploadFault, Uploads, Url, Version, When, Written, regular,
 };
-use shade_formats::index::INDEX_FILE;
-use shade_formats::limits::INDEX_BYTES_MAX;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::address::{below, with_none};
 use super::claim::ObjectClaim;
@@ -20,15 +19,16 @@ use crate::claim::CLAIM_FILE;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::{Stop, step};
-use crate::leftovers::{done_of, remove_file};
+use crate::leftovers::{remove_file, uploaded};
 use crate::pack::{Gate, Pass};
-use crate::plan::{UPLOAD, shard_number};
-use crate::times::TIMES_FILE;
+use crate::plan::UPLOAD;
 
 /// Objects up to this length are written by one request.
 const WHOLE_BYTES_MAX: u64 = 8 << 20;
 /// Shards that are written to disk, or wait there until the bucket has them.
 const SHARDS_MAX: u64 = 4;
+/// Bytes of a file that are read at a time for their hash.
+const PIECE_BYTES: u64 = 1 << 20;
 /// Longest id of an upload that is read back, in bytes.
 const ID_BYTES_MAX: u64 = 16 * 1024;
 
@@ -47,6 +47,8 @@ pub(crate) struct Bucket {
     is_finished: AtomicBool,
     /// Whether this run has begun to write objects.
     has_written: AtomicBool,
+    /// Whether an index of this run may appear: it was sent, and it is not known what became of it.
+    may_appear: AtomicBool,
 }
 
 impl Bucket {
@@ -62,6 +64,7 @@ impl Bucket {
             room: Gate::new(SHARDS_MAX),
             is_finished: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
+            may_appear: AtomicBool::new(false),
         };
         // Those of the splits, too: a command may make one of them alone.
         for split in with_none(splits) {
@@ -73,16 +76,16 @@ impl Bucket {
         Ok(bucket)
     }
 
+    pub(crate) fn url(&self) -> &Url {
+        self.uploads.objects().url()
+    }
+
     pub(super) fn splits(&self) -> &[String] {
         &self.splits
     }
 
     pub(super) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    pub(super) fn mark(&self) -> &str {
-        &self.mark.text
     }
 
     /// Says that no object of ours there is without a dataset.
@@ -95,34 +98,63 @@ impl Bucket {
         self.is_finished.load(Ordering::Relaxed)
     }
 
+    /// Whether an index of this run may be there, or come there yet.
+    pub(super) fn may_appear(&self) -> bool {
+        self.may_appear.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_may_appear(&self, may: bool) {
+        self.may_appear.store(may, Ordering::Relaxed);
+    }
+
     /// Waits until there is room on the disk for one more shard.
     pub(crate) fn room(&self, stop: &Stop) -> Result<Pass<'_>, Error> {
         self.room.pass(1, stop)
     }
 
     pub(super) fn list(&self) -> Result<Vec<Found>, Error> {
-        self.uploads.objects().list().map_err(fault("list", self.uploads.objects().url()))
+        self.uploads.objects().list().map_err(fault("list", self.url()))
     }
 
-    /// Removes an object.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+    /// Removes the object `name`, if it is still `judged`.
+    ///
+    /// # Errors
+    /// Another command writes there by now, or has written it: usage. Or the store does not answer.
+    pub(super) fn remove(&self, name: &str, judged: &Version) -> Result<(), Error> {
+        self.check_claim(name)?;
+        match self.look(name)? {
+            None => return Ok(()),
+            Some(there) if there.version != *judged => return Err(self.written_by_another(name)),
+            Some(_) => {}
+        }
         self.uploads.remove(name).map_err(fault("remove", &self.url_of(name)))?;
         step();
         Ok(())
     }
 
-    /// The mark that an object was written with, if any.
-    pub(super) fn mark_of(&self, name: &str) -> Result<Option<String>, Error> {
-        let looked = self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))?;
-        Ok(looked.and_then(|looked| looked.mark))
+    /// What is known of an object; `None` if there is none.
+    pub(super) fn look(&self, name: &str) -> Result<Option<Looked>, Error> {
+        self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))
+    }
+
+    /// Whether an object is of this machine's work for the address.
+    pub(super) fn is_marked(&self, there: &Looked) -> bool {
+        there.mark.as_ref().is_some_and(|mark| mark.work == self.mark.text)
+    }
+
+    /// Whether an object is the one that was placed with this ETag.
+    pub(super) fn is_placed(&self, there: &Looked, etag: &str) -> bool {
+        match etag {
+            // A store that says none.
+            "" => self.is_marked(there),
+            etag => there.version.etag.as_deref().is_some_and(|now| is_same(now, etag)),
+        }
     }
 
     /// Whether an object is there, of this length and version.
     pub(crate) fn has(&self, name: &str, bytes: u64, etag: &str) -> Result<bool, Error> {
-        let looked = self.uploads.look(name).map_err(fault("look at", &self.url_of(name)))?;
-        Ok(looked.is_some_and(|looked| {
-            looked.bytes == bytes && looked.version.etag.as_deref().unwrap_or_default() == etag
-        }))
+        let there = self.look(name)?;
+        Ok(there.is_some_and(|there| there.bytes == bytes && self.is_placed(&there, etag)))
     }
 
     /// Puts the file at `path` there as `name`; gives its ETag, empty if the store says none.
@@ -131,114 +163,62 @@ impl Bucket {
     /// It cannot be read; the store does not take it; another command writes there by now, or has
     /// written it: usage. Or [`Error::Interrupted`].
     pub(crate) fn place(&self, path: &Path, name: &str, stop: &Stop) -> Result<String, Error> {
-        let before = self.free(name)?;
-        self.put_file(path, name, before.as_ref(), stop)
-    }
-
-    /// As [`place`](Self::place), in place of an object that belongs to the dataset.
-    ///
-    /// # Errors
-    /// As [`place`](Self::place).
-    pub(crate) fn replace(&self, path: &Path, name: &str, stop: &Stop) -> Result<String, Error> {
         self.check_claim(name)?;
-        self.put_file(path, name, None, stop)
+        let there = self.look(name)?;
+        if there.as_ref().is_some_and(|there| !self.is_marked(there)) {
+            return Err(self.written_by_another(name));
+        }
+        match self.put_file(path, name, When::unchanged(there.as_ref()), stop)? {
+            Written::Done(version) => Ok(version.etag.unwrap_or_default()),
+            Written::Refused => Err(self.written_by_another(name)),
+        }
     }
 
-    fn put_file(
+    pub(super) fn written_by_another(&self, name: &str) -> Error {
+        Error::Usage(format!("{} was written by somebody else meanwhile: not going on", self.url_of(name)))
+    }
+
+    /// Puts the file at `path` there, in one request or in parts.
+    pub(super) fn put_file(
         &self,
         path: &Path,
         name: &str,
-        before: Option<&Version>,
+        when: When<'_>,
         stop: &Stop,
-    ) -> Result<String, Error> {
+    ) -> Result<Written, Error> {
         stop.check()?;
         let file = regular::open(path).map_err(Error::io("open", path))?;
         let bytes = file.metadata().map_err(Error::io("look at", path))?.len();
         self.has_written.store(true, Ordering::Relaxed);
-        if bytes > WHOLE_BYTES_MAX {
-            let upload = Upload { name, id: "", bytes };
-            return self.put_in_parts(path, &file, upload, before, stop);
+        if bytes <= WHOLE_BYTES_MAX {
+            let content = read_at(&file, 0..bytes).map_err(Error::io("read", path))?;
+            return self.uploads.put(name, content, when).map_err(fault("write", &self.url_of(name)));
         }
-        let content = read_at(&file, 0..bytes).map_err(Error::io("read", path))?;
-        match self.uploads.put(name, content, When::Always) {
-            Ok(Written::Done(version)) => Ok(version.etag.unwrap_or_default()),
-            Ok(Written::Refused) => unreachable!("nothing was asked of what is there"),
-            Err(refused) => self.looked_up(name, bytes, before, refused),
+        let content = hash_of(&file, bytes).map_err(Error::io("read", path))?;
+        let id = self.uploads.begin(name, content).map_err(fault("write", &self.url_of(name)))?;
+        let record = upload_record(path);
+        files::put(&record, id.as_bytes(), false)?;
+        let upload = Upload { name, id: &id, bytes, content };
+        let written =
+            self.uploads.write(upload, when, |range| read_at(&file, range), || stop.check().is_err());
+        let written = written.map_err(|refused| match refused {
+            UploadFault::Store(refused) => fault("write", &self.url_of(name))(refused),
+            UploadFault::Read(source) => Error::io("read", path)(source),
+            UploadFault::Stopped => Error::Interrupted,
+        });
+        step();
+        // If the store does not answer now, the next run gives it up.
+        if matches!(written, Ok(Written::Done(_))) || self.uploads.give_up(name, &id).is_ok() {
+            remove_file(&record)?;
         }
-    }
-
-    /// Makes sure that writing an object loses nothing, as far as can be known now. Gives
-    /// the version of one of ours that is there.
-    fn free(&self, name: &str) -> Result<Option<Version>, Error> {
-        self.check_claim(name)?;
-        let url = self.url_of(name);
-        match self.uploads.look(name).map_err(fault("look at", &url))? {
-            Some(there) if there.mark.as_deref() != Some(self.mark()) => {
-                Err(Error::Usage(format!("{url} was written by somebody else meanwhile: not going on")))
-            }
-            there => Ok(there.map(|there| there.version)),
-        }
+        written
     }
 
     /// Makes sure that nobody else may write the object.
-    fn check_claim(&self, name: &str) -> Result<(), Error> {
+    pub(super) fn check_claim(&self, name: &str) -> Result<(), Error> {
         let in_folder = |claim: &&ObjectClaim| name.starts_with(claim.folder());
         let claim = self.claims.iter().filter(in_folder).max_by_key(|claim| claim.folder().len());
         claim.map_or(Ok(()), |claim| claim.check(&self.uploads))
-    }
-
-    /// Puts the file at `path`, which is open, there in parts.
-    fn put_in_parts(
-        &self,
-        path: &Path,
-        file: &File,
-        upload: Upload<'_>,
-        before: Option<&Version>,
-        stop: &Stop,
-    ) -> Result<String, Error> {
-        let Upload { name, bytes, .. } = upload;
-        let id = self.uploads.begin(name).map_err(fault("write", &self.url_of(name)))?;
-        let record = upload_record(path);
-        files::put(&record, id.as_bytes(), false)?;
-        let upload = Upload { id: &id, ..upload };
-        let written = self.uploads.write(upload, |range| read_at(file, range), || stop.check().is_err());
-        let done = match written {
-            Ok(version) => Ok(version.etag.unwrap_or_default()),
-            Err(UploadFault::Store(refused)) => self.looked_up(name, bytes, before, refused),
-            Err(UploadFault::Read(source)) => Err(Error::io("read", path)(source)),
-            Err(UploadFault::Stopped) => Err(Error::Interrupted),
-        };
-        step();
-        // If the store does not answer now, the next run gives it up.
-        if done.is_ok() || self.uploads.give_up(name, &id).is_ok() {
-            remove_file(&record)?;
-        }
-        done
-    }
-
-    /// What became of a write whose answer was lost: the store has it, or says `refused`. `before`
-    /// is what was there.
-    fn looked_up(
-        &self,
-        name: &str,
-        bytes: u64,
-        before: Option<&Version>,
-        refused: StoreFault,
-    ) -> Result<String, Error> {
-        // A second request to end an upload finds none, which some stores call forbidden.
-        const MAY_BE_THERE: [Answer; 4] =
-            [Answer::Cut, Answer::TimedOut, Answer::NotFound, Answer::Forbidden];
-        let looked = MAY_BE_THERE.contains(&refused.answer).then(|| self.uploads.look(name));
-        match looked {
-            Some(Ok(Some(there)))
-                if there.bytes == bytes
-                    && there.mark.as_deref() == Some(self.mark())
-                    && Some(&there.version) != before =>
-            {
-                Ok(there.version.etag.unwrap_or_default())
-            }
-            _ => Err(fault("write", &self.url_of(name))(refused)),
-        }
     }
 
     /// Gives up the uploads that killed runs of this machine have begun below the address.
@@ -247,9 +227,8 @@ impl Bucket {
             for split in with_none(&folders_in(work)?) {
                 let folder = split.map_or_else(|| work.clone(), |split| work.join(split));
                 for file in names_in(&folder)? {
-                    let shard = file.strip_suffix(UPLOAD).filter(|shard| shard_number(shard).is_some());
-                    if let Some(shard) = shard {
-                        self.give_up(&folder.join(&file), &below(split, shard))?;
+                    if let Some(uploaded) = uploaded(&file) {
+                        self.give_up(&folder.join(&file), &below(split, uploaded))?;
                     }
                 }
             }
@@ -270,60 +249,13 @@ impl Bucket {
         remove_file(record)
     }
 
-    /// Makes a dataset of what is in `folder`: puts what lies there into the bucket's folder
-    /// `split`, the index last.
-    ///
-    /// # Errors
-    /// The store does not take it; or a dataset with another index is there by now: usage.
-    pub(crate) fn publish(&self, folder: &Path, split: Option<&str>, stop: &Stop) -> Result<(), Error> {
-        for shard in names_in(folder)?.into_iter().filter(|name| shard_number(name).is_some()) {
-            // A run that was killed behind the record of completion left the file.
-            if !done_of(folder, &shard).exists() {
-                self.place(&folder.join(&shard), &below(split, &shard), stop)?;
-            }
-        }
-        let times = folder.join(TIMES_FILE);
-        if times.is_file() {
-            self.place(&times, &below(split, TIMES_FILE), stop)?;
-        }
-        stop.check()?;
-        let (path, name) = (folder.join(INDEX_FILE), below(split, INDEX_FILE));
-        let index = regular::read(&path).map_err(Error::io("read", &path))?;
-        self.put_index(&name, index, When::Absent)
-    }
-
-    /// Puts an index in the place of the one of this version.
-    ///
-    /// # Errors
-    /// The store does not take it; or another one is there by now: usage.
-    pub(crate) fn replace_index(&self, index: Vec<u8>, version: &Version) -> Result<(), Error> {
-        let is_known = *version != Version::default();
-        self.put_index(INDEX_FILE, index, if is_known { When::Still(version) } else { When::Always })
-    }
-
-    fn put_index(&self, name: &str, index: Vec<u8>, when: When<'_>) -> Result<(), Error> {
-        let url = self.url_of(name);
-        let refused = match self.uploads.put(name, index.clone(), when) {
-            Ok(Written::Done(_)) => return Ok(()),
-            Ok(Written::Refused) => {
-                Error::Usage(format!("{url} was written by another command meanwhile: see what it is"))
-            }
-            Err(refused) => fault("write", &url)(refused),
-        };
-        // Written by a run that was killed, or by a request whose answer was lost.
-        match get(&self.uploads, name, INDEX_BYTES_MAX) {
-            Ok(Some(there)) if there.bytes == index => Ok(()),
-            _ => Err(refused),
-        }
-    }
-
     /// Reads a small object; `None` if there is none.
     pub(crate) fn get(&self, name: &str, bytes_max: u64) -> Result<Option<Got>, Error> {
         get(&self.uploads, name, bytes_max)
     }
 
-    fn url_of(&self, name: &str) -> Url {
-        self.uploads.objects().url().join(name)
+    pub(super) fn url_of(&self, name: &str) -> Url {
+        self.url().join(name)
     }
 }
 
@@ -338,6 +270,11 @@ impl Drop for Bucket {
     }
 }
 
+/// Whether two ETags are one: some answers do not quote them.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one.trim_matches('"') == other.trim_matches('"')
+}
+
 /// The file that remembers the upload of the shard at `path`.
 fn upload_record(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -346,7 +283,7 @@ fn upload_record(path: &Path) -> PathBuf {
 }
 
 /// Names in a folder, sorted.
-fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;
@@ -359,6 +296,17 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
 /// Names of folders in a folder: splits.
 fn folders_in(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(names_in(folder)?.into_iter().filter(|name| folder.join(name).is_dir()).collect())
+}
+
+/// A hash of the first bytes of a file.
+fn hash_of(file: &File, bytes: u64) -> std::io::Result<u64> {
+    let (mut hash, mut at) = (Xxh3::new(), 0);
+    while at < bytes {
+        let end = bytes.min(at + PIECE_BYTES);
+        hash.update(&read_at(file, at..end)?);
+        at = end;
+    }
+    Ok(hash.digest())
 }
 
 fn read_at(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {

@@ -11,7 +11,8 @@ use shade_dataset::regular;
 
 use crate::error::Error;
 use crate::files;
-use crate::leftovers::remove_file;
+use crate::leftovers::{remove_file, remove_files};
+use crate::owner::Owner;
 
 /// The file that it is kept in, beside the work for the address.
 const FILE: &str = "mark";
@@ -46,6 +47,10 @@ pub(super) fn of(folder: &Path) -> Result<Mark, Error> {
 /// Removes it with its folder, once no object there is unfinished and no work is left.
 pub(super) fn remove(folder: &Path) -> Result<(), Error> {
     if work_in(folder)?.is_empty() {
+        // A command that was killed while it wrote the mark has left a part of it.
+        remove_files(folder, |name| {
+            unfinished(name).is_some_and(|process| Owner::current().knows_name_to_be_gone(process))
+        })?;
         remove_file(&folder.join(FILE))?;
         // Another command may have begun meanwhile.
         let _ = fs::remove_dir(folder);
@@ -53,12 +58,18 @@ pub(super) fn remove(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// The process that writes the mark under this temporary name.
+fn unfinished(name: &str) -> Option<&str> {
+    files::temporary(name).filter(|(path, _)| *path == FILE).map(|(_, process)| process)
+}
+
 /// What lies in the folder of an address besides the mark: folders of work, and claims.
 pub(super) fn work_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;
-        if entry.file_name() != FILE {
+        let name = entry.file_name();
+        if name != FILE && name.to_str().and_then(unfinished).is_none() {
             found.push(entry.path());
         }
     }

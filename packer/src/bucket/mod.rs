@@ -6,10 +6,10 @@
 //! or none. Records of completion stay in the folder until the end and say which shards the bucket
 //! has, so that the same command on the same machine goes on after a kill.
 //!
-//! `address` reads OUT, and `place` is where it is. `made` writes to the bucket, `object` reads
-//! small things of it, `claim` keeps two commands from writing there at a time, `left` judges what
-//! is there already. `mark` tells whose an object is. `shards_to` is what the packing of shards
-//! needs to know of it.
+//! `address` reads OUT, and `place` is where it is. `made` writes to the bucket, `publish` makes a
+//! dataset of what is there, `object` reads small things of it, `claim` keeps two commands from
+//! writing there at a time, `left` judges what is there already. `mark` tells whose an object is.
+//! `shards_to` is what the packing of shards needs to know of it.
 
 mod address;
 mod claim;
@@ -18,9 +18,10 @@ mod made;
 mod mark;
 mod object;
 mod place;
+mod publish;
 mod shards_to;
 
-pub(crate) use address::{is_address, out, refuse_address};
+pub(crate) use address::{is_address, out, refuse_address, refuse_local_source};
 pub(crate) use left::Work;
 pub(crate) use made::Bucket;
 pub(crate) use object::{Got, read_small};

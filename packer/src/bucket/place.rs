@@ -4,11 +4,14 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use shade_dataset::{Url, cache_folder};
+use shade_dataset::{Url, Version, cache_folder};
+use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::limits::INDEX_BYTES_MAX;
 
 use super::address::url_of;
 use super::left::Work;
 use super::made::Bucket;
+use super::object::Got;
 use super::shards_to::ShardsTo;
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -63,6 +66,8 @@ pub(crate) struct Made {
     // Dropped first: the bucket removes the folder around it.
     partial: Partial,
     bucket: Option<Bucket>,
+    /// The version of the index that this one's takes the place of.
+    replaces: Option<Version>,
     is_published: bool,
 }
 
@@ -77,7 +82,24 @@ impl Made {
             bucket.prepare(out, Work { folder: None, restart: false })?;
         }
         let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
-        Ok(Self { partial, bucket, is_published: false })
+        Ok(Self { partial, bucket, replaces: None, is_published: false })
+    }
+
+    /// Begins another index of files in the place of the one at the address `out`.
+    ///
+    /// # Errors
+    /// There is none by now, or another command is at work there: usage.
+    pub(crate) fn begin_again(out: &Path) -> Result<Self, Error> {
+        let Place { local, bucket } = Place::take(out, &[])?;
+        let there = bucket.as_ref().map(|bucket| bucket.get(INDEX_FILE, INDEX_BYTES_MAX)).transpose()?;
+        let is_of_files =
+            |got: &Got| Index::open(got.bytes.clone()).is_ok_and(|index| index.places().is_some());
+        let Some(there) = there.flatten().filter(is_of_files) else {
+            let text = format!("{} is no index of files any more: see what it is", out.display());
+            return Err(Error::Usage(text));
+        };
+        let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
+        Ok(Self { partial, bucket, replaces: Some(there.version), is_published: false })
     }
 
     /// Where its files are until it is published.
@@ -99,7 +121,11 @@ impl Made {
         match &self.bucket {
             None => self.partial.publish()?,
             Some(bucket) => {
-                bucket.publish(self.partial.path(), None, stop)?;
+                let folder = self.partial.path();
+                match &self.replaces {
+                    None => bucket.publish(folder, None, stop)?,
+                    Some(version) => bucket.extend(folder, version, stop)?,
+                }
                 bucket.note_finished();
             }
         }
@@ -111,6 +137,7 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         if !self.is_published
+            && self.replaces.is_none()
             && let Some(bucket) = &self.bucket
         {
             // If the store does not answer, the next command there removes them.

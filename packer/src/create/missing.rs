@@ -71,7 +71,7 @@ pub(super) fn make_missing(
             continue;
         }
         if PackOptions::has_foreign_shards(dataset.index.options()) {
-            let dir = dataset.dir.display();
+            let dir = dataset.name.display();
             let text = format!(
                 "{dir} has lost shards, and they are those of the dataset that it is a subset of: make them again \
                  there, then the subset"

@@ -132,5 +132,6 @@ pub(crate) fn unfinished(source: Error, partial: &mut Partial, bucket: Option<&B
         return source;
     }
     partial.keep();
-    Error::Unfinished { source: Box::new(source), partial: partial.path().to_owned(), shards }
+    let partial = bucket.map_or_else(|| partial.path().to_owned(), |bucket| bucket.url().as_str().into());
+    Error::Unfinished { source: Box::new(source), partial, shards }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{OutputArgs, SourceArgs, ThreadsArgs, local};
+use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
+use crate::bucket::out;
 use crate::config::{Accept, OnBad};
 
 #[derive(Debug, Args)]
@@ -12,8 +13,10 @@ pub(crate) struct IndexArgs {
     /// Source.
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// The folder of the index. It must not lie inside SOURCE, nor exist without --update.
-    #[arg(value_parser = local())]
+    /// The folder of the index, or an address for a SOURCE that has one, too.
+    ///
+    /// It must not lie inside SOURCE, nor exist without --update.
+    #[arg(value_parser = out())]
     pub(crate) out: PathBuf,
     /// Read every file whole and keep its checksum.
     ///

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use shade_dataset::DatasetError;
 use shade_formats::SampleId;
 use shade_formats::index::{INDEX_FILE, Index, PlacesKind};
 
@@ -13,6 +14,7 @@ use super::make::{Made, Making};
 use super::probe::{FILES, Probe, probe};
 use super::report::Indexed;
 use super::unchanged::{IndexOptions, Indexing, why_changed};
+use crate::bucket::{Made as MadeThere, is_address, refuse_local_source};
 use crate::catalogue::{Catalogue, SampleStore};
 use crate::claim::Claim;
 use crate::config::OnBad;
@@ -37,6 +39,9 @@ use crate::workers::Workers;
 pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     let start = Instant::now();
     let source = args.source.source()?;
+    if source.bucket.is_none() {
+        refuse_local_source(&args.out)?;
+    }
     source.look(args.output.shown(), stop)?;
     let wanted = wanted(args, &source)?;
     refuse_inside(&args.out, &source.path)?;
@@ -69,7 +74,7 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
     if !args.no_probe {
         indexed.probe = probed(&catalogue, &workers);
     }
-    write(args, !matches!(there, There::Nothing), &made)?;
+    write(args, !matches!(there, There::Nothing), &made, stop)?;
     indexed.content_id = content_id(&made, &source.path)?;
     (indexed.samples, indexed.classes, indexed.files) = (made.samples, catalogue.classes.len(), made.files);
     (indexed.source_bytes, indexed.index_bytes) = (made.bytes, made.index.len() as u64);
@@ -107,13 +112,14 @@ enum There {
 
 /// What is at OUT, if it may be made again.
 fn there(args: &IndexArgs) -> Result<There, Error> {
-    if !args.update || !args.out.exists() {
+    if !args.update || !(is_address(&args.out) || args.out.exists()) {
         return Ok(There::Nothing);
     }
     match Dataset::open(&args.out) {
+        Err(Error::Dataset(DatasetError::NotPackedAt { .. })) => Ok(There::Nothing),
         Ok(dataset) if dataset.is_in_place() => Ok(There::Index(dataset)),
         Ok(dataset) => {
-            let dir = dataset.dir.display();
+            let dir = dataset.name.display();
             Err(Error::Usage(format!("{dir} is a packed dataset: --update is for indexes of files")))
         }
         Err(Error::Dataset(fault)) if fault.is_damage() && is_alone(&args.out)? => {
@@ -125,6 +131,9 @@ fn there(args: &IndexArgs) -> Result<There, Error> {
 
 /// Whether the folder has nothing except an index: a packed dataset has shards beside it.
 fn is_alone(folder: &Path) -> Result<bool, Error> {
+    if is_address(folder) {
+        return Ok(false);
+    }
     let mut names = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     Ok(names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == INDEX_FILE)))
 }
@@ -199,7 +208,10 @@ fn probed(catalogue: &Catalogue, workers: &Workers) -> Option<Probe> {
 }
 
 /// Puts the index into its folder. Readers see the old one or the new one.
-fn write(args: &IndexArgs, is_there: bool, made: &Made) -> Result<(), Error> {
+fn write(args: &IndexArgs, is_there: bool, made: &Made, stop: &Stop) -> Result<(), Error> {
+    if is_address(&args.out) {
+        return write_there(args, is_there, made, stop);
+    }
     if is_there {
         let _claim = Claim::take(&args.out)?;
         return files::put(&args.out.join(INDEX_FILE), &made.index, true);
@@ -207,6 +219,14 @@ fn write(args: &IndexArgs, is_there: bool, made: &Made) -> Result<(), Error> {
     let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     files::put(&partial.path().join(INDEX_FILE), &made.index, true)?;
     partial.publish()
+}
+
+/// The same in a bucket.
+fn write_there(args: &IndexArgs, is_there: bool, made: &Made, stop: &Stop) -> Result<(), Error> {
+    let begin = if is_there { MadeThere::begin_again } else { MadeThere::begin };
+    let mut out = begin(&args.out)?;
+    files::put(&out.folder().join(INDEX_FILE), &made.index, false)?;
+    out.publish(stop)
 }
 
 fn content_id(made: &Made, path: &Path) -> Result<String, Error> {

@@ -152,19 +152,27 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     Ok(Some(DoneShard { index: Arc::new(index), bad, not_decodable, part, placed }))
 }
 
-/// The shards in a bucket that `folder` has records of completion of, whatever pack they are of:
-/// their names, and the versions of their objects.
+/// A shard that a bucket has by a record of completion.
+#[derive(Debug)]
+pub(crate) struct PlacedShard {
+    pub(crate) name: String,
+    /// The ETag of its object, empty if the store says none.
+    pub(crate) etag: String,
+}
+
+/// The shards in a bucket that `folder` has records of completion of, whatever pack they are of.
 ///
 /// # Errors
 /// The folder or a record cannot be read.
-pub(crate) fn placed_in(folder: &Path) -> Result<Vec<(String, String)>, Error> {
+pub(crate) fn placed_in(folder: &Path) -> Result<Vec<PlacedShard>, Error> {
     let mut placed = Vec::new();
     for number in done_shards(folder)? {
         let path = path_of(folder, ShardId(number));
         let bytes = regular::read(&path).map_err(Error::io("read", &path))?;
         let Ok(index) = Index::open(bytes) else { continue };
         let outcome = serde_json::from_str(index.options()).map(|outcome: DoneOptions| outcome.placed);
-        placed.extend(outcome.ok().flatten().map(|version| (shard_name(number), version)));
+        let etag = outcome.ok().flatten();
+        placed.extend(etag.map(|etag| PlacedShard { name: shard_name(number), etag }));
     }
     Ok(placed)
 }

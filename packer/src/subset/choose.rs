@@ -85,7 +85,7 @@ impl Choice {
         }
         let names: Vec<&[u8]> = dataset.class_names().collect();
         if let Some(missing) = self.classes.iter().find(|name| !names.contains(&name.as_bytes())) {
-            let dataset = dataset.dir.display();
+            let dataset = dataset.name.display();
             let text =
                 format!("--class: {dataset} has no class {missing:?}; `shade-pack info` lists its classes");
             return Err(Error::Usage(text));

@@ -108,7 +108,7 @@ impl Relabelling<'_> {
             };
             let label = id.and_then(|id| labels.get_mut(id.index()));
             let label = label.ok_or_else(|| {
-                let dataset = self.dataset.dir.display();
+                let dataset = self.dataset.name.display();
                 wrong(format!("{dataset} has no sample '{}'; `shade-pack ls` lists its samples", line.sample))
             })?;
             if label.is_some() {
@@ -145,7 +145,7 @@ impl Relabelling<'_> {
         let mut new: Vec<&String> =
             given.classes.iter().filter(|name| !known.contains_key(name.as_bytes())).collect();
         if let Some(number) = new.iter().find(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
-            let dataset = self.dataset.dir.display();
+            let dataset = self.dataset.name.display();
             let fault =
                 format!("'{number}' is no name of a class in {dataset}: --keep takes names, not numbers");
             return Err(Error::source(self.file, fault));

@@ -17,9 +17,15 @@
 //! | `cut` | share of answers whose connection ends in the middle |
 //! | `wrong` | share of answers that are of the bytes behind those asked for |
 //! | `flipped` | share of answers with one byte changed; the next answer with that byte has none |
+//! | `lost` | share of writes and removals that are done, and whose answer never comes |
+//! | `again` | share of those that are done twice; the second answer comes |
+//! | `late` | share of those whose connection ends at once, and that are done a second later |
+//! | `unconditional` | 1: writes under a condition are answered 501 |
 //! | `seed` | of all these |
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
 //! | `host` | at the start: the address that it listens at, 127.0.0.1 by default |
+//!
+//! A file whose name has `@@` is listed with `//` there, as an object that no path can have.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's server fails by panicking")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -31,10 +37,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::http::response::Parts;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use md5::{Digest, Md5};
@@ -54,6 +60,8 @@ const SIGMA: f64 = 0.4;
 const WHOLE_BYTES_MAX: usize = 1 << 20;
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+/// A request with all of its body: it may be done twice, or later.
+type Whole = Request<Full<Bytes>>;
 
 /// What has the objects.
 enum Backend {
@@ -63,12 +71,14 @@ enum Backend {
 }
 
 impl Backend {
-    async fn call(&self, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
+    async fn call(&self, request: Whole) -> Result<Response<Body>, std::io::Error> {
         match self {
             Self::Files(service, folder) => {
                 let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
                 let bucket = folder.join(request.uri().path().trim_matches('/'));
-                let answer = hyper::service::Service::call(service, request).await;
+                let (parts, body) = request.into_parts();
+                let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes);
+                let answer = service.call(Request::from_parts(parts, s3s::Body::from(body))).await;
                 let answer = answer.map_err(|error| std::io::Error::other(format!("{error:?}")))?;
                 let (mut parts, body) = answer.into_parts();
                 let body = body.map_err(std::io::Error::other).boxed_unsync();
@@ -78,7 +88,7 @@ impl Backend {
                 let listed = first_bytes(body, usize::MAX).await?;
                 let listed = with_etags(&String::from_utf8_lossy(&listed), &bucket);
                 parts.headers.insert("content-length", listed.len().into());
-                let body = http_body_util::Full::new(Bytes::from(listed));
+                let body = Full::new(Bytes::from(listed));
                 Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
             }
             Self::Product(product) => {
@@ -109,6 +119,9 @@ struct Fate {
     cut: bool,
     wrong: bool,
     flipped: bool,
+    lost: bool,
+    again: bool,
+    late: bool,
 }
 
 /// A byte of an object.
@@ -157,6 +170,9 @@ impl Store {
         fate.cut = happens("cut");
         fate.wrong = happens("wrong");
         fate.flipped = happens("flipped");
+        fate.lost = happens("lost");
+        fate.again = happens("again");
+        fate.late = happens("late");
         fate
     }
 
@@ -185,8 +201,52 @@ impl Store {
         format!("{}{}", self.requests.load(Ordering::Relaxed), counts.collect::<String>())
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
+    /// What becomes of a write or a removal; `None` if nothing odd does, and the request is done as
+    /// any other.
+    async fn written(
+        self: &Arc<Self>,
+        request: &Whole,
+        fate: &Fate,
+    ) -> Option<std::io::Result<Response<Body>>> {
+        let badness = self.badness.lock().unwrap().clone();
+        if [Method::GET, Method::HEAD].contains(request.method()) {
+            return None;
+        }
+        let conditions = ["if-match", "if-none-match"];
+        let has_condition = conditions.iter().any(|name| request.headers().contains_key(*name));
+        if has_condition && badness.share("unconditional") > 0.0 {
+            self.happens("unconditional");
+            return Some(Ok(made_answer(501)));
+        }
+        let lost = || Some(Err(std::io::Error::other("lost")));
+        if fate.late {
+            self.happens("late");
+            let (own, request) = (Arc::clone(self), request.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _ = own.backend.call(request).await;
+            });
+            return lost();
+        }
+        if fate.lost || fate.again {
+            self.happens(if fate.lost { "lost" } else { "again" });
+            let first = self.backend.call(request.clone()).await;
+            // It is done when its body has come.
+            let done = first.map(|answer| first_bytes(answer.into_body(), usize::MAX));
+            let _ = done.ok()?.await;
+            if fate.lost {
+                return lost();
+            }
+        }
+        fate.again.then_some(())?;
+        Some(self.backend.call(request.clone()).await)
+    }
+
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+        let request = Request::from_parts(parts, Full::new(body));
         let fate = self.fate();
         if fate.wait >= Duration::from_secs(1) {
             self.happens("slow");
@@ -194,10 +254,10 @@ impl Store {
         tokio::time::sleep(fate.wait).await;
         if let Some(status) = fate.status {
             self.happens(&status.to_string());
-            let text = format!("<Error><Code>Made{status}</Code><Message>by the test</Message></Error>");
-            let body =
-                http_body_util::Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
-            return Ok(Response::builder().status(status).body(body).unwrap());
+            return Ok(made_answer(status));
+        }
+        if let Some(answer) = self.written(&request, &fate).await {
+            return answer;
         }
         let object = request.uri().path().to_owned();
         let (mut parts, body) = self.backend.call(request).await?.into_parts();
@@ -233,6 +293,13 @@ impl Store {
     }
 }
 
+/// An answer that no store gave.
+fn made_answer(status: u16) -> Response<Body> {
+    let text = format!("<Error><Code>Made{status}</Code><Message>by the test</Message></Error>");
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
+    Response::builder().status(status).body(body).unwrap()
+}
+
 /// A list with the ETag of each object, as stores have it: s3s-fs says it only with the object.
 fn with_etags(listed: &str, bucket: &Path) -> String {
     let mut pieces = listed.split("</Key>");
@@ -249,7 +316,7 @@ fn with_etags(listed: &str, bucket: &Path) -> String {
         let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         text += &format!("</Key><ETag>&quot;{etag}&quot;</ETag>{piece}");
     }
-    text
+    text.replace("@@", "//")
 }
 
 /// The bytes of an answer, as many as it promises: s3s-fs reads on to the end of the object.
@@ -324,6 +391,7 @@ fn main() {
 
 fn backend(folder: &Path, is_anonymous: bool) -> Backend {
     if let Some(product) = Product::of_environment() {
+        product.clear(folder);
         product.take(folder);
         return Backend::Product(Box::new(product));
     }
