@@ -21,7 +21,7 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::Content;
+use crate::leftovers::{Content, clean_unfinished};
 use crate::options::TOOL;
 use crate::progress::CommandProgress;
 use crate::publish::Partial;
@@ -202,7 +202,9 @@ fn probed(catalogue: &Catalogue, workers: &Workers) -> Option<Probe> {
 fn write(args: &IndexArgs, is_there: bool, made: &Made) -> Result<(), Error> {
     if is_there {
         let _claim = Claim::take(&args.out)?;
-        return files::put(&args.out.join(INDEX_FILE), &made.index, true);
+        files::put(&args.out.join(INDEX_FILE), &made.index, true)?;
+        // What one left that was killed before its index had its name.
+        return clean_unfinished(&args.out);
     }
     let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     files::put(&partial.path().join(INDEX_FILE), &made.index, true)?;
