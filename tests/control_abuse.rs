@@ -3,10 +3,10 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, ftruncate, memfd_create};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
-use shade_client::{ClientError, JobSpec, Session};
+use shade_client::{ClientError, JobSpec, PlanSpec, Sampler, Session};
 use shade_formats::control::{
     PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request,
 };
@@ -437,4 +437,91 @@ fn a_client_that_reads_no_replies_is_dropped() {
     drop(peer);
     let half = witness.take_rest().1.len();
     assert!((16..=17).contains(&half), "{half} of 33 samples over two ranks");
+}
+
+/// Says hello as the only rank of a job that draws by losses, and survives its daemon.
+fn survivor(packed: &Packed, name: &str) -> Peer {
+    let peer = Peer::connect(&packed.dataset);
+    let mut hello = peer.hello(0, by_losses());
+    if let Request::Hello { job, survives, .. } = &mut hello {
+        (*job, *survives) = (name.to_owned(), true);
+    }
+    assert!(peer.ask(&hello));
+    assert!(matches!(peer.receive(), Some((Reply::Welcome { .. }, _))), "{name} is welcome");
+    peer
+}
+
+fn by_losses() -> JobSpec {
+    let job = spec(4, 1);
+    JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..job.plan }, ..job }
+}
+
+/// The daemon is not the successor of another, or the bytes are none that it gave: whoever says so
+/// loses their own session.
+#[test]
+fn what_is_handed_over_without_right_costs_its_sender_only() {
+    let packed = Packed::mixed(33);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let mut witness = Witness::of(&packed, spec(4, 1));
+    let start = Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0, has_taken: true };
+    let file = |bytes: &[u8], len: u64| {
+        let memfd = memfd_create("base", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&memfd, bytes).unwrap();
+        ftruncate(&memfd, len).unwrap();
+        memfd
+    };
+    // One that was given.
+    let giver = survivor(&packed, "giver");
+    assert!(giver.ask(&start));
+    let Some((Reply::Base { epoch: 0, bytes }, fds)) = giver.receive() else { panic!("no base") };
+    let mut base = vec![0; usize::try_from(bytes).unwrap()];
+    let [given] = <[OwnedFd; 1]>::try_from(fds).unwrap();
+    rustix::io::pread(&given, &mut base, 0).unwrap();
+    let sealed = rustix::fs::fcntl_get_seals(&given).unwrap();
+    assert!(sealed.contains(SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW), "nobody changes it");
+
+    let take = |begun| Request::TakeBase { loads: 0, begun };
+    let mut damaged = base.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 4;
+    let huge = file(&base, 4 << 30);
+    let cases = [
+        (take(1), None),
+        (take(1), Some(file(&noise(3, 5_000), 5_000))),
+        (take(1), Some(file(&base, bytes - 1))),
+        (take(1), Some(file(&damaged, bytes))),
+        (take(2), Some(file(&base, bytes))),
+        (take(u32::MAX), Some(file(&base, bytes))),
+        (take(0), Some(file(&base, bytes))),
+        (take(1), Some(huge.try_clone().unwrap())),
+        (Request::TakeRedo, None),
+        (Request::TakeRedo, Some(file(&noise(4, 900), 900))),
+        (Request::TakeRedo, Some(huge)),
+    ];
+    for (at, (request, fd)) in cases.into_iter().enumerate() {
+        let peer = survivor(&packed, &format!("forger {at}"));
+        assert!(peer.send(&request.encode(), fd.as_ref()));
+        // What is wrong inside of a state is found as the epoch begins.
+        peer.ask(&start);
+        is_hung_up_on(&peer);
+    }
+    // A job that has begun keeps its own; what belongs to a later epoch would be another plan.
+    assert!(giver.send(&take(1).encode(), Some(&given)));
+    assert!(giver.ask(&Request::Stats));
+    while !matches!(giver.receive(), Some((Reply::Stats { .. }, _))) {}
+    let mut later = base.clone();
+    later[8..12].copy_from_slice(&7_u32.to_le_bytes());
+    assert!(giver.send(&take(8).encode(), Some(&file(&later, bytes))));
+    is_hung_up_on(&giver);
+    // A flood is kept once.
+    let peer = survivor(&packed, "flood");
+    for loads in 0..3_000 {
+        assert!(peer.send(&Request::TakeBase { loads, begun: 1 }.encode(), Some(&given)));
+    }
+    assert!(peer.ask(&start) && peer.ask(&Request::Stats));
+    assert!(matches!(peer.receive(), Some((Reply::Stats { .. }, _))), "it goes on");
+    drop(peer);
+    witness.take_one();
+    assert!(daemon.is_alive());
+    assert!(witness.take_rest().1.into_iter().eq(0..102));
 }

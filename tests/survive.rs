@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use shade_client::{
-    Batch, ClientError, JobSpec, Launch, Next, Options, Order, PlanSpec, Sampler, Session, Settings,
+    Batch, BatchId, ClientError, JobSpec, Launch, Next, Options, Order, PlanSpec, Sampler, Session, Settings,
 };
 use shade_job::{Filters, Pair, Transform};
 use shade_tests::{Daemon, Packed, Taken, copy, eventually, program, spec};
@@ -83,9 +83,20 @@ fn seen(batch: &Batch) -> Taken {
     Taken { hits: 0, misses: 0, ..copy(batch) }
 }
 
-/// All batches of the epochs, with `at` called before each call of the client.
+/// Reports losses for a batch that was taken: of some all, of some the first half, of others none.
+fn report(session: &Session, taken: &Taken, id: BatchId) {
+    let losses: Vec<f32> = taken.ids.iter().map(|id| ((id * 31 + 17 * taken.epoch) % 97) as f32).collect();
+    match taken.number % 4 {
+        0 => {}
+        1 => session.report(id, losses.split_at(losses.len() / 2).0).unwrap(),
+        _ => session.report(id, &losses).unwrap(),
+    }
+}
+
+/// All batches of the epochs, with `at` called before each call of the client. Losses are reported
+/// a batch later, and the last ones of an epoch before the next begins.
 fn train(session: &Session, mut at: impl FnMut(usize)) -> Vec<Taken> {
-    let (mut taken, mut moment) = (Vec::new(), 0);
+    let (mut taken, mut late, mut moment) = (Vec::new(), Vec::new(), 0);
     let mut tick = || {
         at(moment);
         moment += 1;
@@ -97,7 +108,15 @@ fn train(session: &Session, mut at: impl FnMut(usize)) -> Vec<Taken> {
             tick();
             let Some(batch) = next(session).unwrap() else { break };
             taken.push(seen(&batch));
+            tick();
+            late.extend(taken.last().cloned().map(|taken| (taken, batch.id())));
+            if late.len() > 1 {
+                let (taken, id) = late.remove(0);
+                report(session, &taken, id);
+            }
         }
+        tick();
+        late.drain(..).for_each(|(taken, id)| report(session, &taken, id));
     }
     taken
 }
@@ -123,7 +142,7 @@ fn is_gone(pid: u32) -> bool {
     stat.is_empty() || stat.contains(") Z ")
 }
 
-/// The plans that follow from their documents alone.
+/// Plans that do not go by what is cached: of their documents alone, by losses, by deliveries.
 fn plans() -> Vec<PlanSpec> {
     let samplers = [
         PlanSpec::default(),
@@ -132,6 +151,11 @@ fn plans() -> Vec<PlanSpec> {
         PlanSpec { sampler: Sampler::Balanced, replacement: false, ..PlanSpec::default() },
         PlanSpec { sampler: Sampler::Echo, ..PlanSpec::default() },
         PlanSpec { draw_ahead: true, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Iis, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Cis, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Infobatch, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Replacement, ..PlanSpec::default() },
     ];
     let orders = [Order::Shuffled, Order::Spaced];
     let all = samplers.into_iter().flat_map(|plan| orders.map(|order| PlanSpec { order, seed: 7, ..plan }));
@@ -193,8 +217,8 @@ fn ranks_of_a_node_go_on_together_wherever_each_of_them_is() {
     let _turn = turn();
     let packed = Packed::mixed(33);
     let options = options(&packed.dataset);
-    let job = decoded(job_of(PlanSpec::default(), 2));
-    let run = |kills: usize| {
+    let run = |plan: PlanSpec, kills: usize| {
+        let job = decoded(job_of(plan, 2));
         let sessions = [0, 1].map(|rank| connect(&packed, rank, &job, &options));
         let (steps, is_over) = ([0, 1].map(|_| AtomicUsize::new(0)), AtomicBool::new(false));
         let mut killed = 0;
@@ -231,10 +255,13 @@ fn ranks_of_a_node_go_on_together_wherever_each_of_them_is() {
         sessions.iter().for_each(|session| drop(warnings(session)));
         (taken, killed)
     };
-    let (undisturbed, _) = run(0);
-    let (survived, killed) = run(20);
-    assert!(killed > 3, "{killed}");
-    assert!(survived == undisturbed, "after {killed} kills");
+    for sampler in [Sampler::Uniform, Sampler::Pads] {
+        let plan = PlanSpec { sampler, ..PlanSpec::default() };
+        let (undisturbed, _) = run(plan, 0);
+        let (survived, killed) = run(plan, 20);
+        assert!(killed > 3, "{killed}");
+        assert!(survived == undisturbed, "{plan:?}: after {killed} kills");
+    }
 }
 
 #[test]
@@ -298,9 +325,18 @@ fn a_state_asked_for_at_once_is_of_the_batch_that_is_next() {
     let again: Vec<Taken> =
         std::iter::from_fn(|| next(&session).unwrap().map(|batch| seen(&batch))).collect();
     assert!(rest == again && rest.len() == 12);
-    // What went on from a state is replaced once another epoch is begun.
+    // What went on from a state does so again.
+    session.load_state(&state, 0).unwrap();
     kill(&session);
-    assert!(told(&session).contains("went on from a saved state"));
+    session.start_epoch(0, 5).unwrap();
+    let mut again = Vec::new();
+    while let Some(batch) = next(&session).unwrap() {
+        again.push(seen(&batch));
+        if again.len() == 4 {
+            kill(&session);
+        }
+    }
+    assert!(rest == again);
 }
 
 /// The error of a job whose daemon is not replaced.
@@ -317,29 +353,49 @@ fn told(session: &Session) -> String {
 }
 
 #[test]
-fn what_only_the_daemon_knew_ends_with_it_and_the_error_says_so() {
+fn what_goes_by_the_cache_loses_no_row_and_the_warning_says_so() {
     let _turn = turn();
-    let packed = Packed::mixed(10);
-    let ordinary = options(&packed.dataset);
-    let plan = |sampler| PlanSpec { sampler, ..PlanSpec::default() };
-    let order = PlanSpec { order: Order::Opportunistic, ..PlanSpec::default() };
+    let packed = Packed::mixed(33);
+    let quiver = Settings::from_text(r#"{"linger": 0.2, "policy": "quiver", "cache": "30%"}"#).unwrap();
+    let launch = Some(Launch::new(program("shade-load"), &packed.dataset, None, &quiver));
+    let exchanging = Options { launch, settings: quiver, ..options(&packed.dataset) };
+    let order = |order| PlanSpec { order, ..PlanSpec::default() };
     let cases = [
-        (plan(Sampler::Pads), ordinary.clone(), "the sampler pads draws by losses"),
-        (plan(Sampler::Infobatch), ordinary.clone(), "the sampler infobatch draws by losses"),
-        (plan(Sampler::Replacement), ordinary.clone(), "cover=0 has no such need"),
-        (order, ordinary.clone(), "goes by what it had cached"),
-        (plan(Sampler::Uniform), Options { survive: false, ..ordinary }, "it was killed"),
+        (order(Order::Opportunistic), options(&packed.dataset), "the order goes by the cache"),
+        (order(Order::HitsFirst), options(&packed.dataset), "the order goes by the cache"),
+        (PlanSpec::default(), exchanging, "the policy quiver exchanges samples"),
     ];
     for (plan, options, why) in cases {
         let session = connect(&packed, 0, &job_of(plan, 1), &options);
-        session.start_epoch(0, 0).unwrap();
-        next(&session).unwrap();
-        kill(&session);
-        let text = told(&session);
-        assert!(text.contains(why), "{plan:?}: {text}");
-        assert_eq!(text.contains("not replaced"), options.survive, "{text}");
-        assert_eq!(session.successors(), 0);
+        let taken = train(&session, |moment| {
+            if moment % 13 == 5 {
+                kill(&session);
+            }
+        });
+        for epoch in 0..EPOCHS {
+            let of_epoch = taken.iter().filter(|taken| taken.epoch == epoch).flat_map(|taken| &taken.ids);
+            let mut ids: Vec<u32> = of_epoch.copied().collect();
+            ids.sort_unstable();
+            let all = 0..session.samples();
+            assert!(ids.iter().copied().eq(all), "{plan:?}: {ids:?}");
+        }
+        let told = warnings(&session);
+        assert!(told.len() > 3 && told.iter().all(|text| text.contains(why)), "{told:?}");
     }
+}
+
+#[test]
+fn who_does_not_want_a_successor_gets_an_error() {
+    let _turn = turn();
+    let packed = Packed::mixed(10);
+    let options = Options { survive: false, ..options(&packed.dataset) };
+    let session = connect(&packed, 0, &job_of(PlanSpec::default(), 1), &options);
+    session.start_epoch(0, 0).unwrap();
+    next(&session).unwrap();
+    kill(&session);
+    let text = told(&session);
+    assert!(text.contains("it was killed") && !text.contains("not replaced"), "{text}");
+    assert_eq!(session.successors(), 0);
 }
 
 #[test]

@@ -90,8 +90,14 @@ impl Driver {
         for session in 0..jobs {
             let mut spec = job(Decode::Raw);
             spec.plan.seed = session.into();
-            let attach =
-                Attach { session, job: session.to_string(), rank: 0, spec, tables: Tables::default() };
+            let attach = Attach {
+                session,
+                job: session.to_string(),
+                rank: 0,
+                spec,
+                tables: Tables::default(),
+                survives: false,
+            };
             driver.feed(vec![Event::Attach(Box::new(attach)), Event::Ready(session)])?;
         }
         Ok(driver)

@@ -29,7 +29,14 @@ pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, strata, ..PlanSpec::default() };
     let spec = JobSpec { plan, world_size: NODES, ranks_here: 1, ..job(Decode::Raw) };
-    let attach = Attach { session: 0, job: "scores".to_owned(), rank: 0, spec, tables: Tables::default() };
+    let attach = Attach {
+        session: 0,
+        job: "scores".to_owned(),
+        rank: 0,
+        spec,
+        tables: Tables::default(),
+        survives: false,
+    };
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);
     core.step(0, Event::Ready(0), &mut actions);

@@ -35,7 +35,14 @@ fn times(samples: u32) -> Result<Vec<f64>> {
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
     let spec = JobSpec { plan, ..job(Decode::Raw) };
-    let attach = Attach { session: 0, job: "stats".to_owned(), rank: 0, spec, tables: Tables::default() };
+    let attach = Attach {
+        session: 0,
+        job: "stats".to_owned(),
+        rank: 0,
+        spec,
+        tables: Tables::default(),
+        survives: false,
+    };
     let mut actions = Vec::new();
     core.step(0, Event::Attach(Box::new(attach)), &mut actions);
     core.step(0, Event::Ready(0), &mut actions);

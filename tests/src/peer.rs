@@ -67,6 +67,7 @@ impl Peer {
             job,
             or_free_name: false,
             rank,
+            survives: false,
             settings: "{}".to_owned(),
             document: spec.to_text(),
         }

@@ -95,6 +95,19 @@ pub const fn state_bytes_max(samples: u32) -> u64 {
     (1 << 20) + samples as u64 * 64
 }
 
+/// Largest base of a job over `samples` samples: a saved state, and what other nodes are told.
+#[must_use]
+pub const fn base_bytes_max(samples: u32) -> u64 {
+    state_bytes_max(samples) + (1 << 20) + samples as u64 * 8
+}
+
+/// Largest redo record of a rank of a job over `samples` samples: rows of two epochs with their
+/// losses, and what other nodes have told in between.
+#[must_use]
+pub const fn redo_bytes_max(samples: u32) -> u64 {
+    (64 << 20) + samples as u64 * 128
+}
+
 const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
 const _: () = assert!(STRATA_MAX as u64 <= SAMPLES_MAX && STRATA_MAX.is_multiple_of(RANKS_MAX));
 const _: () =

@@ -34,15 +34,29 @@ fn requests() {
         job: job.clone(),
         or_free_name: true,
         rank: B,
+        survives: true,
         settings: "ab".to_owned(),
         document: "ab".to_owned(),
     };
-    let bytes =
-        ["01000100", &protocol, A_BYTES, CONTENT_BYTES, D_BYTES, J_BYTES, "01", B_BYTES, AB_BYTES, AB_BYTES];
+    let bytes = [
+        "01000100",
+        &protocol,
+        A_BYTES,
+        CONTENT_BYTES,
+        D_BYTES,
+        J_BYTES,
+        "01",
+        B_BYTES,
+        "01",
+        AB_BYTES,
+        AB_BYTES,
+    ];
     assert_eq!(hex(&hello.encode()), bytes.concat());
     assert_eq!(Request::decode(&hello.encode()), Ok(hello));
     let (samples, content_id) = (A, CONTENT);
-    let cases: [(Request, &[&str]); 16] = [
+    let cases: [(Request, &[&str]); 18] = [
+        (Request::TakeBase { loads: A, begun: B }, &["12000100", A_BYTES, B_BYTES]),
+        (Request::TakeRedo, &["13000100"]),
         (
             Request::StartEpoch { generation: A, epoch: B, first_batch: C, has_taken: true },
             &["02000100", A_BYTES, B_BYTES, C_BYTES, "01"],
@@ -93,7 +107,8 @@ fn replies() {
         job: "j".to_owned(),
         settings: "ab".to_owned(),
     };
-    let cases: [(Reply, &[&str]); 13] = [
+    let cases: [(Reply, &[&str]); 14] = [
+        (Reply::Base { epoch: A, bytes: LONG }, &["0e000100", A_BYTES, LONG_BYTES]),
         (
             welcome,
             &[

@@ -1,5 +1,7 @@
 //! The actions that the core orders.
 
+use std::sync::Arc;
+
 use shade_formats::ring::{Descriptor, PayloadSize};
 use shade_formats::trace::Line;
 
@@ -62,6 +64,8 @@ pub enum Action<M: Memory> {
     PublishError(SessionId, Box<Descriptor>, String),
     /// Hand the saved state, or the scores that it asked for, to the session.
     State(SessionId, Vec<u8>),
+    /// Give the base of an epoch to sessions, before anything of that epoch.
+    Base(Vec<SessionId>, u32, Arc<Vec<u8>>),
     /// Tell the session that its state is loaded.
     StateLoaded(SessionId, Resumed),
     /// Tell the session that what it handed in is taken.

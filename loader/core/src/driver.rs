@@ -84,6 +84,8 @@ pub struct Driver<M: Memory, W> {
     pub core: Core<M>,
     /// Its world.
     pub world: W,
+    /// Trainers that attach from now on go on with a successor of this core.
+    pub survives: bool,
     rings: HashMap<SessionId, Ring>,
     soon: Soon<M>,
     /// Kept for its space.
@@ -95,7 +97,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
     /// A core at time 0, before any event.
     pub fn new(core: Core<M>, world: W) -> Self {
         let (rings, soon, actions) = (HashMap::new(), VecDeque::new(), Vec::new());
-        Self { core, world, rings, soon, actions, now_ns: 0 }
+        Self { core, world, survives: false, rings, soon, actions, now_ns: 0 }
     }
 
     /// A trainer of the job of this name attaches.
@@ -109,8 +111,8 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
     ) {
         self.rings.insert(session, Ring::default());
         let (job, spec) = (job.to_owned(), spec.clone());
-        let tables = tables.into();
-        self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, tables })));
+        let (tables, survives) = (tables.into(), self.survives);
+        self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, tables, survives })));
     }
 
     /// A trainer leaves.
@@ -125,6 +127,12 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         ring.generation += 1;
         let (generation, has_taken) = (ring.generation, std::mem::take(&mut ring.has_taken));
         self.step(Event::StartEpoch { session, generation, epoch, first_batch, has_taken });
+    }
+
+    /// A trainer that has taken batches of a core before this one wants the rest of an epoch.
+    pub fn go_on(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
+        self.rings.get_mut(&session).into_iter().for_each(|ring| ring.has_taken = true);
+        self.start(session, epoch, first_batch);
     }
 
     /// Takes in an event now, with all that follows at once.

@@ -16,7 +16,7 @@ use crate::brain::Core;
 use crate::ids::JobId;
 use crate::memory::Memory;
 use crate::trace::{NS_PER_US, trace};
-use crate::training::{Drawn, Ordered};
+use crate::training::{Base, Drawn, EpochBegun, Ordered};
 
 impl<M: Memory> Core<M> {
     /// Orders a job's next plan once every rank of it here wants the same new epoch. Returns
@@ -69,7 +69,9 @@ impl<M: Memory> Core<M> {
         let warning = self.warning_of_absorbing(&drawn);
         let is_absorbing = warning.is_some();
         actions.extend(warning.map(Action::Warn));
-        let Some(job) = self.training.begin_epoch(drawn, self.records.policy().exchanges) else { return };
+        let begun = self.training.begin_epoch(drawn, self.records.policy().exchanges);
+        let Some(EpochBegun { job, base }) = begun else { return };
+        actions.extend(base.map(|Base { epoch, sessions, bytes }| Action::Base(sessions, epoch, bytes)));
         self.figures.begin_epoch(job);
         self.figures.count(job, |counts| counts.absorbing_epochs += u64::from(is_absorbing));
         self.begin_held(now_ns, job, actions);

@@ -9,6 +9,7 @@ use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;
 use crate::tier_orders::TierEvent;
+use crate::training::BaseVersion;
 
 /// A rank asks to attach.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Attach {
     pub spec: JobSpec,
     /// What the job says of single samples.
     pub tables: Tables,
+    /// It goes on with a successor of this daemon: it is given what that needs.
+    pub survives: bool,
 }
 
 /// An event.
@@ -95,6 +98,22 @@ pub enum Event<M: Memory> {
         /// The rank's session.
         session: SessionId,
         /// The bytes of [`Scores`](shade_formats::control::Scores). Untrusted.
+        bytes: Vec<u8>,
+    },
+    /// A rank hands in a base that a daemon gave it that died, or a state that it loaded there.
+    TakeBase {
+        /// The rank's session.
+        session: SessionId,
+        /// How new it is.
+        version: BaseVersion,
+        /// The bytes of an [`Action::Base`](super::Action::Base), or of a saved state. Untrusted.
+        bytes: Vec<u8>,
+    },
+    /// A rank hands in what happened to it since that.
+    TakeRedo {
+        /// The rank's session.
+        session: SessionId,
+        /// The bytes of [`redo_to_bytes`](shade_formats::control::redo_to_bytes). Untrusted.
         bytes: Vec<u8>,
     },
     /// A rank tells which stratum each seat of its job's plans has.

@@ -91,6 +91,7 @@ mod slices;
 mod states;
 mod stats;
 mod step;
+mod succession;
 mod tier_orders;
 mod trace;
 mod training;
@@ -117,4 +118,4 @@ pub use sizes::{
 };
 pub use stats::{CountStats, JobStatus, Stats};
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
-pub use training::{DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};
+pub use training::{BaseVersion, DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};

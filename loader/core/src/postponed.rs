@@ -51,6 +51,8 @@ fn postponed_of<M: Memory>(event: &Event<M>) -> Option<SessionId> {
         Event::Attach(_)
         | Event::Ready(_)
         | Event::Detach(_)
+        | Event::TakeBase { .. }
+        | Event::TakeRedo { .. }
         | Event::Aside(_)
         | Event::Depth(_)
         | Event::Read(_)

@@ -45,7 +45,10 @@ impl<M: Memory> Core<M> {
     }
 
     /// A state was read: it takes effect.
-    pub(super) fn loaded(&mut self, loaded: LoadedState, actions: &mut Vec<Action<M>>) {
+    pub(super) fn loaded(&mut self, now_ns: u64, loaded: LoadedState, actions: &mut Vec<Action<M>>) {
+        if self.training.is_handed_over(&loaded) {
+            return self.succeed(now_ns, loaded, actions);
+        }
         let session = loaded.session;
         let Restored { job, resumed, interrupted, text } = match self.training.loaded(loaded) {
             None => return,

@@ -12,7 +12,11 @@ impl<M: Memory> Core<M> {
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
     pub fn step(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
         match self.waits_for_plan(&event) {
-            Some(job) => self.postponed.push((job, event)),
+            Some(job) => {
+                self.note_asked(&event);
+                self.postponed.push((job, event));
+                self.gather(now_ns, job, actions);
+            }
             None => self.take(now_ns, event, actions),
         }
         while let Some(event) = self.next_postponed() {
@@ -44,13 +48,17 @@ impl<M: Memory> Core<M> {
             }
             Event::TakeScores { session, bytes } => self.take_scores(session, &bytes, actions),
             Event::LoadState { session, strata, bytes } => self.load_state(session, strata, bytes, actions),
+            Event::TakeBase { session, version, bytes } => {
+                self.take_base(now_ns, session, version, bytes, actions);
+            }
+            Event::TakeRedo { session, bytes } => self.take_redo(now_ns, session, &bytes, actions),
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
             Event::Aside(result) => match result {
                 AsideResult::Drawn(drawn) => self.drawn(now_ns, drawn, actions),
                 AsideResult::Saved(SavedState { session, bytes }) => {
                     actions.push(Action::State(session, bytes));
                 }
-                AsideResult::Loaded(loaded) => self.loaded(*loaded, actions),
+                AsideResult::Loaded(loaded) => self.loaded(now_ns, *loaded, actions),
             },
             Event::Depth(depth) => self.records.set_depth(depth),
             Event::Read(completion) => self.read_done(now_ns, completion, actions),

@@ -55,8 +55,8 @@ struct Sequence {
     next_batch: Vec<u32>,
     /// Samples that are being read.
     reading: BTreeSet<u32>,
-    /// By sample: which report of the epoch scored it, as its place in the plan.
-    scored_at: BTreeMap<u32, u32>,
+    /// By sample: which report scored it, as its epoch and its place in the plan.
+    scored_at: BTreeMap<u32, (u32, u32)>,
     /// Losses were reported since the last plan was drawn.
     has_reports: bool,
     counts: Counts,
@@ -125,7 +125,6 @@ impl Sequence {
         let next_plan =
             spec.draw_ahead.then(|| draw_next_plan(&spec, &plan, batch_size, importance, is_resident, rep));
         self.next_batch.fill(0);
-        self.scored_at.clear();
         let ahead = in_sight(1.0, plan.ids.len());
         self.plans.push(plan);
         self.next_plan = next_plan;
@@ -185,17 +184,15 @@ impl Sequence {
         self.counts.evicted += evicted.len() as u64;
     }
 
-    /// The report of the latest place in the plan wins, whenever it comes; none of the epoch before
-    /// wins over any.
+    /// The report of the latest place in the latest plan wins, whenever it comes.
     fn report(&mut self, rank_: u32, epoch: u32, batch: u32, losses: &[f32]) {
-        let is_current = epoch as usize + 1 == self.plans.len();
-        let place = if is_current { batch * self.setup.job.world_size + rank_ + 1 } else { 0 };
+        let place = (epoch, batch * self.setup.job.world_size + rank_);
         let ids = &self.plans[epoch as usize].ids;
         let batch = self.batch(rank_, epoch, batch);
         self.has_reports = true;
         let delivered: Vec<SampleId> = batch.iter().map(|&position| ids[position as usize]).collect();
         for (id, score) in rank(&delivered, losses).scores {
-            if place >= self.scored_at.get(&id.0).copied().unwrap_or(0) {
+            if place >= self.scored_at.get(&id.0).copied().unwrap_or_default() {
                 self.scored_at.insert(id.0, place);
                 self.importance.set_score(id, score);
                 self.cache.rescore(id, &self.importance);

@@ -6,6 +6,7 @@ mod memory_contract;
 mod replay;
 
 mod a_concurrent_run_is_a_sequential_one;
+mod a_successor_goes_on;
 mod another_world_size;
 mod any_number_of_ranks_has_one_plan;
 mod bad_records_have_a_limit;

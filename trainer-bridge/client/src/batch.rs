@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
+use shade_formats::control::RedoRow;
 use shade_formats::ring::{BatchLayout, Descriptor};
-use shade_formats::{FormatError, ViewShape};
+use shade_formats::{FormatError, SampleId, ViewShape};
 use shade_shm::{Doorbell, Region, Releaser};
 
 use crate::ClientError;
@@ -141,6 +142,25 @@ impl Batch {
     #[must_use]
     pub fn ids(&self) -> Column<i64> {
         self.rows(self.layout.ids)
+    }
+
+    /// Sample and flags of each row.
+    ///
+    /// # Errors
+    /// The daemon has written an id that no sample can have.
+    pub(crate) fn redo_rows(&self) -> Result<Vec<RedoRow>, ClientError> {
+        let count = self.records();
+        let (mut ids, mut flags) = (vec![0; count * 8], vec![0; count * 4]);
+        self.memory.read(self.start.saturating_add(self.layout.ids), &mut ids)?;
+        self.memory.read(self.start.saturating_add(self.layout.flags), &mut flags)?;
+        let rows = ids.as_chunks().0.iter().zip(flags.as_chunks().0);
+        let row = |(id, flags): (&[u8; 8], &[u8; 4])| {
+            let id = i64::from_le_bytes(*id);
+            let sample = u32::try_from(id).map(SampleId);
+            let sample = sample.map_err(|_| FormatError::new("batch", 0, id, "the id of a sample"))?;
+            Ok(RedoRow { sample, flags: u32::from_le_bytes(*flags) })
+        };
+        rows.map(row).collect()
     }
 
     /// Class labels.

@@ -6,7 +6,7 @@
 //! it meets, and an answer that it overtook is dropped. `Interrupted` may also come at any moment
 //! and is never an answer: it is kept for `next`.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
@@ -44,6 +44,15 @@ pub(crate) struct Dialogue {
     /// It has said that it was stopped.
     was_stopped: AtomicBool,
     hearing: Mutex<Hearing>,
+    /// The base that it has given last, and nobody has taken.
+    base: Mutex<Option<GivenBase>>,
+}
+
+/// A base that the daemon has given.
+#[derive(Debug)]
+pub(crate) struct GivenBase {
+    pub(crate) epoch: u32,
+    pub(crate) file: OwnedFd,
 }
 
 /// The receiving half. The thread that locks it takes the messages that come.
@@ -81,7 +90,8 @@ impl Hearing {
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
         let (end, last_words, hearing) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Self { socket, daemon_pid, end, last_words, was_stopped: AtomicBool::new(false), hearing }
+        let (was_stopped, base) = (AtomicBool::new(false), Mutex::default());
+        Self { socket, daemon_pid, end, last_words, was_stopped, hearing, base }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -91,8 +101,27 @@ impl Dialogue {
 
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, what: &'static str, request: &Request) -> Result<(), ClientError> {
+        self.say(what, request, None)
+    }
+
+    /// The same, with a file.
+    pub(crate) fn tell_with(
+        &self,
+        what: &'static str,
+        request: &Request,
+        file: &OwnedFd,
+    ) -> Result<(), ClientError> {
+        self.say(what, request, Some(file.as_fd()))
+    }
+
+    fn say(
+        &self,
+        what: &'static str,
+        request: &Request,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ClientError> {
         let started = Instant::now();
-        send(&self.socket, request, None, SendFlags::empty()).map_err(|error| {
+        send(&self.socket, request, fd, SendFlags::empty()).map_err(|error| {
             let reason = self.try_hearing().and_then(|mut hearing| self.last_words(&mut hearing));
             reason.unwrap_or_else(|| self.unanswered(what, started, error))
         })
@@ -104,9 +133,51 @@ impl Dialogue {
         hearing.fault.as_ref().map(|fault| ClientError::Failed { text: fault_text(fault) })
     }
 
-    /// Receives a message by `deadline`, and remembers a failure that it tells.
+    /// Receives a message by `deadline`, and remembers a failure that it tells. Bases are no
+    /// answers, and are kept.
     fn receive(&self, deadline: Instant) -> Result<Received, WireError> {
-        receive(&self.socket, deadline).inspect(|(reply, _)| self.note(reply))
+        loop {
+            let received = receive(&self.socket, deadline)?;
+            if let Some(received) = self.keep_base(received)? {
+                self.note(&received.0);
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Keeps a base. Gives any other message back.
+    fn keep_base(&self, (reply, mut fds): Received) -> Result<Option<Received>, WireError> {
+        let Reply::Base { epoch, .. } = reply else { return Ok(Some((reply, fds))) };
+        match (fds.pop(), fds.pop()) {
+            (Some(file), None) => *lock(&self.base) = Some(GivenBase { epoch, file }),
+            _ => return Err(FormatError::new("control message", 0, "a Base", "one with its file").into()),
+        }
+        Ok(None)
+    }
+
+    /// The base that the daemon has given last, once.
+    pub(crate) fn take_base(&self) -> Option<GivenBase> {
+        lock(&self.base).take()
+    }
+
+    /// Takes the messages that have arrived, also where another thread waits for an answer: it
+    /// takes them then, and this waits for that.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub(crate) fn listen_all(&self) -> Result<(), ClientError> {
+        loop {
+            if let Some(mut hearing) = self.try_hearing() {
+                return self.hear_all(&mut hearing);
+            }
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            let _ = wait(&mut fds, Duration::ZERO);
+            let [socket] = fds;
+            if socket.revents().is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn note(&self, reply: &Reply) {
@@ -238,9 +309,13 @@ impl Dialogue {
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
-                Ok((reply, _)) => match self.note_and_take(hearing, reply) {
-                    Some(reply) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
-                    None => continue,
+                Ok(received) => match self.keep_base(received) {
+                    Ok(None) => continue,
+                    Ok(Some((reply, _))) => match self.note_and_take(hearing, reply) {
+                        Some(reply) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
+                        None => continue,
+                    },
+                    Err(error) => Some(self.broken("listening to the daemon", error)),
                 },
                 Err(WireError::TimedOut) => return Ok(()),
                 Err(error @ (WireError::Format(_) | WireError::Protocol(_))) => {
@@ -343,6 +418,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Resized { .. } => "Resized",
         Reply::Held { .. } => "Held",
         Reply::Taken => "Taken",
+        Reply::Base { .. } => "Base",
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Hello {
     job: String,
     pub(crate) or_free_name: bool,
     rank: u32,
+    /// See [`Options::survive`](crate::Options::survive).
+    pub(crate) survives: bool,
     settings: Settings,
     spec: JobSpec,
     tables: Tables,
@@ -46,7 +48,8 @@ impl Hello {
         }
         let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
         let (tables, file) = (Tables::default(), None);
-        Ok(Self { owner, dataset, job, or_free_name: false, rank, settings, spec, tables, file })
+        let (or_free_name, survives) = (false, false);
+        Ok(Self { owner, dataset, job, or_free_name, rank, survives, settings, spec, tables, file })
     }
 
     /// This hello, with tables.
@@ -87,6 +90,7 @@ impl Hello {
             job: self.job.clone(),
             or_free_name: self.or_free_name,
             rank: self.rank,
+            survives: self.survives,
             settings: self.settings.to_text(),
             document: self.spec.to_text(),
         })

@@ -23,6 +23,7 @@ mod link;
 mod open;
 mod part;
 mod records;
+mod redo;
 mod session;
 mod state;
 mod succession;

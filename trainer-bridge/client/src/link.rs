@@ -4,22 +4,24 @@
 //! at once. The socket also tells when the daemon is gone. It is checked only when the ring is
 //! empty, so all published batches are delivered first.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
-use shade_formats::control::Request;
+use shade_formats::control::{Reply, Request};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::{Consumer, Heard};
 
 use crate::attach::{Attached, Welcome};
 use crate::batch::{SessionNumber, Slots};
-use crate::dialogue::Dialogue;
+use crate::dialogue::{Dialogue, GivenBase};
 use crate::error::argument;
 use crate::fork::{Owner, lock};
-use crate::wire::{WireError, wait};
+use crate::redo::Redo;
+use crate::wire::{Received, WireError, wait};
 use crate::{Batch, BatchId, ClientError};
 
 /// How long `next` polls the ring before it sleeps: about the cost of waking.
@@ -49,6 +51,8 @@ pub(crate) struct Link {
     pub(crate) slots: Arc<Slots>,
     ring: Mutex<Ring>,
     pub(crate) dialogue: Dialogue,
+    /// All links of the session have one. Locked while `ring` is, or alone.
+    redo: Arc<Mutex<Redo>>,
     /// The first generation that this daemon delivers: batches of those before are its
     /// predecessors'.
     begins_at: u32,
@@ -78,6 +82,8 @@ struct Ring {
     ahead: Option<Descriptor>,
     /// A successor that has not published anything yet: it may not have begun the epoch.
     is_unbegun: bool,
+    /// Nothing of this generation was taken: a base may have come before it.
+    is_unheard: bool,
     /// A batch of this generation was taken.
     has_taken: bool,
     /// The daemon has not closed its end of the doorbells.
@@ -137,11 +143,11 @@ impl Place {
 
 impl Link {
     /// The first link of a rank's session.
-    pub(crate) fn new(owner: Owner, attached: Attached, is_replaced: bool) -> Self {
-        Self::at(owner, attached, Place::BEGINNING, is_replaced)
+    pub(crate) fn new(owner: Owner, attached: Attached, redo: Arc<Mutex<Redo>>, is_replaced: bool) -> Self {
+        Self::at(owner, attached, redo, Place::BEGINNING, is_replaced)
     }
 
-    fn at(owner: Owner, attached: Attached, place: Place, is_replaced: bool) -> Self {
+    fn at(owner: Owner, attached: Attached, redo: Arc<Mutex<Redo>>, place: Place, is_replaced: bool) -> Self {
         let Attached { welcome, slots, consumer, dialogue } = attached;
         let begins_at = place.generation;
         let (ahead, is_unbegun) = (None, place.generation > 0);
@@ -150,39 +156,51 @@ impl Link {
             place,
             ahead,
             is_unbegun,
+            is_unheard: true,
             has_taken: false,
             has_doorbell: true,
             is_superseded: false,
             is_awaited: false,
         };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
-        Self { owner, welcome, slots, ring, dialogue, begins_at, since: Instant::now(), is_replaced }
+        let since = Instant::now();
+        Self { owner, welcome, slots, ring, dialogue, redo, begins_at, since, is_replaced }
     }
 
-    /// The link to a successor of this one's daemon, where this one is now.
+    /// Puts the link to a successor of this one's daemon in the place of this one, where it is now.
     ///
-    /// The rank asks for its epoch from its next batch on, also if that is none: until every rank
-    /// here has asked for it, or is further on, the others wait.
-    pub(crate) fn succeeded_by(&self, mut attached: Attached) -> Result<Self, ClientError> {
-        let mut place = {
-            let mut ring = lock(&self.ring);
-            ring.is_superseded = true;
-            ring.place.clone()
-        };
-        attached.slots.session = self.session_number();
-        if place.is_before_the_first() {
-            return Ok(Self::at(self.owner, attached, place, true));
+    /// The rank hands over what it has kept, and asks for its epoch from its next batch on, also if
+    /// that is none: until every rank here has asked for it, or is further on, the others wait.
+    pub(crate) fn succeeded_by(
+        &self,
+        mut attached: Attached,
+        current: &Mutex<Arc<Self>>,
+    ) -> Result<Arc<Self>, ClientError> {
+        // Both until the successor is there: what happens meanwhile is in the record, or after it.
+        let mut ring = lock(&self.ring);
+        let mut redo = lock(&self.redo);
+        if let Some(GivenBase { epoch, file }) = self.dialogue.take_base() {
+            redo.begin(epoch, file);
         }
-        place.generation = place.next_generation()?;
+        ring.is_superseded = true;
+        let mut place = ring.place.clone();
+        attached.slots.session = self.session_number();
+        let has_start = !place.is_before_the_first() && !place.is_before_what_was_loaded();
+        if has_start {
+            place.generation = place.next_generation()?;
+        }
         let (generation, epoch, first_batch) = (place.generation, place.epoch, place.batch);
+        let link = Arc::new(Self::at(self.owner, attached, Arc::clone(&self.redo), place, true));
         // Batches taken before the first start here tell the daemon that it is a successor.
         let request = Request::StartEpoch { generation, epoch, first_batch, has_taken: true };
-        let link = Self::at(self.owner, attached, place, true);
-        match link.dialogue.tell("start_epoch", &request) {
+        let start = || if has_start { link.dialogue.tell("start_epoch", &request) } else { Ok(()) };
+        match redo.hand_over(&link.dialogue).and_then(|()| start()) {
             // It is gone as well, which the next call finds.
-            Ok(()) | Err(ClientError::DaemonGone { .. }) => Ok(link),
-            Err(error) => Err(error),
+            Ok(()) | Err(ClientError::DaemonGone { .. }) => {}
+            Err(error) => return Err(error),
         }
+        *lock(current) = Arc::clone(&link);
+        Ok(link)
     }
 
     fn session_number(&self) -> SessionNumber {
@@ -212,6 +230,7 @@ impl Link {
         let request = Request::StartEpoch { generation, epoch, first_batch, has_taken };
         self.dialogue.tell("start_epoch", &request)?;
         ring.start(generation, epoch, first_batch);
+        lock(&self.redo).start(epoch);
         Ok(())
     }
 
@@ -223,6 +242,7 @@ impl Link {
         }
         let generation = ring.place.next_generation()?;
         ring.start(generation, epoch, first_batch);
+        lock(&self.redo).start(epoch);
         Ok(true)
     }
 
@@ -313,8 +333,8 @@ impl Link {
         Ok((beat_ns != 0).then(|| now.saturating_sub(Duration::from_nanos(beat_ns))))
     }
 
-    /// Reports the losses of a batch's first rows.
-    pub(crate) fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
+    /// Refuses losses that are not those of a batch's first rows.
+    pub(crate) fn check_report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
         let BatchId { session, generation, epoch, batch, rows } = id;
         let named = format_args!("batch {batch} of epoch {epoch}");
         if session != self.slots.session {
@@ -329,17 +349,38 @@ impl Link {
             let got = format_args!("{} values for a batch of {rows}", losses.len());
             return Err(argument("losses", got, format_args!("at most {rows}")));
         }
-        if generation < self.begins_at {
+        Ok(())
+    }
+
+    /// Reports losses that were checked, and are in the record.
+    pub(crate) fn report(&self, id: BatchId, losses: &[f32], redo: &Redo) -> Result<(), ClientError> {
+        let BatchId { generation, epoch, batch, .. } = id;
+        if generation < self.begins_at && !redo.records() {
             // A predecessor has delivered it, for a job that needs no losses.
             return Ok(());
         }
         self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
     }
 
-    /// A state is loaded: batches of before are of another plan.
-    pub(crate) fn begin_anew(&self) {
-        let place = &mut lock(&self.ring).place;
+    /// Asks for a state to be loaded, whose bytes are in `file`; batches of before are of another
+    /// plan then.
+    pub(crate) fn load<T>(
+        &self,
+        request: &Request,
+        file: OwnedFd,
+        accept: impl Fn(Received) -> Result<T, Reply>,
+    ) -> Result<T, ClientError> {
+        // Both, so that no successor is told of half of it.
+        let mut ring = lock(&self.ring);
+        if ring.is_superseded {
+            return Err(self.dialogue.gone());
+        }
+        let mut redo = lock(&self.redo);
+        let resumed = self.dialogue.ask("load_state", request, Some(&file), accept)?;
+        redo.load(file);
+        let place = &mut ring.place;
         place.first_generation = place.generation.saturating_add(1);
+        Ok(resumed)
     }
 
     /// Polls the ring for up to `most` from `started` on.
@@ -405,10 +446,29 @@ impl Link {
                 let expected = format_args!("at most {}", ring.place.generation);
                 return Err(FormatError::new("ring generation", 0, descriptor.generation, expected).into());
             }
-            (ring.is_unbegun, ring.is_awaited) = (false, false);
+            if ring.is_unheard {
+                self.hear_base()?;
+            }
+            (ring.is_unbegun, ring.is_unheard, ring.is_awaited) = (false, false, false);
             return self.open_descriptor(ring, descriptor).map(Some);
         }
         Ok(None)
+    }
+
+    /// Takes the base that the daemon has given before the first batch of an epoch, if it gives any.
+    /// Its end is told by who takes the next batch.
+    fn hear_base(&self) -> Result<(), ClientError> {
+        let has_bases = lock(&self.redo).has_bases();
+        if has_bases {
+            match self.dialogue.listen_all() {
+                Ok(()) | Err(ClientError::DaemonGone { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(GivenBase { epoch, file }) = self.dialogue.take_base() {
+            lock(&self.redo).begin(epoch, file);
+        }
+        Ok(())
     }
 
     fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {
@@ -416,7 +476,13 @@ impl Link {
             Kind::Batch => {
                 ring.has_taken = true;
                 ring.place.batch = descriptor.batch.saturating_add(1);
-                Ok(Next::Batch(Batch::new(&self.slots, descriptor)?))
+                let batch = Batch::new(&self.slots, descriptor)?;
+                let mut redo = lock(&self.redo);
+                if redo.records() {
+                    let Descriptor { epoch, batch: number, .. } = *batch.descriptor();
+                    redo.deliver(epoch, number, batch.redo_rows()?);
+                }
+                Ok(Next::Batch(batch))
             }
             Kind::EpochEnd => {
                 ring.place.delivery = Delivery::Ended;
@@ -440,7 +506,7 @@ impl Link {
 impl Ring {
     fn start(&mut self, generation: u32, epoch: u32, first_batch: u32) {
         self.place.start(generation, epoch, first_batch);
-        (self.has_taken, self.is_unbegun) = (false, false);
+        (self.has_taken, self.is_unbegun, self.is_unheard) = (false, false, true);
     }
 
     fn poll(&mut self) -> Result<Option<Descriptor>, ClientError> {

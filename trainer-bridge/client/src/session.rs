@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use shade_dataset::Content;
-use shade_formats::control::{PROTOCOL, Reply, Request};
+use shade_formats::control::{PROTOCOL, Reply, Request, Step};
 use shade_formats::ids::ContentId;
 
 use crate::attach::Attached;
@@ -18,6 +18,7 @@ use crate::fork::{Owner, lock};
 use crate::held::InRing;
 use crate::hello::Hello;
 use crate::link::{Link, Next};
+use crate::redo::Redo;
 use crate::succession::{Succession, watch};
 use crate::wire::Received;
 use crate::{BatchId, ClientError, FieldsReader};
@@ -38,6 +39,8 @@ pub struct Session {
     batches_per_epoch: u32,
     link: Arc<Mutex<Arc<Link>>>,
     succession: Arc<Succession>,
+    /// What is kept for a successor.
+    redo: Arc<Mutex<Redo>>,
 }
 
 impl Session {
@@ -49,12 +52,14 @@ impl Session {
         hello.name(&welcome.job);
         let (owner, dataset) = (hello.owner, hello.dataset.clone());
         let succession = Arc::new(Succession::new(hello, options, welcome));
-        let is_possible = succession.is_possible();
-        let link = Arc::new(Mutex::new(Arc::new(Link::new(owner, attached, is_possible))));
-        if is_possible {
+        let redo = Arc::new(Mutex::new(Redo::new(content.samples, succession.has_bases())));
+        let survives = options.survive;
+        let link = Link::new(owner, attached, Arc::clone(&redo), survives);
+        let link = Arc::new(Mutex::new(Arc::new(link)));
+        if survives {
             watch(Arc::downgrade(&link), Arc::downgrade(&succession));
         }
-        Self { owner, dataset, content, present, batches_per_epoch, link, succession }
+        Self { owner, dataset, content, present, batches_per_epoch, link, succession, redo }
     }
 
     /// The link to the daemon that serves now.
@@ -212,10 +217,12 @@ impl Session {
     ///
     /// # Errors
     /// With more losses than the batch has rows, for a batch of another session or of before a
-    /// state was loaded, when the daemon is gone or does not listen, or in a forked child. A daemon
-    /// that is replaced needs none.
+    /// state was loaded, when the daemon is gone and not replaced or does not listen, or in a forked
+    /// child. A successor is told of it.
     pub fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
-        self.tell(|link| link.report(id, losses))
+        self.owner.check()?;
+        self.link().check_report(id, losses)?;
+        self.tell(|redo| redo.report(id.epoch, id.batch, losses), |link, redo| link.report(id, losses, redo))
     }
 
     /// Reports a validation score, higher is better.
@@ -223,7 +230,10 @@ impl Session {
     /// # Errors
     /// The daemon is gone or does not listen, or this is a forked child.
     pub fn report_validation(&self, score: f64) -> Result<(), ClientError> {
-        self.tell(|link| link.dialogue.tell("report_validation", &Request::ReportValidation { score }))
+        self.tell(
+            |redo| redo.say(Step::Validated { score }),
+            |link, _| link.dialogue.tell("report_validation", &Request::ReportValidation { score }),
+        )
     }
 
     /// The daemon's counters, one JSON object, and `successors`: how often it was replaced. It
@@ -255,15 +265,26 @@ impl Session {
         })
     }
 
-    /// A state was loaded, which goes on in this epoch.
-    pub(crate) fn begin_anew(&self, epoch: u32) {
-        self.succession.note_loaded(epoch);
-        self.link().begin_anew();
+    /// Loads a state, of which `file` has the bytes. Another file is made for each try.
+    pub(crate) fn load<T>(
+        &self,
+        request: &Request,
+        file: impl Fn() -> Result<OwnedFd, ClientError>,
+        accept: impl Fn(Received) -> Result<T, Reply>,
+    ) -> Result<T, ClientError> {
+        self.owner.check()?;
+        self.with(|link| link.load(request, file()?, &accept))
     }
 
     /// The rank has told these seats.
     pub(crate) fn note_seats(&self, seats: &[u8]) {
         self.succession.note_seats(seats);
+        lock(&self.redo).depart();
+    }
+
+    /// Something that a successor has to know, too.
+    pub(crate) fn note(&self, step: Step) {
+        lock(&self.redo).say(step);
     }
 
     /// Asks the daemon, as [`Dialogue::ask`](crate::dialogue::Dialogue::ask) does, or its
@@ -298,11 +319,20 @@ impl Session {
         }
     }
 
-    /// Tells the daemon what its successor need not know.
-    fn tell(&self, work: impl Fn(&Link) -> Result<(), ClientError>) -> Result<(), ClientError> {
+    /// Records what a successor needs to know, and tells it to the daemon: at once, so that it is
+    /// in what a successor is handed, or told to that.
+    fn tell(
+        &self,
+        note: impl FnOnce(&mut Redo),
+        work: impl FnOnce(&Link, &Redo) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
         self.owner.check()?;
+        let mut redo = lock(&self.redo);
+        note(&mut redo);
         let link = self.link();
-        match work(&link) {
+        let told = work(&link, &redo);
+        drop(redo);
+        match told {
             Err(gone @ ClientError::DaemonGone { .. }) => {
                 self.succession.advance(&self.link, &link, gone, Duration::ZERO).map(drop)
             }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::{Reply, Request, Step};
 use shade_formats::limits::state_bytes_max;
 use shade_shm::{SegmentError, memfd};
 
@@ -39,14 +39,17 @@ impl Session {
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
     /// wrong.
     pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
-        let fd = write(bytes)?;
         let request = Request::LoadState { strata };
-        let resumed = self.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
-            Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
-            other => Err(other),
-        })?;
-        self.begin_anew(resumed.epoch);
-        Ok(resumed)
+        self.load(
+            &request,
+            || write(bytes),
+            |(reply, _)| match reply {
+                Reply::StateLoaded { epoch, first_batch, batches } => {
+                    Ok(Resumed { epoch, first_batch, batches })
+                }
+                other => Err(other),
+            },
+        )
     }
 
     /// Tells which stratum each seat of the job's plans has: the bytes of
@@ -74,6 +77,8 @@ impl Session {
     /// # Errors
     /// As for [`Session::seat`].
     pub fn take_scores(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        // Taken twice it changes nothing.
+        self.note(Step::Heard { scores: bytes.to_vec() });
         self.hand_in("take_scores", &Request::TakeScores, bytes)
     }
 

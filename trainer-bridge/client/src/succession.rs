@@ -1,9 +1,9 @@
 //! A dead daemon is replaced under a running loop.
 //!
-//! The plan of most jobs follows from their document and the place in it. So a daemon that dies can
-//! be replaced by any other of the same dataset: it draws the same plan, and the rank goes on at
-//! its next batch. Here a thread finds the successor, or starts it, while callers wait for it in
-//! slices. Jobs whose plans depend on what the dead one alone knew end with it, and are told why.
+//! The plan of many jobs follows from their document and the place in it. For others each rank
+//! keeps what a plan depends on ([`Redo`](crate::redo::Redo)). So a daemon that dies can be replaced by
+//! any other of the same dataset: it has the same plan, and the rank goes on at its next batch. Here
+//! a thread finds the successor, or starts it, while callers wait for it in slices.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -53,8 +53,10 @@ pub(crate) struct Succession {
     options: Options,
     /// What every daemon of the session serves.
     content: Content,
-    /// Why the job ends with its daemon, if it does.
-    never: Option<String>,
+    /// The job's plans depend on more than its document.
+    has_bases: bool,
+    /// What goes by what is cached, and so may be otherwise with a successor, whose cache is empty.
+    by_cache: Option<String>,
     /// Started by hand or by a service manager, who start its successor.
     is_service: bool,
     state: Mutex<State>,
@@ -73,8 +75,6 @@ struct State {
     news: Vec<String>,
     /// The seats that the rank has told.
     seats: Option<Vec<u8>>,
-    /// The epoch of the state that was loaded last.
-    loaded: Option<u32>,
     /// Somebody knows where the ring is, and may have registered it with a device.
     has_told_payload: bool,
     /// The rings before, if so: they stay mapped until they are let go of.
@@ -111,15 +111,17 @@ impl Succession {
     /// For the session of this rank, whose first daemon has said `welcome`.
     pub(crate) fn new(hello: Hello, options: &Options, welcome: &Welcome) -> Self {
         let setting = |name| welcome.settings.get(name).and_then(serde_json::Value::as_str);
-        let never = why_never(hello.spec(), setting("policy").unwrap_or_default());
+        let policy = setting("policy").unwrap_or_default();
+        let by_cache = what_goes_by_the_cache(hello.spec(), policy);
+        let has_bases = hello.spec().plan.depends_on_its_node() || by_cache.is_some();
         let is_service = setting("linger") == Some(LINGERS_FOR_EVER) || options.launch.is_none();
         let (hello, options, content) = (Arc::new(hello), options.clone(), welcome.content);
-        Self { hello, options, content, never, is_service, state: Mutex::default() }
+        Self { hello, options, content, has_bases, by_cache, is_service, state: Mutex::default() }
     }
 
-    /// Whether a daemon of this session that dies is replaced, as far as its job goes.
-    pub(crate) fn is_possible(&self) -> bool {
-        self.options.survive && self.never.is_none()
+    /// Whether the job's daemon gives bases from its first epoch on.
+    pub(crate) fn has_bases(&self) -> bool {
+        self.has_bases
     }
 
     /// How often a daemon was replaced.
@@ -136,11 +138,6 @@ impl Succession {
     /// Notes the seats that the rank has told.
     pub(crate) fn note_seats(&self, seats: &[u8]) {
         lock(&self.state).seats = Some(seats.to_vec());
-    }
-
-    /// Notes that a state was loaded, which goes on in this epoch.
-    pub(crate) fn note_loaded(&self, epoch: u32) {
-        lock(&self.state).loaded = Some(epoch);
     }
 
     /// Notes that somebody knows where the ring is.
@@ -172,44 +169,47 @@ impl Succession {
             if !Arc::ptr_eq(&lock(current), dead) {
                 return Ok(true);
             }
-            let found = self.look(&mut state, dead, &end);
-            match found.map_err(|end| ClientError::DaemonGone { pid, end })? {
-                Some(link) => {
-                    *lock(current) = Arc::new(link);
-                    return Ok(true);
-                }
-                None if started.elapsed() >= most => return Ok(false),
-                None => {}
+            let found = self.look(&mut state, current, dead, &end);
+            if found.map_err(|end| ClientError::DaemonGone { pid, end })? {
+                return Ok(true);
+            }
+            if started.elapsed() >= most {
+                return Ok(false);
             }
             drop(state);
             std::thread::sleep(LOOK);
         }
     }
 
-    /// The successor's link, if it is there; else begins to find it, or goes on. The error is how
-    /// the daemon ended and why it has no successor.
-    fn look(&self, state: &mut State, dead: &Link, end: &str) -> Result<Option<Link>, String> {
+    /// Whether the successor is there, and has the dead one's place; else begins to find it, or goes
+    /// on. The error is how the daemon ended and why it has no successor.
+    fn look(
+        &self,
+        state: &mut State,
+        current: &Mutex<Arc<Link>>,
+        dead: &Link,
+        end: &str,
+    ) -> Result<bool, String> {
         let found = match &state.stage {
             Stage::Over(text) => return Err(text.clone()),
             Stage::Calm => {
                 if !self.options.survive {
                     return Err(end.to_owned());
                 }
-                let place = dead.place();
-                if let Some(why) = self.why_not(state, dead, &place) {
-                    return Err(format!("{end}; it was not replaced: {why}"));
+                if dead.dialogue.was_stopped() {
+                    return Err(format!("{end}; it was not replaced: it was stopped"));
                 }
-                state.note_death(dead, &place);
-                return self.another(state, end).map(|()| None);
+                state.note_death(dead, &dead.place());
+                return self.another(state, end).map(|()| false);
             }
             Stage::UnderWay(heir) => heir.try_recv(),
         };
         let error = match found {
-            Err(TryRecvError::Empty) => return Ok(None),
-            Ok(Ok(attached)) => match dead.succeeded_by(attached) {
+            Err(TryRecvError::Empty) => return Ok(false),
+            Ok(Ok(attached)) => match dead.succeeded_by(attached, current) {
                 Ok(link) => {
                     self.welcome(state, dead, &link, end);
-                    return Ok(Some(link));
+                    return Ok(true);
                 }
                 Err(error) => error,
             },
@@ -220,7 +220,7 @@ impl Succession {
             )) => {
                 // It died before it was one, perhaps without a word.
                 state.deaths += 1;
-                return self.another(state, &error.with_causes()).map(|()| None);
+                return self.another(state, &error.with_causes()).map(|()| false);
             }
             Ok(Err(error)) => error,
             Err(TryRecvError::Disconnected) => {
@@ -269,10 +269,16 @@ impl Succession {
         let (old, new) = (dead.welcome.pid, link.welcome.pid);
         let started = if self.is_service { "which was started again" } else { "a new one" };
         if state.news.len() < NEWS_MAX {
+            let differs = match &self.by_cache {
+                Some(what) => format!(
+                    "; {what}, which is empty now, so that samples may come otherwise than without this"
+                ),
+                None => String::new(),
+            };
             let text = format!(
                 "the daemon (process {old}) is gone, and process {new}, {started}, has taken its place: job {:?} goes on \
                  at batch {batch} of epoch {epoch} as if nothing had happened, except that the cache begins empty and \
-                 figures count since then. How it ended: {end}",
+                 figures count since then{differs}. How it ended: {end}",
                 link.welcome.job
             );
             // Names in the log are a stranger's, and this goes to a terminal.
@@ -288,22 +294,6 @@ impl Succession {
             options.timeout = options.timeout.min(RESTART_PATIENCE);
         }
         options
-    }
-
-    /// Why this daemon is not replaced at this place, if it is not.
-    fn why_not(&self, state: &State, dead: &Link, place: &Place) -> Option<String> {
-        if dead.dialogue.was_stopped() {
-            return Some("it was stopped".to_owned());
-        }
-        let is_loaded = |epoch: u32| {
-            place.is_before_what_was_loaded() || epoch == place.epoch || self.hello.spec().plan.strata > 1
-        };
-        if state.loaded.is_some_and(is_loaded) {
-            let why = "the training went on from a saved state, and has not begun another epoch since: load it again \
-                       (with strata, later epochs go by it, too)";
-            return Some(why.to_owned());
-        }
-        self.never.clone()
     }
 }
 
@@ -341,23 +331,13 @@ fn over(state: &mut State, text: String) -> String {
     text
 }
 
-/// Why a job ends with its daemon; `None` if its batches follow from its document alone.
-fn why_never(spec: &JobSpec, policy: &str) -> Option<String> {
-    let plan = &spec.plan;
-    if plan.sampler.is_by_importance() {
-        return Some(format!("the sampler {} draws by losses, which only it had", plan.sampler));
-    }
-    if plan.depends_on_residents() {
-        let why = "rep, pace, or the order goes by what it had cached";
-        return Some(why.to_owned());
-    }
-    if plan.depends_on_its_node() {
-        let why = "cover of the sampler replacement goes by what it had delivered, which only it knew; cover=0 has no \
-                   such need";
-        return Some(why.to_owned());
+/// What of a job goes by what is cached, if anything does.
+fn what_goes_by_the_cache(spec: &JobSpec, policy: &str) -> Option<String> {
+    if spec.plan.depends_on_residents() {
+        return Some("rep, pace, or the order goes by the cache".to_owned());
     }
     let exchanges = spec.admit && EXCHANGING.contains(&policy);
-    exchanges.then(|| format!("the policy {policy} exchanges samples by what it had cached"))
+    exchanges.then(|| format!("the policy {policy} exchanges samples by what is cached"))
 }
 
 /// Finds the daemon that serves the dataset now, or starts one, and attaches to it. A store that is

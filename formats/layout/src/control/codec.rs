@@ -4,7 +4,7 @@ use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 16;
+pub const PROTOCOL: u32 = 17;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -206,6 +206,11 @@ impl<'a> Reader<'a> {
     fn short(&self, len: usize) -> FormatError {
         let got = format_args!("{} bytes left", self.rest.len());
         FormatError::new("control message", self.offset(), got, format_args!("{len} bytes"))
+    }
+
+    /// Whether nothing is left to read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
     }
 
     pub(super) fn offset(&self) -> u64 {

@@ -80,6 +80,16 @@ coded! {
         },
         /// What was handed in is taken.
         13 => Taken,
+        /// An epoch begins: what the job depends on from there on, for a successor of this daemon
+        /// ([`TakeBase`](super::Request::TakeBase)). One memfd with the bytes comes along, unasked,
+        /// before the epoch's first batch, where its plan or a later one does not follow from the
+        /// job's document.
+        14 => Base {
+            /// The epoch.
+            epoch: u32,
+            /// Length of the memfd's content.
+            bytes: u64,
+        },
         /// A request failed; or, unasked, the session cannot go on.
         6 => Failed {
             /// Why, for people; cut to 16 KiB.

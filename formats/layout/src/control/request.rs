@@ -30,6 +30,9 @@ coded! {
             or_free_name: bool,
             /// This client's rank, below the document's `world_size`.
             rank: u32,
+            /// It goes on with another daemon if this one dies, and keeps what that needs
+            /// ([`Base`](super::Reply::Base)).
+            survives: bool,
             /// How the client would start the daemon: a document of `shade-job`. A setting that is
             /// not there may be anything.
             settings: String [SETTINGS_BYTES_MAX],
@@ -92,6 +95,18 @@ coded! {
         /// Hands in what another node has told; one memfd with the bytes comes with it. Answered by
         /// `Taken` or `Failed`.
         17 => TakeScores,
+        /// To the successor of a daemon that died, before the session's first StartEpoch: what that
+        /// one gave as a `Base`, or a state that was loaded into it; one memfd with the bytes comes
+        /// with it. The newest one of a job's ranks counts. Not answered.
+        18 => TakeBase {
+            /// How many states the rank had loaded by then.
+            loads: u32,
+            /// One more than the epoch of a `Base`; 0: the bytes are a loaded state.
+            begun: u32,
+        },
+        /// To such a successor: what the rank was given and said since; one memfd with the bytes of
+        /// [`redo_to_bytes`](super::redo_to_bytes) comes with it. Not answered.
+        19 => TakeRedo,
         /// Ends the session. Not answered.
         8 => Bye,
         /// Instead of a hello: opens a session that records and does not train. The write end of a
@@ -186,9 +201,9 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", ".{0,40}", ".{0,300}").prop_map(
-                |(numbers, dataset, job, settings, document)| {
-                    let (protocol, samples, content_id, rank, or_free_name) = numbers;
+            (any::<(u32, u32, u128, u32, bool, bool)>(), ".{0,60}", ".{0,20}", ".{0,40}", ".{0,300}")
+                .prop_map(|(numbers, dataset, job, settings, document)| {
+                    let (protocol, samples, content_id, rank, or_free_name, survives) = numbers;
                     Request::Hello {
                         protocol,
                         samples,
@@ -197,11 +212,11 @@ mod tests {
                         job,
                         or_free_name,
                         rank,
+                        survives,
                         settings,
                         document,
                     }
-                }
-            ),
+                }),
             any::<(u32, u32, u32, bool)>().prop_map(|(generation, epoch, first_batch, has_taken)| {
                 Request::StartEpoch { generation, epoch, first_batch, has_taken }
             }),
@@ -216,6 +231,8 @@ mod tests {
             Just(Request::Seat),
             any::<u32>().prop_map(|epoch| Request::TellScores { epoch }),
             Just(Request::TakeScores),
+            any::<(u32, u32)>().prop_map(|(loads, begun)| Request::TakeBase { loads, begun }),
+            Just(Request::TakeRedo),
             any::<(u32, u32, u128, u32)>().prop_map(|(protocol, samples, content_id, strata)| {
                 Request::Held { protocol, samples, content_id, strata }
             }),

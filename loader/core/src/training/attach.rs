@@ -49,7 +49,7 @@ impl Training {
     /// # Errors
     /// Why it is refused.
     pub(crate) fn attach(&mut self, now_ns: u64, attach: Attach) -> Result<Attached, Refusal> {
-        let Attach { session, job: name, rank, spec, tables } = attach;
+        let Attach { session, job: name, rank, spec, tables, survives } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if rank >= spec.world_size {
             let text = format!("rank {rank} is not below the world size {}", spec.world_size);
@@ -83,7 +83,7 @@ impl Training {
         let Some(job) = self.jobs.get_mut(id) else { unreachable!("job {id} was known or has begun") };
         job.has_rank(rank);
         let (accepted, ring) = (job.accepted(), job.ring.clone());
-        self.ranks.push(Rank::new(session, id, rank, now_ns));
+        self.ranks.push(Rank::new(session, id, rank, survives, now_ns));
         Ok(Attached { job: id, accepted, ring, begun })
     }
 
@@ -130,6 +130,7 @@ impl Training {
         // It can no longer tell whether it trained.
         self.note_taken(session);
         let job = self.ranks.swap_remove(at).job;
+        self.forget_handed(job, session);
         if self.ranks_of(job).next().is_some() {
             return Some(Left { job, ended_admitted: None });
         }

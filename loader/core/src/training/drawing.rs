@@ -6,6 +6,8 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_job::{PlanSpec, Seats, WeightTable};
 
+use super::base::BaseOrder;
+use super::lists::Lists;
 use super::use_numbers::UseNumbers;
 use crate::ids::JobId;
 use crate::importance::Importance;
@@ -60,6 +62,9 @@ pub struct DrawOrder {
     pub(super) is_told: bool,
     /// The cache goes by next uses, or will if it shrinks.
     pub(super) looks_ahead: bool,
+    /// The order to write what a successor of this daemon needs, if that is more than the job's
+    /// document.
+    pub(super) base: Option<Box<BaseOrder>>,
 }
 
 /// A [`DrawOrder`] that was carried out.
@@ -70,6 +75,8 @@ pub struct Drawn {
     pub(super) next_plan: Option<Plan>,
     /// See [`Plan::lists`]; empty if nobody is told.
     pub(super) lists: Vec<(u32, u32)>,
+    /// What a successor of this daemon needs.
+    pub(super) base: Option<Vec<u8>>,
 }
 
 /// A plan, and what is made of it.
@@ -136,7 +143,7 @@ impl DrawOrder {
     /// Draws the plan. Equal orders give equal plans, on any thread at any time.
     #[must_use]
     pub fn carry_out(self) -> Drawn {
-        let Self { id, inputs, plan, seats_of_next, is_told, looks_ahead } = self;
+        let Self { id, inputs, plan, seats_of_next, is_told, looks_ahead, base } = self;
         let PlanInputs { spec, epoch, batch_size, samples, rep_now, .. } = inputs;
         let resident = |id: SampleId| inputs.is_resident(id);
         let draw = || draw_plan(&spec, epoch, batch_size, inputs.facts(&inputs.seats), resident, rep_now);
@@ -144,10 +151,16 @@ impl DrawOrder {
         let next_plan = seats_of_next
             .map(|seats| draw_next_plan(&spec, &plan, batch_size, inputs.facts(&seats), resident, rep_now));
         let lists = if is_told { plan.lists(inputs.strata.count()) } else { Vec::new() };
+        let base = base.map(|mut base| {
+            let state = &mut base.state;
+            (state.lists, state.plan) = ((!plan.part.is_whole()).then(Lists::default), Some(plan.clone()));
+            state.next_plan.clone_from(&next_plan);
+            base.to_bytes(epoch)
+        });
         let mut plan = DrawnPlan::of(plan, samples, spec.group != 0);
         let next = next_plan.as_ref().map_or(&[][..], |plan| &plan.ids);
         let known = Known { plan: &plan.plan.ids, next };
         plan.next_accesses = looks_ahead.then(|| next_accesses(known, samples));
-        Drawn { id, plan, next_plan, lists }
+        Drawn { id, plan, next_plan, lists, base }
     }
 }

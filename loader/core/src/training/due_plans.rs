@@ -8,11 +8,13 @@
 //! early goes by the epoch that ends when it is drawn, not by the one that it follows.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_job::PlanSpec;
 
 use super::Training;
+use super::base::{Base, BaseOrder};
 use super::drawing::{Awaited, DrawOrder, Drawn, PlanInputs};
 use super::job::Job;
 use super::rank::Rank;
@@ -27,6 +29,13 @@ pub(crate) struct Ordered {
     pub(crate) draw: Option<Box<DrawOrder>>,
     /// What the user is told, once.
     pub(crate) warning: Option<String>,
+}
+
+/// An epoch has begun.
+pub(crate) struct EpochBegun {
+    pub(crate) job: JobId,
+    /// What its ranks keep for a successor of this daemon.
+    pub(crate) base: Option<Base>,
 }
 
 impl Training {
@@ -112,7 +121,8 @@ impl Training {
         let seats_of_next = spec.draw_ahead.then(seats_of_next);
         let is_told = job.shared_scores.is_some() && !exchanges;
         let inputs = job.plan_inputs(spec, epoch, is_resident);
-        let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead };
+        let base = self.base_order(id, epoch, exchanges);
+        let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead, base };
         Ordered { draw: Some(Box::new(order)), warning }
     }
 
@@ -143,9 +153,9 @@ impl Training {
     }
 
     /// The epoch of a plan begins. Where the cache `exchanges` samples, other nodes are told
-    /// nothing. Returns the job; `None` if it has ended.
-    pub(crate) fn begin_epoch(&mut self, drawn: Drawn, exchanges: bool) -> Option<JobId> {
-        let Drawn { id, plan, next_plan, lists } = drawn;
+    /// nothing. `None` if its job has ended.
+    pub(crate) fn begin_epoch(&mut self, drawn: Drawn, exchanges: bool) -> Option<EpochBegun> {
+        let Drawn { id, plan, next_plan, lists, base } = drawn;
         let epoch = plan.plan.epoch;
         for rank in self.ranks.iter_mut().filter(|rank| rank.job == id.job) {
             rank.delivered.retain(|batch, _| batch.epoch.wrapping_add(1) == epoch);
@@ -158,8 +168,22 @@ impl Training {
         }
         job.begin(Some(plan));
         job.next_plan = next_plan;
-        job.scored_at.fill(0);
-        Some(id.job)
+        job.scored_at.end_epoch();
+        let told = job.shared_scores.as_ref().map_or(&[][..], |shared| &shared.told);
+        let base = base.map(|mut bytes| {
+            bytes.extend_from_slice(told);
+            Arc::new(bytes)
+        });
+        let survivors = self.ranks_of(id.job).filter(|rank| rank.survives).map(|rank| rank.id).collect();
+        let base = base.map(|bytes| Base { epoch, sessions: survivors, bytes });
+        Some(EpochBegun { job: id.job, base })
+    }
+
+    /// The order to write the base of an epoch that is drawn, if a rank of its job needs one.
+    pub(super) fn base_order(&self, id: JobId, epoch: u32, exchanges: bool) -> Option<Box<BaseOrder>> {
+        let job = self.jobs.get(id).filter(|job| job.needs_base(exchanges))?;
+        let survives = self.ranks_of(id).any(|rank| rank.survives);
+        survives.then(|| job.base_order(epoch, self.index.content_id().0))
     }
 
     /// The job's epoch begins or goes on: whether it counts for the cache.

@@ -10,9 +10,11 @@ use shade_job::{JobSpec, Output, Seats, Subset, Tables, WeightTable};
 
 use super::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use super::epoch::Epoch;
+use super::gathering::Gathering;
 use super::lists::SharedScores;
 use super::pace::Pace;
 use super::reports::Reports;
+use super::scored_at::ScoredAt;
 use super::use_numbers::UseNumbers;
 use super::validation::Validation;
 use crate::action::{Accepted, Refusal, Resumed};
@@ -41,10 +43,8 @@ pub(crate) struct Job {
     pub(super) pace: Pace,
     /// What it has learned.
     pub(super) importance: Importance,
-    /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this
-    /// epoch that scored it, or 1 if that was with another number of ranks. Reports arrive in any
-    /// order. The latest *position* wins, so the table does not depend on timing.
-    pub(super) scored_at: Vec<u32>,
+    /// When samples were scored.
+    pub(super) scored_at: ScoredAt,
     pub(super) reports: Reports,
     /// Validation scores, one an epoch, in the order of the epochs' first reports.
     pub(super) validation: Vec<Validation>,
@@ -72,6 +72,10 @@ pub(crate) struct Job {
     pub(super) scripted: Option<u32>,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
+    /// It has gone on from a state, so its plans may be others than its document's.
+    pub(super) is_restored: bool,
+    /// What is handed over of a daemon that died, until all ranks are here.
+    pub(super) gathering: Option<Gathering>,
 }
 
 /// The seats that a job's ranks have told.
@@ -139,7 +143,7 @@ impl Job {
             pace: Pace::new(spec.batch_size, spec.world_size),
             spec,
             importance: Importance::new(samples),
-            scored_at: vec![0; samples as usize],
+            scored_at: ScoredAt::new(samples),
             reports: Reports::default(),
             validation: Vec::new(),
             shared_scores,
@@ -155,6 +159,8 @@ impl Job {
             next_plan: None,
             scripted: None,
             loaded: None,
+            is_restored: false,
+            gathering: None,
         })
     }
 
@@ -252,9 +258,10 @@ impl Job {
         matches!(self.awaits, Some(Awaited::Order(awaited)) if awaited == order)
     }
 
-    /// Whether what its ranks say waits until something is done aside.
+    /// Whether what its ranks say waits until something is done aside, or all ranks are here that
+    /// go on with it.
     pub(crate) fn is_postponed(&self) -> bool {
-        self.awaits.is_some()
+        self.awaits.is_some() || self.gathering.is_some()
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata

@@ -14,22 +14,26 @@
 //! | `group`, `pace`, `due_times` | jobs that wait for each other; when uses of several are due |
 //! | `foresight` | the uses in sight, and samples that change places |
 //! | `planned`, `outcome` | the rows of a batch, and what came of it |
-//! | `report`, `reports`, `validation` | losses and validation scores |
-//! | `states`, `snapshot`, `stop`, `resume` | the saved state, and where it goes on |
+//! | `report`, `reports`, `scored_at`, `validation` | losses and validation scores |
+//! | `states`, `snapshot`, `loading`, `stop`, `resume` | the saved state, and where it goes on |
+//! | `base`, `gathering`, `succession` | what a successor of this daemon goes on from |
 //! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `tables`, `use_numbers` | weights and subsets; which use of its sample a position is |
 
 mod ahead;
 mod attach;
+mod base;
 mod drawing;
 mod due_plans;
 mod due_times;
 mod epoch;
 mod foresight;
+mod gathering;
 mod group;
 mod job;
 mod jobs;
 mod lists;
+mod loading;
 mod outcome;
 mod pace;
 mod planned;
@@ -37,11 +41,13 @@ mod rank;
 mod report;
 mod reports;
 mod resume;
+mod scored_at;
 mod scores;
 mod seats;
 mod snapshot;
 mod states;
 mod stop;
+mod succession;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -49,16 +55,20 @@ mod use_numbers;
 mod validation;
 
 pub(crate) use attach::{Attached, Begun};
+pub(crate) use base::Base;
+pub use base::BaseVersion;
 pub use drawing::{DrawOrder, Drawn};
-pub(crate) use due_plans::Ordered;
+pub(crate) use due_plans::{EpochBegun, Ordered};
 pub(crate) use foresight::Foreseen;
 pub(crate) use job::Job;
 pub(crate) use jobs::Jobs;
+pub use loading::{LoadOrder, LoadedState};
 pub(crate) use planned::Planned;
 pub(crate) use rank::{EpochRequest, Rank};
 pub(crate) use report::{Losses, Reported};
-pub use snapshot::{LoadOrder, LoadedState, SaveOrder, SavedState};
+pub use snapshot::{SaveOrder, SavedState};
 pub(crate) use states::{LoadAnswer, Restored};
+pub(crate) use succession::{Gathered, Places, Redo, Redos, Succeeded};
 
 use std::sync::Arc;
 
@@ -197,7 +207,7 @@ impl Training {
             let (ranks, here) = (self.ranks_of(job.id).count(), job.spec.local_ranks() as usize);
             assert!((1..=here).contains(&ranks), "job {:?} has {ranks} of {here} ranks", job.name);
             attached += ranks;
-            let (scored, samples) = (job.scored_at.len(), job.importance.len() as usize);
+            let (scored, samples) = (job.scored_at.len(), job.importance.len());
             assert_eq!(scored, samples, "job {:?}: reports and scores of other samples", job.name);
             let (of, next) = (job.epoch(), job.ahead.as_ref().map(|ahead| ahead.epoch));
             assert!(

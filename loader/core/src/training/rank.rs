@@ -36,6 +36,8 @@ pub(crate) struct Rank {
     /// It has told its job's seats.
     pub(super) seated: bool,
     pub(super) request: Option<EpochRequest>,
+    /// It goes on with a successor of this daemon, which needs bases.
+    pub(super) survives: bool,
     /// It has taken batches of another daemon, which this one succeeds.
     goes_on: bool,
     /// How long its trainer has waited, and for what.
@@ -50,9 +52,10 @@ const REPORTABLE: u32 = 256;
 const _: () = assert!(REPORTABLE as usize >= 4 * RING_DESCRIPTORS);
 
 impl Rank {
-    pub(super) fn new(id: SessionId, job: JobId, rank: u32, now_ns: u64) -> Self {
+    pub(super) fn new(id: SessionId, job: JobId, rank: u32, survives: bool, now_ns: u64) -> Self {
         let clock = WaitClock::new(now_ns);
-        Self { id, job, rank, seated: false, request: None, goes_on: false, clock, delivered: HashMap::new() }
+        let delivered = HashMap::new();
+        Self { id, job, rank, seated: false, request: None, survives, goes_on: false, clock, delivered }
     }
 
     /// Its session.

@@ -31,10 +31,16 @@ pub(crate) struct Losses {
 impl Training {
     /// Takes a validation score. For each epoch the lowest rank's counts, and its latest.
     pub(crate) fn validation(&mut self, session: SessionId, score: f64) {
+        // Its messages come in order: this is the epoch that it has trained on last.
+        let epoch = self.rank(session).and_then(|rank| rank.request).map(|request| request.epoch);
+        self.validation_in(session, epoch, score);
+    }
+
+    /// Takes a validation score that a rank reported when it had asked for this epoch last.
+    pub(crate) fn validation_in(&mut self, session: SessionId, epoch: Option<u32>, score: f64) {
         let Some(rank) = self.ranks.iter().find(|rank| rank.id == session) else { return };
         let Some(job) = self.jobs.get_mut(rank.job) else { return };
-        // Its messages come in order: this is the epoch that it has trained on last.
-        let epoch = rank.request.map(|request| request.epoch).or(job.epoch());
+        let epoch = epoch.or(job.epoch());
         let new = Validation { epoch, rank: rank.rank, score };
         match job.validation.iter_mut().rev().find(|known| known.epoch == epoch) {
             Some(known) if new.rank <= known.rank => *known = new,
@@ -61,18 +67,11 @@ impl Training {
         if rows > 0 {
             job.reports.come();
         }
-        // Zero stands below every position of this epoch: a late report of the epoch before never
-        // replaces a newer one.
         let is_current = job.epoch() == Some(batch.epoch);
-        let position = if is_current {
-            batch.number.saturating_mul(job.spec.world_size).saturating_add(of_rank).saturating_add(1)
-        } else {
-            0
-        };
+        let order = batch.number.saturating_mul(job.spec.world_size).saturating_add(of_rank);
         let mut rescored = Vec::with_capacity(ranked.scores.len());
         for (sample, score) in ranked.scores {
-            if job.keeps_score_of(sample) && position >= job.scored_at[sample.index()] {
-                job.scored_at[sample.index()] = position;
+            if job.keeps_score_of(sample) && job.scored_at.decides(sample.index(), order, is_current) {
                 job.importance.set_score(sample, score);
                 job.has_scored(sample);
                 rescored.push(sample);

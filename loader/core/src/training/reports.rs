@@ -23,6 +23,11 @@ impl Reports {
         *self = Self { has_come, has_warned: self.has_warned, ..Self::default() };
     }
 
+    /// Those of a plan that has just begun, by losses that came before it or not.
+    pub(super) fn go_on(&mut self, had_come: bool) {
+        (self.has_come, self.had_come) = (false, had_come);
+    }
+
     /// A loss has come.
     pub(super) fn come(&mut self) {
         self.has_come = true;

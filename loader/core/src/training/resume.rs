@@ -42,8 +42,7 @@ impl Job {
         } else {
             let origin = slices.origin_at(position);
             *slices = slices.from_origin(origin);
-            // Reports from now on are of later positions than those before.
-            self.scored_at.iter_mut().for_each(|at| *at = (*at).min(1));
+            self.scored_at.end_count();
             origin.batch
         };
         Resumed { epoch, first_batch, batches: self.batches_per_epoch() }

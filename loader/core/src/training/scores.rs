@@ -106,6 +106,36 @@ impl Job {
         self.shared_scores = Some(shared);
     }
 
+    /// Goes on with what a daemon that died has told others of `epoch`.
+    pub(super) fn tell_again(
+        &mut self,
+        epoch: u32,
+        by_losses: bool,
+        told: &[u8],
+        content_id: u128,
+    ) -> Result<(), String> {
+        let scores = Scores::from_bytes(told, self.importance.len()).map_err(|error| error.to_string())?;
+        let theirs = (scores.content_id, scores.plan_digest, scores.strata, scores.epoch);
+        let own = (content_id, self.spec.plan.digest(), self.strata.count(), epoch);
+        if own != theirs {
+            return Err(format!(
+                "a base with scores of another plan, dataset or epoch: {theirs:?}, not {own:?}"
+            ));
+        }
+        let Some(shared) = &mut self.shared_scores else { return Ok(()) };
+        let mut crcs = vec![None; self.strata.count() as usize];
+        for OfStratum { stratum, list_crc32c, members } in &scores.of {
+            crcs.get_mut(*stratum as usize).into_iter().for_each(|slot| *slot = Some(*list_crc32c));
+            for (id, member) in self.strata.members(*stratum).into_iter().zip(members) {
+                let known = if member.score.is_some() { Known::Told } else { Known::Yes };
+                shared.known.get_mut(id.index()).into_iter().for_each(|slot| *slot = known);
+            }
+        }
+        shared.lists = Lists { epoch, by_losses, crcs };
+        shared.told = told.to_vec();
+        Ok(())
+    }
+
     /// A state was loaded, which all nodes have.
     pub(super) fn forget_lists(&mut self) {
         if let Some(shared) = &mut self.shared_scores {

@@ -2,15 +2,18 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::Training;
-use super::drawing::Awaited;
+use super::drawing::{Awaited, OrderId};
 use super::job::{Job, Loaded};
 use super::lists::Lists;
-use super::snapshot::{LoadOrder, LoadedState, SaveOrder, State, state_digest};
+use super::loading::{LoadOrder, LoadedState, State, state_digest};
+use super::snapshot::{SaveOrder, StateToSave};
 use super::stop::Next;
 use crate::action::Resumed;
 use crate::ids::{JobId, SessionId};
+use crate::samples::Samples;
 
 /// What becomes of a state that a rank hands in.
 pub(crate) enum LoadAnswer {
@@ -20,6 +23,12 @@ pub(crate) enum LoadAnswer {
     Differs(String),
     /// It is read first.
     Ordered(Box<LoadOrder>),
+}
+
+/// The rank that hands in a state.
+pub(super) struct Loader {
+    pub(super) session: SessionId,
+    pub(super) rank: u32,
 }
 
 /// A state that has taken effect.
@@ -44,23 +53,8 @@ impl Training {
         let content_id = self.index.content_id().0;
         let job = self.job_of_mut(session)?;
         job.current.rest_is_saved |= job.epoch() == Some(epoch);
-        let is_part = job.plan().is_some_and(|plan| !plan.part.is_whole());
-        let lists = || job.shared_scores.as_ref().map_or_else(Lists::default, |shared| shared.lists.clone());
-        Some(Box::new(SaveOrder {
-            session,
-            content_id,
-            plan_spec: job.spec.plan,
-            strata: job.strata.count(),
-            has_reports: job.reports.have_come(),
-            next: Next::of(job, epoch, batch),
-            seats: job.seats.clone(),
-            plan: job.current.plan.clone(),
-            next_plan: job.next_plan.clone(),
-            validation: job.validation.clone(),
-            lists: is_part.then(lists),
-            scored_at: job.scored_at.clone(),
-            importance: job.importance.clone(),
-        }))
+        let state = job.state_to_save(content_id, Next::of(job, epoch, batch));
+        Some(Box::new(SaveOrder { session, state }))
     }
 
     /// A rank hands in a saved state. Every rank of a job hands in the same one; it takes effect
@@ -88,20 +82,11 @@ impl Training {
             )));
         }
         let order = self.next_order(id);
+        let index = Arc::clone(&self.index);
         let job = self.jobs.get_mut(id)?;
         job.awaits = Some(Awaited::Order(order));
-        Some(LoadAnswer::Ordered(Box::new(LoadOrder {
-            id: order,
-            session,
-            rank,
-            strata_wanted,
-            bytes,
-            content_id: self.index.content_id().0,
-            samples: self.index.len(),
-            spec: job.spec.clone(),
-            weights: job.weights.clone(),
-            own_strata: job.own_strata.clone(),
-        })))
+        let order = job.load_order(order, Loader { session, rank }, strata_wanted, bytes, &*index);
+        Some(LoadAnswer::Ordered(Box::new(order)))
     }
 
     /// A state was read: it takes effect. `None` if its job has ended.
@@ -134,10 +119,54 @@ impl Training {
 }
 
 impl Job {
+    /// What goes into a state that goes on at `next`.
+    pub(super) fn state_to_save(&self, content_id: u128, next: Next) -> StateToSave {
+        let is_part = self.plan().is_some_and(|plan| !plan.part.is_whole());
+        let lists = || self.shared_scores.as_ref().map_or_else(Lists::default, |shared| shared.lists.clone());
+        StateToSave {
+            content_id,
+            plan_spec: self.spec.plan,
+            strata: self.strata.count(),
+            has_reports: self.reports.have_come(),
+            next,
+            seats: self.seats.clone(),
+            plan: self.current.plan.clone(),
+            next_plan: self.next_plan.clone(),
+            validation: self.validation.clone(),
+            lists: is_part.then(lists),
+            scored_at: self.scored_at.clone(),
+            importance: self.importance.clone(),
+        }
+    }
+
+    /// The order to read a state that this rank has handed in.
+    pub(super) fn load_order(
+        &self,
+        id: OrderId,
+        by: Loader,
+        strata_wanted: u32,
+        bytes: Vec<u8>,
+        index: &dyn Samples,
+    ) -> LoadOrder {
+        LoadOrder {
+            id,
+            session: by.session,
+            rank: by.rank,
+            strata_wanted,
+            bytes,
+            content_id: index.content_id().0,
+            samples: index.len(),
+            spec: self.spec.clone(),
+            weights: self.weights.clone(),
+            own_strata: self.own_strata.clone(),
+        }
+    }
+
     /// Goes on where the state says.
-    fn restore(&mut self, state: State) -> Resumed {
+    pub(super) fn restore(&mut self, state: State) -> Resumed {
         let State { strata, seats, plan, next_plan, validation, has_reports, scored_at, importance, next } =
             state;
+        self.is_restored = true;
         (self.strata, self.seats) = (strata, seats);
         self.forget_lists();
         self.begin(plan);

@@ -147,6 +147,14 @@ pub(crate) struct Taken {
     pub len: u64,
 }
 
+/// The base of an epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenBase {
+    pub sessions: Vec<SessionId>,
+    pub epoch: u32,
+    pub bytes: Arc<Vec<u8>>,
+}
+
 /// The core and everything around it.
 pub(crate) struct Replay {
     driver: Driver<Counted, Around>,
@@ -176,6 +184,8 @@ pub(crate) struct Around {
     pub refused: Vec<String>,
     pub failed: Vec<String>,
     pub states: Vec<Vec<u8>>,
+    /// Bases that sessions were given.
+    pub bases: Vec<GivenBase>,
     pub resumed: Vec<Resumed>,
     pub ended: Vec<(u32, u32)>,
     pub reads: u64,
@@ -341,6 +351,7 @@ impl Replay {
             refused: Vec::new(),
             failed: Vec::new(),
             states: Vec::new(),
+            bases: Vec::new(),
             resumed: Vec::new(),
             ended: Vec::new(),
             reads: 0,
@@ -415,6 +426,16 @@ impl Replay {
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
         self.driver.start(session, epoch, first_batch);
+    }
+
+    /// Ranks that attach from now on go on with a successor.
+    pub(crate) fn survive(&mut self) {
+        self.driver.survives = true;
+    }
+
+    /// A rank that has taken batches of a core that died goes on.
+    pub(crate) fn go_on(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
+        self.driver.go_on(session, epoch, first_batch);
     }
 
     /// The state before this batch, by the first session.
@@ -632,6 +653,7 @@ impl World<Counted> for Around {
                 self.refused.push(text.text);
             }
             Action::State(_, bytes) => self.states.push(bytes),
+            Action::Base(sessions, epoch, bytes) => self.bases.push(GivenBase { sessions, epoch, bytes }),
             Action::StateLoaded(_, resumed) => self.resumed.push(resumed),
             Action::Inform(text) => self.informed.push(text),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),

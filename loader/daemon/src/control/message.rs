@@ -96,8 +96,7 @@ pub(crate) enum Message {
     Request {
         session: SessionId,
         request: Box<Request>,
-        /// The bytes that came with [`Request::LoadState`], [`Request::Seat`] or
-        /// [`Request::TakeScores`].
+        /// The bytes that came with it, of a request that has some.
         state: Vec<u8>,
     },
     /// The client rang: it has released descriptors, or waits for one.

@@ -18,7 +18,9 @@ use shade_formats::control::{
     REFUSE_SPEC, Reply, Request,
 };
 use shade_formats::ids::ContentId;
-use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
+use shade_formats::limits::{
+    MESSAGE_BYTES_MAX, base_bytes_max, redo_bytes_max, seats_bytes_max, state_bytes_max,
+};
 use shade_images::caught;
 use shade_job::{JobSpec, PlanSpec, Sampler, Settings, SpecError, Tables};
 use shade_shm::{Doorbell, Heard, RingSegments, memfd};
@@ -255,6 +257,14 @@ impl Connection<'_> {
                         let samples = self.served.samples;
                         read_within(fd, "node's scores", samples, state_bytes_max(samples))?
                     }
+                    (Request::TakeBase { .. }, Some(fd)) => {
+                        let samples = self.served.samples;
+                        read_within(fd, "base of an epoch", samples, base_bytes_max(samples))?
+                    }
+                    (Request::TakeRedo, Some(fd)) => {
+                        let samples = self.served.samples;
+                        read_within(fd, "redo record", samples, redo_bytes_max(samples))?
+                    }
                     (Request::Seat, Some(fd)) => {
                         let samples = self.served.samples;
                         read_within(fd, "list of seats", samples, seats_bytes_max(samples))?
@@ -362,7 +372,17 @@ impl Connection<'_> {
             Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != served.folder => {
                 refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", served.folder))
             }
-            Request::Hello { samples, content_id, job, or_free_name, rank, settings, document, .. } => {
+            Request::Hello {
+                samples,
+                content_id,
+                job,
+                or_free_name,
+                rank,
+                survives,
+                settings,
+                document,
+                ..
+            } => {
                 // The core judges its values.
                 let spec = JobSpec::from_text(&document);
                 let spec = spec.or_else(|error| refuse(REFUSE_SPEC, error.to_string()))?;
@@ -376,7 +396,7 @@ impl Connection<'_> {
                     Some(fd) => read_tables(fd, &spec.plan, served.samples)?,
                     None => Tables::default(),
                 };
-                let attach = Attach { session: *session, job, rank, spec, tables };
+                let attach = Attach { session: *session, job, rank, spec, tables, survives };
                 let asked = Asked { samples, content_id, is_served, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use shade_core::Stats;
+use shade_core::{BaseVersion, Stats};
 use shade_formats::control::{Reply, Request};
 use shade_reads::Reads;
 
@@ -50,6 +50,11 @@ impl Daemon {
             }
             Request::TellScores { epoch } => self.events.push(Event::TellScores { session, epoch }),
             Request::TakeScores => self.events.push(Event::TakeScores { session, bytes: state }),
+            Request::TakeBase { loads, begun } => {
+                let version = BaseVersion { loads, begun };
+                self.events.push(Event::TakeBase { session, version, bytes: state });
+            }
+            Request::TakeRedo => self.events.push(Event::TakeRedo { session, bytes: state }),
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
                 self.stats_asked.push(session);

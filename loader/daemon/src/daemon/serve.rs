@@ -268,6 +268,7 @@ impl Daemon {
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
+            Action::Base(sessions, epoch, bytes) => self.sessions.give_base(&sessions, epoch, &bytes),
             Action::StateLoaded(session, Resumed { epoch, first_batch, batches }) => {
                 self.sessions.reply(session, &Reply::StateLoaded { epoch, first_batch, batches });
             }

@@ -99,8 +99,8 @@ class Daemon(Options):
         survive: Replace a daemon that dies: the training goes on at its next batch, with the same
             samples and pixels, and a `RuntimeWarning` says how the daemon ended. Default: True. A
             daemon that a Loader has started is started again, and any other is waited for, up to
-            60 s. Plans by losses, or by what is cached, end with the daemon, with `DaemonGone`.
-            False: so do all.
+            60 s. What goes by what is cached may come otherwise then, and the warning says so.
+            False: the training ends with its daemon, with `DaemonGone`.
     """
 
     job: str | None = None

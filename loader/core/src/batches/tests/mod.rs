@@ -86,7 +86,14 @@ impl World {
     fn new() -> Self {
         let (mut training, mut figures) = (Training::new(Arc::new(Lens), 1.0, false), Figures::default());
         let spec = JobSpec { ring_bytes: 1 << 20, world_size: 2, ..JobSpec::default() };
-        let attach = Attach { session: 0, job: "job".to_owned(), rank: 0, spec, tables: Tables::default() };
+        let attach = Attach {
+            session: 0,
+            job: "job".to_owned(),
+            rank: 0,
+            spec,
+            tables: Tables::default(),
+            survives: false,
+        };
         let attached = training.attach(0, attach).unwrap_or_else(|refusal| panic!("{}", refusal.text));
         assert_eq!(attached.job, JOB);
         figures.begin_job(JOB, "job");

@@ -82,7 +82,14 @@ impl World {
         let records = Records::new(Arc::new(Lens), memory, Cache::new(policy, bytes, SAMPLES), &config);
         let (mut training, mut figures) = (Training::new(Arc::new(Lens), 1.0, false), Figures::default());
         let spec = JobSpec { ring_bytes: 1 << 20, ..JobSpec::default() };
-        let attach = Attach { session: 0, job: "job".to_owned(), rank: 0, spec, tables: Tables::default() };
+        let attach = Attach {
+            session: 0,
+            job: "job".to_owned(),
+            rank: 0,
+            spec,
+            tables: Tables::default(),
+            survives: false,
+        };
         let attached = training.attach(0, attach).unwrap_or_else(|refusal| panic!("{}", refusal.text));
         assert_eq!(attached.job, JOB);
         figures.begin_job(JOB, "job");

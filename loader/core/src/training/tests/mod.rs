@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use shade_formats::SampleId;
 use shade_job::{JobSpec, PlanSpec, Sampler, Tables, Tail};
 
-use super::{EpochRequest, LoadAnswer, Training};
+use super::{EpochBegun, EpochRequest, LoadAnswer, Training};
 use crate::aside::{AsideOrder, AsideResult};
 use crate::event::Attach;
 use crate::ids::{BatchId, JobId, SessionId};
@@ -122,7 +122,7 @@ impl World {
         let spec = JobSpec { plan, batch_size: 3, world_size: 2, tail: Tail::Even, ..JobSpec::default() };
         let (session, rank, job) =
             (self.next_session, u32::try_from(slot % 2).unwrap(), format!("job {}", job_of(slot)));
-        let attach = Attach { session, job, rank, spec, tables: Tables::default() };
+        let attach = Attach { session, job, rank, spec, tables: Tables::default(), survives: false };
         let (is_there, other) = (self.sessions[slot].is_some(), self.sessions[slot ^ 1].is_some());
         match self.training.attach(0, attach) {
             Err(refusal) => assert!(is_there, "{}", refusal.text),
@@ -273,7 +273,7 @@ impl World {
     fn begin(&mut self) {
         for drawn in self.training.take_drawn() {
             let epoch = drawn.plan().epoch;
-            let Some(id) = self.training.begin_epoch(drawn, false) else { continue };
+            let Some(EpochBegun { job: id, .. }) = self.training.begin_epoch(drawn, false) else { continue };
             let job = self.training.job(id).unwrap();
             let of = usize::from(job.name() != "job 0");
             let wants_it = |rank: &super::Rank| rank.request().is_some_and(|request| request.epoch == epoch);

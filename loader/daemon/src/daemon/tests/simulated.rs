@@ -534,8 +534,14 @@ impl Life {
                 settings: Settings::from_text("{}").unwrap(),
                 or_free_name: false,
             };
-            let attach =
-                Attach { session, job: name.clone(), rank, spec: spec.clone(), tables: Tables::default() };
+            let attach = Attach {
+                session,
+                job: name.clone(),
+                rank,
+                spec: spec.clone(),
+                tables: Tables::default(),
+                survives: false,
+            };
             let jobs = self.driver.core.jobs().into_iter().map(|job| job.name).collect();
             let present = Present { has_sessions: self.driver.core.session_count() > 0, jobs };
             if let Err(refusal) = self.lifecycle.judge(&attach, &asked, &present) {
