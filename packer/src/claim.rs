@@ -53,9 +53,7 @@ impl Claim {
 
     /// Takes the right to make something at `out`, which has a name.
     pub(crate) fn of_new(out: &Path) -> Result<Self, Error> {
-        let mut name = OsString::from(out.file_name().unwrap_or_default());
-        name.push(".changing");
-        Self::take_at(out.with_file_name(name), &format!("making {}", out.display()))
+        Self::take_at(path_of_new(out), &format!("making {}", out.display()))
     }
 
     fn take_at(path: PathBuf, doing: &str) -> Result<Self, Error> {
@@ -134,6 +132,13 @@ fn create_whole(path: &Path, text: &str) -> Result<Option<bool>, Error> {
         Err(Errno::EXIST) => Ok(Some(false)),
         Err(_) => Ok(None),
     }
+}
+
+/// Where the claim of what is made at `out` is.
+pub(crate) fn path_of_new(out: &Path) -> PathBuf {
+    let mut name = OsString::from(out.file_name().unwrap_or_default());
+    name.push(".changing");
+    out.with_file_name(name)
 }
 
 enum ClaimState {

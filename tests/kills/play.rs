@@ -147,7 +147,9 @@ impl Player<'_> {
             }
             if self.rank.reports {
                 killer.at(self.number, Moment::BeforeReport);
-                let losses: Vec<f32> = taken.ids.iter().map(|&id| (id * 7919 % 1000) as f32).collect();
+                let own = u32::try_from(self.rank.spec.plan.seed).unwrap();
+                let loss = |&id: &u32| (id * 7919 % 1000) as f32 + ((id + own) * 104_729 % 300) as f32;
+                let losses: Vec<f32> = taken.ids.iter().map(loss).collect();
                 self.session.report(taken.id, &losses).map_err(|error| error.with_causes())?;
                 killer.at(self.number, Moment::Reported);
             }

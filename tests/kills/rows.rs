@@ -41,6 +41,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "two nodes, both daemons at once", training: both_at_once },
     Row { name: "four jobs, two in a group", training: four_jobs },
     Row { name: "losses reported", training: with_reports },
+    Row { name: "plans by losses (pads)", training: by_losses },
+    Row { name: "a guard by deliveries (cover)", training: with_cover },
     Row { name: "extra fields", training: with_fields },
     Row { name: "a validation after each epoch", training: with_validation },
     Row { name: "daemon and slow store at once", training: with_slow_store },
@@ -180,15 +182,18 @@ fn both_at_once() -> Option<Training> {
 
 fn four_jobs() -> Option<Training> {
     let world = World::new(Packed::mixed(33));
-    let group = |seed| PlanSpec { group: group_digest("sweep"), ..plan(Sampler::Uniform, seed) };
+    let group = |seed| PlanSpec { group: group_digest("sweep"), ..plan(Sampler::Pads, seed) };
     let jobs = [
-        ("permutations", raw_job(plan(Sampler::Uniform, 5), 5, 1)),
+        ("balanced", raw_job(plan(Sampler::Balanced, 5), 5, 1)),
         ("echo", raw_job(plan(Sampler::Echo, 6), 7, 1)),
         ("sweep", decoded(raw_job(group(1), 8, 1))),
         ("sweep-2", decoded(raw_job(group(2), 8, 1))),
     ];
     let alone = |(course, (name, spec)): (usize, (&str, JobSpec))| world.alone(name, spec, course);
-    let loops = jobs.into_iter().enumerate().map(alone).collect();
+    let mut loops: Vec<Loop> = jobs.into_iter().enumerate().map(alone).collect();
+    for of in &mut loops {
+        of.ranks[0].reports = of.ranks[0].spec.plan.sampler == Sampler::Pads;
+    }
     world.training(loops)
 }
 
@@ -196,6 +201,19 @@ fn with_reports() -> Option<Training> {
     let world = World::new(Packed::mixed(33));
     let mut loops = world.ranks(&decoded(raw_job(plan(Sampler::Uniform, 9), 6, 2)));
     loops.iter_mut().for_each(|of| of.ranks[0].reports = true);
+    world.training(loops)
+}
+
+fn by_losses() -> Option<Training> {
+    let world = World::new(Packed::mixed(33));
+    let mut loops = world.ranks(&decoded(raw_job(plan(Sampler::Pads, 9), 6, 2)));
+    loops.iter_mut().for_each(|of| of.ranks[0].reports = true);
+    world.training(loops)
+}
+
+fn with_cover() -> Option<Training> {
+    let world = World::new(Packed::mixed(33));
+    let loops = world.ranks(&raw_job(plan(Sampler::Replacement, 6), 6, 2));
     world.training(loops)
 }
 

@@ -14,7 +14,7 @@ use super::probe::{FILES, Probe, probe};
 use super::report::Indexed;
 use super::unchanged::{IndexOptions, Indexing, why_changed};
 use crate::catalogue::{Catalogue, SampleStore};
-use crate::claim::Claim;
+use crate::claim::{CLAIM_FILE, Claim};
 use crate::config::OnBad;
 use crate::create::{refuse_inside, refuse_left, refuse_listed};
 use crate::dataset::Dataset;
@@ -57,7 +57,10 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
         There::Nothing => None,
         There::Damaged(fault) => Some(fault.clone()),
         There::Index(there) => match why_changed(there, &wanted, &source, &base, &workers) {
-            None => return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) }),
+            None => {
+                clean_claimed(&args.out)?;
+                return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) });
+            }
             changed => changed,
         },
     };
@@ -127,6 +130,19 @@ fn there(args: &IndexArgs) -> Result<There, Error> {
 fn is_alone(folder: &Path) -> Result<bool, Error> {
     let mut names = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     Ok(names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == INDEX_FILE)))
+}
+
+/// Removes what one has left that was killed before it gave its claim back.
+fn clean_claimed(out: &Path) -> Result<(), Error> {
+    if !out.join(CLAIM_FILE).exists() {
+        return Ok(());
+    }
+    match Claim::take(out) {
+        Ok(_claim) => clean_unfinished(out),
+        // Another command is at work.
+        Err(Error::Usage(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 fn unchanged(there: &Dataset, report: Indexed) -> Indexed {

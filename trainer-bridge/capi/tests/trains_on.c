@@ -78,9 +78,9 @@ int main(int count, char **arguments) {
         long daemon = daemon_of(session);
         int code;
         while ((code = shade_next(session, 60.0, &batch)) == SHADE_OK) {
+            daemon = daemon_of(session);
             tell(batch, daemon);
             shade_batch_release(batch);
-            daemon = daemon_of(session);
         }
         if (code != SHADE_END) check(code, "shade_next");
         printf("%" PRIu32 " -1 %ld\n", epoch, daemon);
