@@ -1,6 +1,6 @@
 //! Cores die at any moment under trainings that go on with a successor: its batches are those of an
-//! undisturbed training, for every sampler, order and number of strata. Where something goes by what
-//! is cached, no row is lost or comes twice.
+//! undisturbed training, for every sampler, order and number of strata. Where something goes by
+//! what is cached, no row is lost or comes twice.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};

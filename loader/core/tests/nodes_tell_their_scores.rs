@@ -260,7 +260,7 @@ impl Mortal {
 
     /// Ranks take what has come.
     fn take(&mut self) {
-        if let Some(base) = self.node.bases.drain(..).last() {
+        if let Some(base) = self.node.bases.drain(..).next_back() {
             for steps in self.steps.values_mut() {
                 let start = Step::Started { epoch: base.epoch };
                 steps.drain(..steps.iter().rposition(|step| *step == start).unwrap());
@@ -291,7 +291,7 @@ impl Mortal {
         }
     }
 
-    /// An epoch, in which the daemon dies if it should after so many batches.
+    /// An epoch, in which the daemon dies after each of these numbers of batches.
     fn run(&mut self, plan: PlanSpec, world_size: u32, epoch: u32, deaths: &[usize]) {
         self.next.clear();
         for rank in self.ranks.clone() {
@@ -321,8 +321,8 @@ impl Mortal {
 /// What a rank was given in a batch of an epoch.
 type Given = (u32, u32, u32, Vec<u32>);
 
-/// Nodes train three epochs, and tell each other their scores. Returns what each rank was given, and
-/// all scores as the first node has them.
+/// Nodes train three epochs, and tell each other their scores. Returns what each rank was given,
+/// and all scores as the first node has them.
 fn train_nodes(
     plan: PlanSpec,
     groups: &[Vec<u32>],
