@@ -456,8 +456,8 @@ fn by_losses() -> JobSpec {
     JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..job.plan }, ..job }
 }
 
-/// The daemon is not the successor of another, or the bytes are none that it gave: whoever says so
-/// loses their own session.
+/// The daemon succeeds no other one, or the bytes are none that it gave. That ends the session that
+/// says so.
 #[test]
 fn what_is_handed_over_without_right_costs_its_sender_only() {
     let packed = Packed::mixed(33);

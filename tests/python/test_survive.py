@@ -32,7 +32,7 @@ def train(loader: Loader, kills: int) -> tuple[list[tuple], int]:
     for _ in range(EPOCHS):
         for batch in loader:
             seen.append(content(batch))
-            if loader.draws_by_losses:
+            if loader.needs_losses:
                 loader.report(batch, [float(sample * 31 % 97) for sample in batch.ids.tolist()])
             # One that is dead already has no successor yet: the ring still has batches.
             if len(killed) < kills and loader.daemon_pid not in killed:

@@ -1,6 +1,6 @@
 //! Cores die at any moment under trainings that go on with a successor: its batches are those of an
-//! undisturbed training, for every sampler, order and number of strata. Where something goes by what
-//! is cached, no row is lost or comes twice.
+//! undisturbed training, for every sampler, order and number of strata. Where something goes by
+//! what is cached, no row is lost or comes twice.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ enum When {
 }
 
 fn when(taken: &Taken) -> When {
-    match (taken.epoch * 13 + taken.batch * 7 + taken.rank * 3) % 5 {
+    match (taken.epoch * 13 + taken.batch * 7 + taken.session * 3) % 5 {
         0 => When::Late,
         1 => When::Never,
         _ => When::Soon,
@@ -69,9 +69,10 @@ impl Trainer {
     }
 }
 
-/// A training, whose cores die now and then if `deaths` has random numbers.
+/// A training of two ranks of one job, or of a rank of each of two jobs. Sessions have the numbers
+/// of the trainers.
 struct Life<'a> {
-    job: &'a JobSpec,
+    jobs: &'a [JobSpec],
     policy: Policy,
     replay: Replay,
     trainers: Vec<Trainer>,
@@ -88,11 +89,19 @@ fn replay(policy: Policy, seed: u64) -> Replay {
 }
 
 impl<'a> Life<'a> {
-    fn new(job: &'a JobSpec, policy: Policy, what: String) -> Self {
-        let mut replay = replay(policy, 7);
-        replay.attach_all(job, 0);
+    fn new(jobs: &'a [JobSpec], policy: Policy, what: String) -> Self {
         let trainers = (0..WORLD_SIZE).map(|_| Trainer::default()).collect();
-        Self { job, policy, replay, trainers, taken: BTreeMap::new(), deaths: 0, what }
+        let replay = replay(policy, 7);
+        let mut life = Self { jobs, policy, replay, trainers, taken: BTreeMap::new(), deaths: 0, what };
+        (0..WORLD_SIZE).for_each(|rank| life.attach(rank));
+        life
+    }
+
+    fn attach(&mut self, rank: u32) {
+        match self.jobs {
+            [job] => self.replay.attach(rank, rank, job),
+            jobs => self.replay.attach_job(rank, &format!("job {rank}"), &jobs[rank as usize]),
+        }
     }
 
     fn start(&mut self, rank: u32) {
@@ -103,7 +112,7 @@ impl<'a> Life<'a> {
     }
 
     fn report(&mut self, taken: &Taken) {
-        let Taken { rank, epoch, batch, .. } = *taken;
+        let Taken { session: rank, epoch, batch, .. } = *taken;
         let losses: Vec<f32> = taken.ids.iter().map(|&id| loss(id, epoch)).collect();
         let step = Step::Reported { epoch, batch, losses: losses.clone() };
         self.trainers[rank as usize].steps.push(step);
@@ -118,7 +127,7 @@ impl<'a> Life<'a> {
             }
         }
         for taken in std::mem::take(&mut self.replay.taken) {
-            let Taken { rank, epoch, batch, .. } = taken;
+            let Taken { session: rank, epoch, batch, .. } = taken;
             let trainer = &mut self.trainers[rank as usize];
             assert_eq!((epoch, batch), (trainer.epoch, trainer.next), "{}: rank {rank}", self.what);
             trainer.next = batch + 1;
@@ -140,7 +149,7 @@ impl<'a> Life<'a> {
             }
             assert!(self.taken.insert((epoch, rank, batch), taken).is_none(), "{}: twice", self.what);
         }
-        for (rank, epoch) in std::mem::take(&mut self.replay.ended) {
+        for (rank, epoch) in std::mem::take(&mut self.replay.ended_sessions) {
             let trainer = &mut self.trainers[rank as usize];
             if trainer.is_through || epoch != trainer.epoch {
                 continue;
@@ -170,7 +179,7 @@ impl<'a> Life<'a> {
             if random.random_ratio(1, 8) {
                 return self.die(random);
             }
-            self.replay.attach(rank, rank, self.job);
+            self.attach(rank);
             let trainer = &self.trainers[rank as usize];
             if let Some(base) = &trainer.base {
                 let version = BaseVersion { loads: 0, begun: base.epoch + 1 };
@@ -219,8 +228,8 @@ fn shown(taken: &Taken) -> (&[u32], &[f32], &[u32]) {
 
 fn check(plan: PlanSpec, policy: Policy, seed: u64) -> u32 {
     let what = format!("{policy:?} {plan:?} seed {seed}");
-    let job = JobSpec { plan, ..spec(BATCH_SIZE, WORLD_SIZE) };
-    let life = || Life::new(&job, policy, what.clone());
+    let jobs = [JobSpec { plan, ..spec(BATCH_SIZE, WORLD_SIZE) }];
+    let life = || Life::new(&jobs, policy, what.clone());
     let (undisturbed, _) = life().run(None);
     let (disturbed, deaths) = life().run(Some(ChaCha8Rng::seed_from_u64(seed)));
     let exchanges = matches!(policy, Policy::Icache | Policy::Quiver);
@@ -291,6 +300,79 @@ fn importance_survives_hundreds_of_deaths() {
         for seed in 0..40 {
             check(PlanSpec { sampler, ..PlanSpec::default() }, Policy::Lookahead, seed);
         }
+    }
+}
+
+#[test]
+fn jobs_side_by_side_go_on_each_from_its_own() {
+    let of = |sampler, group| JobSpec {
+        plan: PlanSpec { sampler, group, ..PlanSpec::default() },
+        ..spec(BATCH_SIZE, 1)
+    };
+    for group in [0, 9] {
+        for samplers in [
+            [Sampler::Pads, Sampler::Uniform],
+            [Sampler::Cis, Sampler::Pads],
+            [Sampler::Echo, Sampler::Replacement],
+        ] {
+            for seed in 0..12 {
+                let jobs = samplers.map(|sampler| of(sampler, group));
+                let what = format!("{samplers:?} group {group} seed {seed}");
+                let life = || Life::new(&jobs, Policy::Lookahead, what.clone());
+                let (undisturbed, _) = life().run(None);
+                let (disturbed, deaths) = life().run(Some(ChaCha8Rng::seed_from_u64(seed)));
+                for ((at, one), other) in undisturbed.iter().zip(disturbed.values()) {
+                    assert_eq!(shown(one), shown(other), "{what}: {at:?} after {deaths} deaths");
+                }
+                assert_eq!(undisturbed.len(), disturbed.len(), "{what}");
+            }
+        }
+    }
+}
+
+/// A state that was loaded takes the place of a base until an epoch begins after it, also where the
+/// core dies before all ranks have loaded it.
+#[test]
+fn a_loaded_state_is_gone_on_from() {
+    let job = JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() }, ..spec(8, 2) };
+    let mut first = replay(Policy::Lookahead, 2);
+    first.attach_all(&job, 0);
+    let taken = first.epoch(0);
+    first.report(&taken, |id| loss(id, 0));
+    first.epoch(1);
+    let state = first.save(1, 3);
+    let (rest, next) = {
+        let mut resumed = replay(Policy::Lookahead, 4);
+        resumed.attach_all(&job, 0);
+        resumed.load(&state);
+        (0..2).for_each(|rank| resumed.start(rank, 1, 3));
+        resumed.run();
+        let rest = std::mem::take(&mut resumed.taken);
+        resumed.report(&rest, |id| loss(id, 1));
+        (rest, resumed.epoch(2))
+    };
+    let sorted = |mut taken: Vec<Taken>| {
+        taken.sort_by_key(|taken| (taken.epoch, taken.rank, taken.batch));
+        taken.iter().map(|taken| (taken.rank, taken.batch, taken.ids.clone())).collect::<Vec<_>>()
+    };
+    let version = BaseVersion { loads: 1, begun: 0 };
+    for has_both in [true, false] {
+        let mut next_core = replay(Policy::Lookahead, 6);
+        next_core.attach_all(&job, 0);
+        for rank in 0..2 {
+            if has_both || rank == 1 {
+                next_core.step(Event::TakeBase { session: rank, version, bytes: state.clone() });
+            } else {
+                next_core.step(Event::LoadState { session: rank, strata: 0, bytes: state.clone() });
+            }
+        }
+        (0..2).rev().for_each(|rank| next_core.go_on(rank, 1, 3));
+        next_core.run();
+        assert!(next_core.failed.is_empty(), "{:?}", next_core.failed);
+        let given = std::mem::take(&mut next_core.taken);
+        assert_eq!(sorted(given.clone()), sorted(rest.clone()), "both: {has_both}");
+        next_core.report(&given, |id| loss(id, 1));
+        assert_eq!(sorted(next_core.epoch(2)), sorted(next.clone()), "both: {has_both}");
     }
 }
 

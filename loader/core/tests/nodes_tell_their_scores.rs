@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::replay::{Replay, Taken, index, spec};
+use crate::replay::{GivenBase, Replay, Taken, index, spec};
 use proptest::prelude::*;
-use shade_core::Event;
+use shade_core::{BaseVersion, Event};
+use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
-use shade_formats::control::Scores;
+use shade_formats::control::{RedoRow, Scores, Step, redo_to_bytes};
 use shade_job::{JobSpec, PlanSpec, Policy, Sampler};
 
 const SAMPLES: u32 = 240;
@@ -19,6 +20,7 @@ fn node(plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Replay {
     let ranks_here = u32::try_from(ranks.len()).unwrap();
     let job = JobSpec { plan, ranks_here, ..spec(6, world_size) };
     let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lookahead, 60 * 512, 4, 7);
+    node.survive();
     ranks.iter().for_each(|&rank| node.attach(rank, rank, &job));
     node
 }
@@ -232,4 +234,164 @@ fn scores_that_do_not_fit_are_refused_and_change_nothing() {
     let mut uniform = node(PlanSpec { sampler: Sampler::Uniform, ..plan }, 4, &[0, 1]);
     uniform.step(Event::TakeScores { session: 0, bytes: good });
     assert!(uniform.failed[0].contains("has no use for"), "{:?}", uniform.failed);
+}
+
+/// A node whose daemon may die, and what its ranks keep for the next one.
+struct Mortal {
+    node: Replay,
+    ranks: Vec<u32>,
+    base: Option<GivenBase>,
+    steps: BTreeMap<u32, Vec<Step>>,
+    /// By rank: its next batch.
+    next: BTreeMap<u32, u32>,
+    taken: Vec<Taken>,
+}
+
+impl Mortal {
+    fn new(plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Self {
+        let node = node(plan, world_size, ranks);
+        let steps = ranks.iter().map(|&rank| (rank, Vec::new())).collect();
+        Self { node, ranks: ranks.to_vec(), base: None, steps, next: BTreeMap::new(), taken: Vec::new() }
+    }
+
+    fn say(&mut self, rank: u32, step: Step) {
+        self.steps.get_mut(&rank).unwrap().push(step);
+    }
+
+    /// Ranks take what has come.
+    fn take(&mut self) {
+        if let Some(base) = self.node.bases.drain(..).next_back() {
+            for steps in self.steps.values_mut() {
+                let start = Step::Started { epoch: base.epoch };
+                steps.drain(..steps.iter().rposition(|step| *step == start).unwrap());
+            }
+            self.base = Some(base);
+        }
+        for taken in std::mem::take(&mut self.node.taken) {
+            let row = |(&id, &flags): (&u32, &u32)| RedoRow { sample: SampleId(id), flags };
+            let rows = taken.ids.iter().zip(&taken.flags).map(row).collect();
+            let (rank, epoch, batch) = (taken.rank, taken.epoch, taken.batch);
+            self.say(rank, Step::Delivered { epoch, batch, rows });
+            self.next.insert(rank, batch + 1);
+            self.taken.push(taken);
+        }
+    }
+
+    /// The daemon dies, and another one takes its place.
+    fn die(&mut self, plan: PlanSpec, world_size: u32, epoch: u32) {
+        self.take();
+        self.node = node(plan, world_size, &self.ranks);
+        for &rank in &self.ranks {
+            let GivenBase { epoch: of, bytes, .. } = self.base.as_ref().unwrap();
+            let version = BaseVersion { loads: 0, begun: of + 1 };
+            self.node.step(Event::TakeBase { session: rank, version, bytes: Vec::clone(bytes) });
+            let bytes = redo_to_bytes(&self.steps[&rank]);
+            self.node.step(Event::TakeRedo { session: rank, bytes });
+            self.node.go_on(rank, epoch, self.next.get(&rank).copied().unwrap_or(0));
+        }
+    }
+
+    /// An epoch, in which the daemon dies after each of these numbers of batches.
+    fn run(&mut self, plan: PlanSpec, world_size: u32, epoch: u32, deaths: &[usize]) {
+        self.next.clear();
+        for rank in self.ranks.clone() {
+            self.say(rank, Step::Started { epoch });
+            self.node.start(rank, epoch, 0);
+        }
+        self.take();
+        let before = self.taken.len();
+        for &after in deaths {
+            while self.taken.len() < before + after && self.node.tick() {
+                self.take();
+            }
+            self.die(plan, world_size, epoch);
+        }
+        self.node.run();
+        self.take();
+        for taken in self.taken.split_off(before) {
+            let (rank, batch) = (taken.rank, taken.batch);
+            let losses: Vec<f32> = taken.ids.iter().map(|&id| loss(id, epoch)).collect();
+            self.say(rank, Step::Reported { epoch, batch, losses: losses.clone() });
+            self.node.step(Event::Report { session: rank, epoch, batch, losses });
+            self.taken.push(taken);
+        }
+    }
+}
+
+/// What a rank was given in a batch of an epoch.
+type Given = (u32, u32, u32, Vec<u32>);
+
+/// Nodes train three epochs, and tell each other their scores. Returns what each rank was given,
+/// and all scores as the first node has them.
+fn train_nodes(
+    plan: PlanSpec,
+    groups: &[Vec<u32>],
+    deaths: &dyn Fn(usize, u32) -> Vec<usize>,
+) -> (Vec<Given>, Vec<f32>) {
+    let world_size = u32::try_from(groups.iter().flatten().count()).unwrap();
+    let mut nodes: Vec<Mortal> = groups.iter().map(|ranks| Mortal::new(plan, world_size, ranks)).collect();
+    for epoch in 0..3 {
+        for (at, node) in nodes.iter_mut().enumerate() {
+            node.run(plan, world_size, epoch, &deaths(at, epoch));
+        }
+        let told: Vec<Vec<u8>> = nodes
+            .iter_mut()
+            .zip(groups)
+            .enumerate()
+            .map(|(at, (mortal, ranks))| {
+                // Also after an epoch, before others are told of it.
+                if deaths(at, epoch).len() % 2 == 1 {
+                    mortal.die(plan, world_size, epoch);
+                }
+                told(&mut mortal.node, ranks, epoch)
+            })
+            .collect();
+        for (at, node) in nodes.iter_mut().enumerate() {
+            for (_, scores) in told.iter().enumerate().filter(|&(from, told)| from != at && !told.is_empty())
+            {
+                let session = lowest(&groups[at]);
+                node.say(session, Step::Heard { scores: scores.clone() });
+                node.node.step(Event::TakeScores { session, bytes: scores.clone() });
+            }
+            if deaths(at, epoch).len() > 1 {
+                node.die(plan, world_size, epoch);
+            }
+            assert!(node.node.failed.is_empty(), "{:?}", node.node.failed);
+        }
+    }
+    let mut given: Vec<Given> = Vec::new();
+    for node in &nodes {
+        let of_node =
+            node.taken.iter().map(|taken| (taken.epoch, taken.batch, taken.rank, taken.ids.clone()));
+        given.extend(of_node);
+    }
+    given.sort();
+    let first = lowest(&groups[0]);
+    let node = &nodes[0].node;
+    assert!(node.refused.is_empty(), "{plan:?}: {:?}", node.refused);
+    (given, node.core().importance(first).unwrap().scores().to_vec())
+}
+
+/// The daemon of one of several nodes dies: its successor has the part of the plan that it had, and
+/// tells the others what it would have told.
+#[test]
+fn a_node_s_daemon_is_succeeded_and_the_others_notice_nothing() {
+    for sampler in [Sampler::Pads, Sampler::Cis, Sampler::Replacement] {
+        for sizes in [vec![2, 2], vec![1, 1], vec![3, 1]] {
+            let plan = PlanSpec { sampler, strata: 12, cover: 2, ..PlanSpec::default() };
+            let groups = groups(&sizes);
+            let undisturbed = train_nodes(plan, &groups, &|_, _| Vec::new());
+            for seed in 0..6_usize {
+                let deaths = |node: usize, epoch: u32| match (seed + 3 * node + 5 * epoch as usize) % 6 {
+                    0 => vec![0],
+                    1 => vec![3],
+                    2 => vec![2, 9],
+                    3 => vec![7],
+                    _ => Vec::new(),
+                };
+                let disturbed = train_nodes(plan, &groups, &deaths);
+                assert_eq!(undisturbed, disturbed, "{sampler} {sizes:?} seed {seed}");
+            }
+        }
+    }
 }

@@ -455,8 +455,8 @@ impl Link {
         Ok(None)
     }
 
-    /// Takes the base that the daemon has given before the first batch of an epoch, if it gives any.
-    /// Its end is told by who takes the next batch.
+    /// Takes the base that the daemon has given before the first batch of an epoch, if it gives
+    /// any. Whether the daemon is gone is told with the batches that follow.
     fn hear_base(&self) -> Result<(), ClientError> {
         let has_bases = lock(&self.redo).has_bases();
         if has_bases {

@@ -1,5 +1,5 @@
-//! What a rank keeps for a successor of its daemon: the base of its epoch, which the daemon gave it,
-//! and a record of what it was given and said since. `CONTROL.md` of `shade-formats` says how a
+//! What a rank keeps for a successor of its daemon: the base of its epoch, which the daemon gave
+//! it, and a record of what it was given and said since. `CONTROL.md` of `shade-formats` says how a
 //! successor goes on from both.
 //!
 //! Only jobs whose plans do not follow from their document are given bases; of others nothing is

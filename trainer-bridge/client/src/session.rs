@@ -217,8 +217,8 @@ impl Session {
     ///
     /// # Errors
     /// With more losses than the batch has rows, for a batch of another session or of before a
-    /// state was loaded, when the daemon is gone and not replaced or does not listen, or in a forked
-    /// child. A successor is told of it.
+    /// state was loaded, when the daemon is gone and not replaced or does not listen, or in a
+    /// forked child. A successor is told of it.
     pub fn report(&self, id: BatchId, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
         self.link().check_report(id, losses)?;

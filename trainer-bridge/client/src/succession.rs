@@ -1,9 +1,9 @@
 //! A dead daemon is replaced under a running loop.
 //!
 //! The plan of many jobs follows from their document and the place in it. For others each rank
-//! keeps what a plan depends on ([`Redo`](crate::redo::Redo)). So a daemon that dies can be replaced by
-//! any other of the same dataset: it has the same plan, and the rank goes on at its next batch. Here
-//! a thread finds the successor, or starts it, while callers wait for it in slices.
+//! keeps what a plan depends on ([`Redo`](crate::redo::Redo)). So a daemon that dies can be replaced
+//! by any other of the same dataset: it has the same plan, and the rank goes on at its next batch.
+//! Here a thread finds the successor, or starts it, while callers wait for it in slices.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -181,8 +181,8 @@ impl Succession {
         }
     }
 
-    /// Whether the successor is there, and has the dead one's place; else begins to find it, or goes
-    /// on. The error is how the daemon ended and why it has no successor.
+    /// Whether the successor is there, and has the dead one's place; else begins to find it, or
+    /// goes on. The error is how the daemon ended and why it has no successor.
     fn look(
         &self,
         state: &mut State,

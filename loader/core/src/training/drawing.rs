@@ -76,7 +76,7 @@ pub struct Drawn {
     /// See [`Plan::lists`]; empty if nobody is told.
     pub(super) lists: Vec<(u32, u32)>,
     /// What a successor of this daemon needs.
-    pub(super) base: Option<Vec<u8>>,
+    pub(super) base: Option<Arc<Vec<u8>>>,
 }
 
 /// A plan, and what is made of it.
@@ -99,6 +99,13 @@ impl Drawn {
     /// The job that it is of.
     pub(crate) fn job(&self) -> JobId {
         self.id.job
+    }
+
+    /// What a successor of this daemon needs, if that is more than the job's document. Unless other
+    /// nodes are told something, it is the base of an [`Action::Base`](crate::Action::Base).
+    #[must_use]
+    pub fn base(&self) -> Option<&Arc<Vec<u8>>> {
+        self.base.as_ref()
     }
 }
 
@@ -155,7 +162,7 @@ impl DrawOrder {
             let state = &mut base.state;
             (state.lists, state.plan) = ((!plan.part.is_whole()).then(Lists::default), Some(plan.clone()));
             state.next_plan.clone_from(&next_plan);
-            base.to_bytes(epoch)
+            Arc::new(base.to_bytes(epoch))
         });
         let mut plan = DrawnPlan::of(plan, samples, spec.group != 0);
         let next = next_plan.as_ref().map_or(&[][..], |plan| &plan.ids);

@@ -170,10 +170,7 @@ impl Training {
         job.next_plan = next_plan;
         job.scored_at.end_epoch();
         let told = job.shared_scores.as_ref().map_or(&[][..], |shared| &shared.told);
-        let base = base.map(|mut bytes| {
-            bytes.extend_from_slice(told);
-            Arc::new(bytes)
-        });
+        let base = base.map(|bytes| if told.is_empty() { bytes } else { Arc::new([&bytes, told].concat()) });
         let survivors = self.ranks_of(id.job).filter(|rank| rank.survives).map(|rank| rank.id).collect();
         let base = base.map(|bytes| Base { epoch, sessions: survivors, bytes });
         Some(EpochBegun { job: id.job, base })

@@ -129,7 +129,7 @@ impl Training {
         gathering.into_iter().for_each(|gathering| _ = gathering.asked.insert(session));
     }
 
-    /// A session has ended: what it handed over goes, except for a base, which others may have, too.
+    /// A session has ended: what it handed over goes, except for a base, which others may have.
     pub(super) fn forget_handed(&mut self, job: JobId, session: SessionId) {
         if let Some(gathering) = self.jobs.get_mut(job).and_then(|job| job.gathering.as_mut()) {
             gathering.versions.remove(&session);

@@ -188,6 +188,8 @@ pub(crate) struct Around {
     pub bases: Vec<GivenBase>,
     pub resumed: Vec<Resumed>,
     pub ended: Vec<(u32, u32)>,
+    /// The same by session.
+    pub ended_sessions: Vec<(SessionId, u32)>,
     pub reads: u64,
     /// Samples whose records were read.
     pub read: HashSet<u32>,
@@ -354,6 +356,7 @@ impl Replay {
             bases: Vec::new(),
             resumed: Vec::new(),
             ended: Vec::new(),
+            ended_sessions: Vec::new(),
             reads: 0,
             read: HashSet::new(),
             made: 0,
@@ -637,7 +640,10 @@ impl World<Counted> for Around {
                     len: descriptor.len,
                 });
             }
-            Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
+            Kind::EpochEnd => {
+                self.ended.push((rank, descriptor.epoch));
+                self.ended_sessions.push((session, descriptor.epoch));
+            }
             Kind::Error => self.errors.push(error.expect("an error carries its text")),
         }
         if !self.hold {

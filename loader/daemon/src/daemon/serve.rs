@@ -268,7 +268,14 @@ impl Daemon {
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
-            Action::Base(sessions, epoch, bytes) => self.sessions.give_base(&sessions, epoch, &bytes),
+            Action::Base(sessions, epoch, bytes) => match self.aside.base_file(&bytes) {
+                Ok(file) => self.sessions.give_base(&sessions, epoch, bytes.len(), &file),
+                // The training goes on; only a death of this daemon would end it.
+                Err(error) => tracing::warn!(
+                    "no memory for the {} bytes that a successor of this daemon needs in epoch {epoch}: {error}",
+                    bytes.len()
+                ),
+            },
             Action::StateLoaded(session, Resumed { epoch, first_batch, batches }) => {
                 self.sessions.reply(session, &Reply::StateLoaded { epoch, first_batch, batches });
             }

@@ -156,18 +156,9 @@ impl Sessions {
     }
 
     /// Gives sessions the base of an epoch, which all of them have in one file in memory.
-    pub(super) fn give_base(&mut self, sessions: &[SessionId], epoch: u32, bytes: &[u8]) {
-        match memfd::holding("shade-base", bytes) {
-            Ok(file) => {
-                let base = Reply::Base { epoch, bytes: bytes.len() as u64 };
-                sessions.iter().for_each(|&session| self.reply_with(session, &base, Some(&file)));
-            }
-            // The training goes on; only a death of this daemon would end it.
-            Err(error) => tracing::warn!(
-                "no memory for the {} bytes that a successor of this daemon needs in epoch {epoch}: {error}",
-                bytes.len()
-            ),
-        }
+    pub(super) fn give_base(&mut self, sessions: &[SessionId], epoch: u32, len: usize, file: &OwnedFd) {
+        let base = Reply::Base { epoch, bytes: len as u64 };
+        sessions.iter().for_each(|&session| self.reply_with(session, &base, Some(file)));
     }
 
     fn reply_with(&mut self, session: SessionId, reply: &Reply, file: Option<&OwnedFd>) {
