@@ -5,7 +5,7 @@
 //! `SHADE_KILLS=200` kills more than `make test`, `SHADE_SEED` before other actions, `SHADE_ROW`
 //! only the commands whose names have this in them. What was seen is printed as a table:
 //! `make kills` shows it.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "what was seen is told")]
 
 use std::collections::BTreeMap;
@@ -238,6 +238,7 @@ fn killed(world: &World, case: &Case, kills: usize, random: &mut StdRng) -> Seen
     while seen.kills < kills {
         run(case.before, "out");
         let mut deaths = Vec::new();
+        let mut is_refused = false;
         loop {
             let death = drawn(&calm.actions, random).filter(|_| deaths.len() < ROW_MAX);
             let traced = traced(&world.command(case.killed, "out"), death, &errors);
@@ -247,7 +248,10 @@ fn killed(world: &World, case: &Case, kills: usize, random: &mut StdRng) -> Seen
                 None => deaths.push(death.unwrap()),
                 Some(0) => break,
                 // It was killed behind the last rename.
-                Some(2) if whole > 0 && !deaths.is_empty() && told().contains("exists") => break,
+                Some(2) if whole > 0 && !deaths.is_empty() && told().contains("exists") => {
+                    is_refused = true;
+                    break;
+                }
                 Some(code) => panic!("{} ends with {code} after {deaths:?}: {}", case.killed, told()),
             }
             seen.whole += whole.min(1);
@@ -258,7 +262,12 @@ fn killed(world: &World, case: &Case, kills: usize, random: &mut StdRng) -> Seen
         assert_eq!(names(&made), names(&new), "{} after {deaths:?}", case.killed);
         assert!(made == new, "{}: other bytes after {deaths:?}", case.killed);
         world.remove("out");
-        assert_eq!(world.around(), before, "{}: left behind after {deaths:?}", case.killed);
+        let mut left = world.around();
+        if is_refused {
+            // Work in the cache, which the next command for this address that is not refused removes.
+            left.retain(|name| !name.contains('/'));
+        }
+        assert_eq!(left, before, "{}: left behind after {deaths:?}", case.killed);
         seen.kills += deaths.len();
         seen.trials += 1;
         seen.kinds.extend(deaths.iter().map(|death| death.kind));

@@ -3,8 +3,8 @@
 //!
 //! A folder beside OUT is a leftover if all of this holds: its name is `OUT.part-` and a name of
 //! ours to the last character; it is a folder, no link, and our user's; the [`MARKER`] that was
-//! made with it names it; it holds nothing but what a pack makes. So is an empty one of a process, of
-//! which no marker could be written. In a dataset's own folder a file
+//! made with it names it; it holds nothing but what a pack makes. So is an empty one of a process,
+//! which was killed before it wrote a marker. In a dataset's own folder a file
 //! is a leftover if it is no link, has one of our names to the last character and, where others may
 //! use such a name, content of ours.
 
@@ -259,9 +259,9 @@ pub(crate) fn remove_of_the_dead(path: &Path, user: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a folder of our name in which nothing is, or a marker without a byte: a process was killed
-/// that had just made it. One command at a time makes OUT, and this process has the right to: so no
-/// other one is about to mark it.
+/// Removes a folder of our name in which nothing is, or a marker without a byte: a process was
+/// killed that had just made it. One command at a time makes OUT, and this process has the right
+/// to: so no other one is about to mark it.
 fn remove_unbegun(path: &Path, user: u32) -> Result<(), Error> {
     let Ok(folder) = open_folder(path) else { return Ok(()) };
     let of = |found: rustix::io::Result<rustix::fs::Stat>| {

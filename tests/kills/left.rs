@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::killer::processes;
 
-/// How long daemons may take to end when their last rank has left.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long daemons may take to end. One that was started for a rank that has left since waits for
+/// its first rank for 30 s.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is there now, by name: of this process and of daemons with one of these words in their
 /// command lines, and files below `root` and in shared memory.

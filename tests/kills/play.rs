@@ -121,7 +121,7 @@ struct Player<'a> {
     session: Arc<Session>,
     fields: Option<FieldsReader>,
     ledger: Ledger,
-    warnings: u32,
+    warnings: usize,
 }
 
 impl Player<'_> {
@@ -135,7 +135,7 @@ impl Player<'_> {
             let daemon = self.session.daemon_pid();
             let Some(batch) = self.stage.next(&self.session)? else { return Ok(()) };
             let (at, successors) = (Instant::now(), self.session.successors());
-            self.warnings += std::iter::from_fn(|| self.session.take_warning()).count() as u32;
+            self.warnings += std::iter::from_fn(|| self.session.take_warning()).count();
             let taken = copy(&batch);
             let ids: Vec<i64> = taken.ids.iter().map(|&id| id.into()).collect();
             let read = self.fields.as_ref().map(|fields| fields.read(&ids));
@@ -196,10 +196,9 @@ pub(crate) fn play(loops: &[Loop], killer: &Killer, epochs: Option<&[u32]>) -> P
             played.exceptions.extend(error.filter(|error| error != OTHERS));
             let mut ledgers = Vec::new();
             for player in players {
-                let told =
-                    player.warnings + std::iter::from_fn(|| player.session.take_warning()).count() as u32;
+                let told = player.warnings + std::iter::from_fn(|| player.session.take_warning()).count();
                 let successors = player.session.successors();
-                if told != successors {
+                if told != successors as usize {
                     played.exceptions.push(format!("{told} warnings of {successors} successors"));
                 }
                 played.successors = played.successors.max(successors);

@@ -1,7 +1,7 @@
 """Daemons are killed under Python and C at seeded moments: no exception, no wrong row, nothing left behind.
 
-SHADE_KILLS sets the number of kills of all these trainings, SHADE_SEED other moments. What was seen is printed as rows of
-the table that tests/kills prints: `make kills` shows both.
+SHADE_KILLS sets the number of kills of all these trainings, SHADE_SEED other moments. What was seen is printed as rows
+of the table that tests/kills prints: `make kills` shows both.
 """
 
 import json
@@ -92,7 +92,8 @@ def shared_memory() -> set[str]:
 
 def left(word: str, own: Path, before: set[str]) -> list[str]:
     """Processes, files and shared memory that are there after the daemons have had time to end."""
-    until = time.monotonic() + 30
+    # A daemon that was started for a rank that has left since waits for its first rank for 30 s.
+    until = time.monotonic() + 60
     while True:
         files = [str(file) for file in own.rglob("*") if not file.is_dir()]
         found = [*map(str, processes(word)), *files, *(shared_memory() - before)]
@@ -164,8 +165,10 @@ def train_in_c(program: Path, dataset: packed.Packed, own: Path, kills: int, epo
     variables = {**environment(own), "SHADE_LOAD_BIN": str(packed.program("shade-load"))}
     chance, dead, given, since = random.Random(SEED), set[int](), [], 0
     started = time.monotonic()
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([program, dataset.path, json.dumps(options)], env=variables, **pipes) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [program, dataset.path, json.dumps(options)]
+    errors = own.with_suffix(".log")
+    with errors.open("w") as log, subprocess.Popen(command, env=variables, stderr=log, **pipes) as process:
         assert process.stdin is not None and process.stdout is not None
         for line in process.stdout:
             epoch, number, daemon, *rows = map(int, line.split())
@@ -183,8 +186,7 @@ def train_in_c(program: Path, dataset: packed.Packed, own: Path, kills: int, epo
                     os.kill(daemon, signal.SIGKILL)
                 dead.add(daemon)
                 since = 0
-        assert process.stderr is not None
-        said = process.stderr.read()
+    said = errors.read_text()
     if process.returncode != 0:
         seen.exceptions.append(said)
     seen.successors += said.count("has taken its place")

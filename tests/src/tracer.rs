@@ -40,6 +40,7 @@ pub struct Traced {
 /// # Panics
 /// When it cannot be traced.
 #[must_use]
+#[expect(clippy::zombie_processes, reason = "it is waited for as what is traced, with its threads")]
 pub fn traced(command: &Command, last: Option<Action>, errors: &Path) -> Traced {
     // A shell that waits for its first line becomes the program: so it is traced from its start.
     let mut shell = Command::new("sh");
