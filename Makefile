@@ -25,6 +25,9 @@ STUDY_ARGS ?=
 SEEDS ?= 0..5000
 # Epochs that `make chaos` plays.
 CHAOS_EPOCHS ?= 1000
+# Daemons and packers that `make kills` kills.
+KILLS ?= 1000
+PACKER_KILLS ?= 200
 # Options of `python -m demo --help`, for example DEMO_ARGS="--delay-us 500 --at-once 32".
 DEMO_ARGS ?=
 # RELEASE_ARGS=--try makes what can be made here, of a tree with changes.
@@ -47,7 +50,7 @@ $(optimised): export CARGO_PROFILE_RELEASE_LTO := fat
 $(optimised): export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 1
 $(optimised): export CARGO_PROFILE_RELEASE_OPT_LEVEL := 3
 
-.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos lives clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos kills lives clean system dataset test-extras nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -126,6 +129,12 @@ test-product: $(VENV)/.built-for-tests ## the tests of buckets with Ceph's rados
 chaos: ## the ledger of a training from a bucket that fails in every way, and what it saw (CHAOS_EPOCHS=1000: 15 minutes)
 	cargo build --package shade-pack --package shade-load --package shade-tests --bins
 	SHADE_EPOCHS='$(CHAOS_EPOCHS)' cargo test --package shade-tests --test bucket_ledger -- --nocapture
+
+# A fifth of the daemons' deaths are under Python and C. Two tables, with one row for each training.
+kills: $(VENV)/.built-for-tests ## kill -9 of daemons under every kind of training, and of packers, and what was seen (KILLS=1000 PACKER_KILLS=200: 15 minutes)
+	SHADE_KILLS="$$(( $(KILLS) * 4 / 5 ))" cargo test --package shade-tests --test kills -- --nocapture
+	SHADE_KILLS="$$(( $(KILLS) / 5 ))" $(VENV)/bin/python -m pytest tests/python/test_kills.py --capture=no --quiet
+	SHADE_KILLS='$(PACKER_KILLS)' cargo test --package shade-tests --test packer_killed -- --nocapture
 
 lives: ## lives and deaths of simulated daemons by seed: says how many died, of what, and each seed that fails (SEEDS=0..5000)
 	SHADE_SEEDS='$(SEEDS)' cargo test --package shade-load --lib simulated -- --nocapture

@@ -1,5 +1,5 @@
 //! A daemon's log is best effort: training goes on if the reader of standard error is gone or
-//! asleep.
+//! asleep, or has no room.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -82,6 +82,15 @@ fn who_reads_it_is_asleep() {
     train(&packed);
     daemon.ends_by_sigterm();
     drop(reader);
+}
+
+#[test]
+fn its_disk_is_full() {
+    let packed = bad();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let daemon = Serving::with_stderr(&packed, full);
+    train(&packed);
+    daemon.ends_by_sigterm();
 }
 
 /// Fills a pipe and leaves it blocking.

@@ -29,6 +29,18 @@ const UNSAFE: &[&str] = &[
     "trainer-bridge/py/src/dlpack.rs",
 ];
 
+/// Files that read the clock of the wall, which may jump: for what a person reads, and for seeds.
+/// All waits are by the monotonic clock, which does not.
+const WALL_CLOCK: &[&str] = &[
+    "loader/daemon/src/daemon/observer.rs",
+    "loader/daemon/src/doctor/picks.rs",
+    "loader/daemon/src/doctor/requests.rs",
+    "loader/reads/src/gate.rs",
+    // Whether a file was written to a moment ago, and so may be again without another time.
+    "packer/src/pack/state.rs",
+    "packer/src/source/image_folder.rs",
+];
+
 /// Lines a function may have, as clippy.toml says for Rust.
 const FUNCTION_LINES_MAX: usize = 70;
 /// Production lines a file may have; tests at its end do not count.
@@ -110,6 +122,21 @@ fn functions_in_python_are_short() {
             assert!(length <= FUNCTION_LINES_MAX, "{name}:{}: the function has {length} lines", at + 1);
         }
     }
+}
+
+#[test]
+fn the_clock_of_the_wall_is_read_in_the_listed_files_only() {
+    let mut found = BTreeSet::new();
+    for (name, text) in sources("rs") {
+        if name.contains("/tests/") || name.starts_with("tests/") || name.starts_with("benches/") {
+            continue;
+        }
+        if code(&text).contains("SystemTime::now") || code(&text).contains("ClockId::Realtime") {
+            found.insert(name);
+        }
+    }
+    let listed: BTreeSet<String> = WALL_CLOCK.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(found, listed);
 }
 
 #[test]

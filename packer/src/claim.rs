@@ -11,13 +11,15 @@
 //! on this machine lets one of them take it over. Where the file system has no locks, none takes it
 //! over, and the user must remove the file.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, linkat, openat};
+use rustix::io::Errno;
 use shade_dataset::regular;
 
 use crate::error::Error;
@@ -51,27 +53,14 @@ impl Claim {
 
     /// Takes the right to make something at `out`, which has a name.
     pub(crate) fn of_new(out: &Path) -> Result<Self, Error> {
-        let mut name = OsString::from(out.file_name().unwrap_or_default());
-        name.push(".changing");
-        Self::take_at(out.with_file_name(name), &format!("making {}", out.display()))
+        Self::take_at(path_of_new(out), &format!("making {}", out.display()))
     }
 
     fn take_at(path: PathBuf, doing: &str) -> Result<Self, Error> {
         let text = Owner::current().text();
         for _ in 0..LOOKS_MAX {
-            match File::create_new(&path) {
-                Ok(mut file) => {
-                    let claim = Self { path, text };
-                    let written = file.write_all(claim.text.as_bytes()).and_then(|()| files::close(file));
-                    if let Err(fault) = written {
-                        // Nobody could take over a claim that is half written.
-                        let _ = fs::remove_file(&claim.path);
-                        return Err(Error::io("write", &claim.path)(fault));
-                    }
-                    return Ok(claim);
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(fault) => return Err(Error::io("create", &path)(fault)),
+            if create(&path, &text)? {
+                return Ok(Self { path, text });
             }
             match take_over(&path, &text)? {
                 ClaimState::Dead => return Ok(Self { path, text }),
@@ -104,6 +93,52 @@ impl Drop for Claim {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Creates a claim; false if there is one.
+fn create(path: &Path, text: &str) -> Result<bool, Error> {
+    if let Some(is_created) = create_whole(path, text)? {
+        return Ok(is_created);
+    }
+    match File::create_new(path) {
+        Ok(mut file) => {
+            let written = file.write_all(text.as_bytes()).and_then(|()| files::close(file));
+            if let Err(fault) = written {
+                // Nobody could take over a claim that is half written.
+                let _ = fs::remove_file(path);
+                return Err(Error::io("write", path)(fault));
+            }
+            Ok(true)
+        }
+        Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(fault) => Err(Error::io("create", path)(fault)),
+    }
+}
+
+/// The same by a file that gets its name when it is written: a process that is killed meanwhile
+/// leaves nothing, and not an empty claim, which nobody could take over. `None` where the file
+/// system has no such files, as NFS.
+fn create_whole(path: &Path, text: &str) -> Result<Option<bool>, Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let Ok(file) = openat(CWD, folder.unwrap_or(Path::new(".")), flags, Mode::from_raw_mode(0o666)) else {
+        return Ok(None);
+    };
+    let mut file = File::from(file);
+    file.write_all(text.as_bytes()).map_err(Error::io("write", path))?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        Ok(()) => Ok(Some(true)),
+        Err(Errno::EXIST) => Ok(Some(false)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Where the claim of what is made at `out` is.
+pub(crate) fn path_of_new(out: &Path) -> PathBuf {
+    let mut name = OsString::from(out.file_name().unwrap_or_default());
+    name.push(".changing");
+    out.with_file_name(name)
 }
 
 enum ClaimState {
@@ -173,7 +208,23 @@ fn take_over(path: &Path, text: &str) -> Result<ClaimState, Error> {
         return Ok(ClaimState::Living);
     }
     files::put(path, text.as_bytes(), false)?;
+    remove_strays(path);
     Ok(ClaimState::Dead)
+}
+
+/// Removes what processes have left that were killed while they took this claim over.
+fn remove_strays(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(entries) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return };
+    for entry in entries.flatten() {
+        let (name, of) = (entry.file_name(), path.file_name());
+        let Some((claim, process)) = name.to_str().and_then(files::temporary) else { continue };
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && Some(OsStr::new(claim)) == of && Owner::current().knows_name_to_be_gone(process) {
+            // The claim is ours whether this goes well or not.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //!
 //! A folder beside OUT is a leftover if all of this holds: its name is `OUT.part-` and a name of
 //! ours to the last character; it is a folder, no link, and our user's; the [`MARKER`] that was
-//! made with it names it; it holds nothing but what a pack makes. In a dataset's own folder a file
+//! made with it names it; it holds nothing but what a pack makes. So is an empty one of a process,
+//! which was killed before it wrote a marker. In a dataset's own folder a file
 //! is a leftover if it is no link, has one of our names to the last character and, where others may
 //! use such a name, content of ours.
 
@@ -245,11 +246,38 @@ pub(crate) fn standing(path: &Path, user: u32) -> Result<Standing, Error> {
 /// Removes the leftover at `path` of a process that is gone, with which nobody goes on. Whatever is
 /// not known to be one stays.
 pub(crate) fn remove_of_the_dead(path: &Path, user: u32) -> Result<(), Error> {
-    let Standing::Leftover(content) = standing(path, user)? else { return Ok(()) };
+    let content = match standing(path, user)? {
+        Standing::Leftover(content) => content,
+        Standing::Foreign => return remove_unbegun(path, user),
+        Standing::Mixed(_) => return Ok(()),
+    };
     let folder = open_folder(path).map_err(Error::io("open", path))?;
     let marker = read_marker(path, folder.as_fd());
     if marker.is_some_and(|marker| Owner::current().knows_name_to_be_gone(&marker.owner)) {
         content.remove(path, folder.as_fd()).map_err(Error::io("remove", path))?;
+    }
+    Ok(())
+}
+
+/// Removes a folder of our name in which nothing is, or a marker without a byte: a process was
+/// killed that had just made it. One command at a time makes OUT, and this process has the right
+/// to: so no other one is about to mark it.
+fn remove_unbegun(path: &Path, user: u32) -> Result<(), Error> {
+    let Ok(folder) = open_folder(path) else { return Ok(()) };
+    let of = |found: rustix::io::Result<rustix::fs::Stat>| {
+        found.map_err(|errno| Error::io("look at", path)(errno.into()))
+    };
+    let listed = entries(folder.as_fd()).map_err(Error::io("list", path))?;
+    let is_unmarked = match listed.as_slice() {
+        [] => true,
+        [(name, FileType::RegularFile)] if name == MARKER => {
+            of(statat(&folder, MARKER, AtFlags::SYMLINK_NOFOLLOW))?.st_size == 0
+        }
+        _ => false,
+    };
+    if is_unmarked && of(fstat(&folder))?.st_uid == user {
+        let nothing = Content::Pack(Vec::new());
+        nothing.remove(path, folder.as_fd()).map_err(Error::io("remove", path))?;
     }
     Ok(())
 }

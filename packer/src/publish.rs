@@ -13,12 +13,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use shade_dataset::regular;
 
-use crate::claim::Claim;
+use crate::claim::{Claim, path_of_new};
 use crate::error::Error;
 use crate::files::PartialFile;
 use crate::leftovers::{
     Content, MARKER, MODE_PROBE, PROBE, Standing, WorkName, is_empty, is_marked, mark, open_folder,
-    remove_of_the_dead, standing, work_folder, work_name,
+    remove_of_the_dead, standing, unmark, work_folder, work_name,
 };
 use crate::plan::PLAN_FILE;
 
@@ -59,6 +59,7 @@ impl Partial {
     /// Nothing can be made at `out`; `out` exists, or another command makes it: usage.
     pub(crate) fn create(out: &Path, content: Content) -> Result<Self, Error> {
         check_destination(out)?;
+        free_published(out)?;
         let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
         let user = claim.user_id()?;
@@ -280,6 +281,20 @@ fn give_way(other: &Path, user: u32, restart: Option<&[PathBuf]>) -> Result<(), 
     }
     let folder = open_folder(other).map_err(Error::io("open", other))?;
     content.remove(other, folder.as_fd()).map_err(Error::io("remove", other))
+}
+
+/// Removes what a command has left that was killed when OUT had its name already: its claim and its
+/// marker.
+pub(crate) fn free_published(out: &Path) -> Result<(), Error> {
+    if !path_of_new(out).exists() || !out.exists() {
+        return Ok(());
+    }
+    match Claim::of_new(out) {
+        Ok(_claim) => unmark(out),
+        // It is at work.
+        Err(Error::Usage(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Makes sure, before any work, that something can be made at `out`.

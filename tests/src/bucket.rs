@@ -36,14 +36,28 @@ impl Bucket {
     pub fn holding(source: &Path, prefix: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("bucket-").tempdir().unwrap();
         copy_all(source, &folder.path().join("root/photos").join(prefix));
-        let mut command = Command::new(program("shade-test-bucket"));
-        let pipes = command.arg(folder.path().join("root")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut server = pipes.spawn().unwrap();
-        let orders = server.stdin.take();
-        let mut answers = BufReader::new(server.stdout.take().unwrap());
-        let mut endpoint = String::new();
-        answers.read_line(&mut endpoint).unwrap();
-        Self { server, orders, answers, endpoint: endpoint.trim().to_owned(), folder }
+        let (server, orders, answers, endpoint) = serve(&folder, 0);
+        Self { server, orders, answers, endpoint, folder }
+    }
+
+    /// Kills the server with SIGKILL.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn kill(&mut self) {
+        let _ = self.server.kill();
+        self.server.wait().unwrap();
+    }
+
+    /// Starts a server that was killed again, at its address.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn restart(&mut self) {
+        let port = self.endpoint.rsplit(':').next().unwrap().parse().unwrap();
+        let endpoint;
+        (self.server, self.orders, self.answers, endpoint) = serve(&self.folder, port);
+        assert_eq!(endpoint, self.endpoint);
     }
 
     /// The dataset's address.
@@ -159,6 +173,19 @@ fn base64_url(bytes: &[u8]) -> String {
         (0..=three.len()).map(|at| char::from(LETTERS[bits >> (18 - 6 * at) & 63])).collect::<String>()
     };
     bytes.chunks(3).map(of_three).collect()
+}
+
+/// Starts a server at this port, 0 for a free one. Returns its orders, its answers and its address,
+/// too.
+fn serve(folder: &TempDir, port: u16) -> (Child, Option<ChildStdin>, BufReader<ChildStdout>, String) {
+    let mut command = Command::new(program("shade-test-bucket"));
+    let pipes = command.arg(folder.path().join("root")).arg(format!("port={port}"));
+    let mut server = pipes.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let orders = server.stdin.take();
+    let mut answers = BufReader::new(server.stdout.take().unwrap());
+    let mut endpoint = String::new();
+    answers.read_line(&mut endpoint).unwrap();
+    (server, orders, answers, endpoint.trim().to_owned())
 }
 
 fn copy_all(from: &Path, to: &Path) {

@@ -23,6 +23,7 @@ mod rank_process;
 mod recorder;
 mod sources;
 mod tars;
+mod tracer;
 mod trainer;
 mod trainer_process;
 
@@ -44,6 +45,7 @@ pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use recorder::{Recorder, recorded_lines};
 pub use sources::{code, production, root, sources};
 pub use tars::webdataset;
+pub use tracer::{Action, Actions, Traced, traced};
 pub use trainer::{
     Taken, all_ranks, all_ranks_of, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec,
     spec_by_epochs, stats, take_epoch, take_rest, try_attach,

@@ -239,8 +239,9 @@ impl Files {
         }
     }
 
-    /// The store has given a record.
-    pub(crate) fn answered(&self) {
+    /// The store has given a record, to this process or, as somebody knows, to another one: what it
+    /// refuses from now on is trouble that may pass.
+    pub fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
 

@@ -156,6 +156,12 @@ impl Reads {
         self.shared.gate.share(nodes);
     }
 
+    /// A rank has batches of a daemon before this one, so the store has answered: what it refuses
+    /// from now on is trouble that may pass.
+    pub fn store_has_answered(&self) {
+        self.shared.files.answered();
+    }
+
     /// Reads that may be in flight now.
     #[must_use]
     pub fn depth(&self) -> u32 {

@@ -18,7 +18,7 @@ use crate::interrupt::Stop;
 use crate::leftovers::{complete_shards, unmark};
 use crate::options::{PackOptions, Work};
 use crate::progress::Shown;
-use crate::publish::{NewWork, Partial};
+use crate::publish::{NewWork, Partial, free_published};
 use crate::source::{Source, splits};
 use crate::times::Times;
 use crate::workers::Workers;
@@ -103,7 +103,7 @@ pub(crate) fn begin(
     let splits: Vec<String> = planned.iter().filter_map(|planned| planned.split.clone()).collect();
     if let Some(there) = there(&args.out, planned)? {
         // A run that was killed right after it gave the dataset its name.
-        let _ = unmark(&args.out);
+        let _ = unmark(&args.out).and_then(|()| free_published(&args.out));
         if is_left(&args.out) {
             let Place { local, bucket } = Place::take(&args.out, &splits)?;
             // It goes when it is dropped.

@@ -16,14 +16,14 @@ use super::report::Indexed;
 use super::unchanged::{IndexOptions, Indexing, why_changed};
 use crate::bucket::{Made as MadeThere, is_address, refuse_local_source};
 use crate::catalogue::{Catalogue, SampleStore};
-use crate::claim::Claim;
+use crate::claim::{CLAIM_FILE, Claim};
 use crate::config::OnBad;
 use crate::create::{refuse_inside, refuse_left, refuse_listed};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::leftovers::Content;
+use crate::leftovers::{Content, clean_unfinished};
 use crate::options::TOOL;
 use crate::progress::CommandProgress;
 use crate::publish::Partial;
@@ -62,7 +62,10 @@ pub(crate) fn index(args: &IndexArgs, stop: &Stop) -> Result<Indexed, Error> {
         There::Nothing => None,
         There::Damaged(fault) => Some(fault.clone()),
         There::Index(there) => match why_changed(there, &wanted, &source, &base, &workers) {
-            None => return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) }),
+            None => {
+                clean_claimed(&args.out)?;
+                return Ok(Indexed { speed: Speed::since(start, 0), ..unchanged(there, report(None)) });
+            }
             changed => changed,
         },
     };
@@ -136,6 +139,19 @@ fn is_alone(folder: &Path) -> Result<bool, Error> {
     }
     let mut names = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     Ok(names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == INDEX_FILE)))
+}
+
+/// Removes what one has left that was killed before it gave its claim back.
+fn clean_claimed(out: &Path) -> Result<(), Error> {
+    if !out.join(CLAIM_FILE).exists() {
+        return Ok(());
+    }
+    match Claim::take(out) {
+        Ok(_claim) => clean_unfinished(out),
+        // Another command is at work.
+        Err(Error::Usage(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 fn unchanged(there: &Dataset, report: Indexed) -> Indexed {
@@ -214,7 +230,9 @@ fn write(args: &IndexArgs, is_there: bool, made: &Made, stop: &Stop) -> Result<(
     }
     if is_there {
         let _claim = Claim::take(&args.out)?;
-        return files::put(&args.out.join(INDEX_FILE), &made.index, true);
+        files::put(&args.out.join(INDEX_FILE), &made.index, true)?;
+        // What one left that was killed before its index had its name.
+        return clean_unfinished(&args.out);
     }
     let mut partial = Partial::create(&args.out, Content::Pack(Vec::new()))?;
     files::put(&partial.path().join(INDEX_FILE), &made.index, true)?;

@@ -25,7 +25,9 @@ use crate::part::Part;
 use crate::plan::{PLAN_FILE, shard_name};
 use crate::plan_file::{PlanFile, remove_lists};
 use crate::progress::CommandProgress;
-use crate::publish::{NewWork, Partial, check_destination, look_afresh, planned_work, sync_dir};
+use crate::publish::{
+    NewWork, Partial, check_destination, free_published, look_afresh, planned_work, sync_dir,
+};
 use crate::report::{Printed, Speed, path_as_text};
 use crate::workers::Workers;
 
@@ -214,6 +216,7 @@ fn finished_before(out: &Path) -> Result<Finished, Error> {
         let names = splits.iter().filter_map(|split| Some(split.file_name()?.to_str()?.to_owned()));
         clean_published(out, &names.collect::<Vec<_>>())?;
     }
+    free_published(out)?;
     let created = Created { dataset: out.to_owned(), unchanged: true, ..Created::default() };
     Ok(Finished { created, ..Finished::default() })
 }

@@ -24,6 +24,7 @@
 //! | `seed` | of all these |
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
 //! | `host` | at the start: the address that it listens at, 127.0.0.1 by default |
+//! | `port` | at the start: the port there, a free one by default |
 //!
 //! A file whose name has `@@` is listed with `//` there, as an object that no path can have.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's server fails by panicking")]
@@ -362,7 +363,9 @@ fn main() {
     let folder = PathBuf::from(arguments.next().unwrap());
     let mut words: Vec<String> = arguments.collect();
     let host = words.iter().find_map(|word| word.strip_prefix("host=")).unwrap_or("127.0.0.1").to_owned();
-    words.retain(|word| !word.starts_with("host="));
+    let port =
+        words.iter().find_map(|word| word.strip_prefix("port=")).map_or(0, |port| port.parse().unwrap());
+    words.retain(|word| !word.starts_with("host=") && !word.starts_with("port="));
     let badness = badness_of(words.iter().map(String::as_str));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
     let seed = badness.share("seed") as u64;
@@ -375,7 +378,7 @@ fn main() {
         flipped: Mutex::default(),
     });
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let listener = runtime.block_on(tokio::net::TcpListener::bind((host, 0))).unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind((host, port))).unwrap();
     println!("http://{}", listener.local_addr().unwrap());
     std::io::stdout().flush().unwrap();
     runtime.spawn(serve(listener, Arc::clone(&store)));

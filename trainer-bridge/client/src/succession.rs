@@ -29,6 +29,10 @@ use crate::link::{Link, Place};
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks for the successor.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long a dataset that cannot be opened is waited for, as daemons wait for shards, and the pause
+/// between two looks.
+const STORE_PATIENCE: Duration = Duration::from_secs(60);
+const STORE_LOOK: Duration = Duration::from_millis(100);
 /// How long the watch of a daemon waits between looks whether the session is still there.
 const WATCH: Duration = Duration::from_secs(1);
 /// How long it goes on with replacing one between such looks.
@@ -198,8 +202,12 @@ impl Succession {
                 }
                 Err(error) => error,
             },
-            Ok(Err(error @ (ClientError::DaemonGone { .. } | ClientError::HungUp { .. }))) => {
-                // It died before it was one.
+            Ok(Err(
+                error @ (ClientError::DaemonGone { .. }
+                | ClientError::HungUp { .. }
+                | ClientError::Launch { .. }),
+            )) => {
+                // It died before it was one, perhaps without a word.
                 state.deaths.note_early(Instant::now());
                 return self.another(state, &error.with_causes()).map(|()| false);
             }
@@ -345,8 +353,25 @@ struct Heir {
     complaint: Option<String>,
 }
 
-/// Finds the daemon that serves the dataset now, or starts one, and attaches to it.
+/// Finds the daemon that serves the dataset now, or starts one, and attaches to it. A store that is
+/// away, as one that has died with the daemon, is waited for.
 fn find(hello: &Hello, options: &Options, content: Content, told: &Told) -> Result<Heir, ClientError> {
+    let started = Instant::now();
+    loop {
+        let error = match find_now(hello, options, content, told) {
+            Err(error @ (ClientError::Index(_) | ClientError::Launch { .. })) => error,
+            found => return found,
+        };
+        // A daemon that could not start may have missed the store, too.
+        let is_away = matches!(error, ClientError::Index(_)) || Content::now(&hello.dataset).is_err();
+        if !is_away || started.elapsed() >= STORE_PATIENCE {
+            return Err(error);
+        }
+        std::thread::sleep(STORE_LOOK);
+    }
+}
+
+fn find_now(hello: &Hello, options: &Options, content: Content, told: &Told) -> Result<Heir, ClientError> {
     let check = |now: Content| {
         let text = "the dataset was added to or replaced since, so the plan would be another".to_owned();
         if now.id == content.id { Ok(()) } else { Err(ClientError::Failed { text }) }

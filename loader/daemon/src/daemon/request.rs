@@ -30,6 +30,9 @@ impl Daemon {
     pub(super) fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
         match request {
             Request::StartEpoch { generation, epoch, first_batch, has_taken } => {
+                if has_taken {
+                    self.reads.store_has_answered();
+                }
                 let start = Event::StartEpoch { session, generation, epoch, first_batch, has_taken };
                 self.events.push(start);
             }
