@@ -145,7 +145,9 @@ impl Training {
         // A rank that has loaded a state may begin only when others have loaded theirs.
         let has_loaded = |rank: &Rank| {
             let version = gathering.versions.get(&rank.id);
-            version.is_some_and(|version| version.epoch().is_none()) && gathering.redos.contains_key(&rank.id)
+            let had = version.is_some_and(|version| version.epoch().is_none());
+            let has = job.loaded.as_ref().is_some_and(|loaded| loaded.ranks.contains(&rank.rank));
+            has || (had && gathering.redos.contains_key(&rank.id))
         };
         let has_asked = |rank: &Rank| rank.request.is_some() || gathering.asked.contains(&rank.id);
         let waits = |rank: &Rank| has_asked(rank) || has_loaded(rank);
