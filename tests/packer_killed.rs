@@ -266,7 +266,7 @@ fn killed(world: &World, case: &Case, kills: usize, random: &mut StdRng) -> Seen
         world.remove("out");
         let mut left = world.around();
         if is_refused {
-            // Work in the cache, which the next command for this address that is not refused removes.
+            // Work in the cache, which the next command for this address removes.
             left.retain(|name| !name.contains('/'));
         }
         assert_eq!(left, before, "{}: left behind after {deaths:?}", case.killed);

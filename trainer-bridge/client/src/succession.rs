@@ -1,9 +1,9 @@
 //! A dead daemon is replaced under a running loop.
 //!
 //! The plan of many jobs follows from their document and the place in it. For others each rank
-//! keeps what a plan depends on ([`Redo`](crate::redo::Redo)). So a daemon that dies can be replaced
-//! by any other of the same dataset: it has the same plan, and the rank goes on at its next batch.
-//! Here a thread finds the successor, or starts it, while callers wait for it in slices.
+//! keeps what a plan depends on ([`Redo`](crate::redo::Redo)). So a daemon that dies can have any
+//! other of the same dataset in its place: it has the same plan, and the rank goes on at its next
+//! batch. Here a thread finds the successor, or starts it, while callers wait for it in slices.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -33,8 +33,8 @@ const QUICK: Duration = Duration::from_secs(10);
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks for the successor.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a dataset that cannot be opened is waited for, as daemons wait for shards, and the pause
-/// between two looks.
+/// How long a dataset that cannot be opened is waited for, as daemons wait for shards, and the
+/// pause between two looks.
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
 const STORE_LOOK: Duration = Duration::from_millis(100);
 /// How long the watch of a daemon waits between looks whether the session is still there.
