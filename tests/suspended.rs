@@ -1,5 +1,5 @@
-//! A daemon that is stopped for a while, as on a laptop that sleeps, is no dead one: its ranks wait,
-//! and go on with the same batches.
+//! A daemon that is stopped for a while, as on a laptop that sleeps, is no dead one: its ranks
+//! wait, and go on with the same batches.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Daemons are killed with SIGKILL under every kind of training, at any moment, again and again. No
 //! loop sees an exception, every row is that of an undisturbed run, and nothing is left behind.
 //!
-//! `SHADE_KILLS=1000` kills more than `make test`, `SHADE_SEED` at other moments, `SHADE_ROW` only in
-//! the trainings whose names have this in them. What was seen is printed as a table: `make kills`
-//! shows it.
+//! `SHADE_KILLS=1000` kills more than `make test`, `SHADE_SEED` at other moments, `SHADE_ROW`
+//! only in the trainings whose names have this in them. What was seen is printed as a table:
+//! `make kills` shows it.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "what was seen is told")]
 

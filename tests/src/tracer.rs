@@ -1,5 +1,5 @@
-//! Kills a program with SIGKILL just before one of its actions: a system call that changes files, or
-//! that sends.
+//! Kills a program with SIGKILL just before one of its actions: a system call that changes files,
+//! or that sends.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,8 +34,8 @@ pub struct Traced {
     pub actions: Actions,
 }
 
-/// Runs a command under a tracer, and kills it before `last`, if it comes so far. Its standard error
-/// goes to the file `errors`.
+/// Runs a command under a tracer, and kills it before `last`, if it comes so far. Its standard
+/// error goes to the file `errors`.
 ///
 /// # Panics
 /// When it cannot be traced.

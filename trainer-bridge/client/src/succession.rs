@@ -29,8 +29,8 @@ use crate::link::{Link, Place};
 const RESTART_PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks for the successor.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a dataset that cannot be opened is waited for, as daemons wait for shards, and the pause
-/// between two looks.
+/// How long a dataset that cannot be opened is waited for, as daemons wait for shards, and the
+/// pause between two looks.
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
 const STORE_LOOK: Duration = Duration::from_millis(100);
 /// How long the watch of a daemon waits between looks whether the session is still there.
