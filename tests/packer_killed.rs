@@ -5,8 +5,7 @@
 //! `SHADE_KILLS=200` kills more than `make test`, `SHADE_SEED` before other actions, `SHADE_ROW`
 //! only the commands whose names have this in them. What was seen is printed as a table:
 //! `make kills` shows it.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "what was seen is told")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -313,14 +313,12 @@ impl Job {
     fn exchange_as_delivered(&mut self, number: u32, rank: u32, rows: &[RedoRow], places: &mut Places) {
         let Some(planned) = self.planned(false) else { return };
         let slots = planned.batch(number, rank);
-        if slots.len() != rows.len() {
-            return;
-        }
         let differs = |(slot, row): &(&Slot, &RedoRow)| {
             row.flags & (FLAG_SUBSTITUTED | FLAG_PADDING) == 0 && planned.sample(slot) != Some(row.sample)
         };
+        let pairs = aligned(&slots, rows, |slot| planned.sample(slot));
         let exchanged: Vec<(u32, SampleId)> =
-            slots.iter().zip(rows).filter(differs).map(|(slot, row)| (slot.place, row.sample)).collect();
+            pairs.into_iter().filter(differs).map(|(slot, row)| (slot.place, row.sample)).collect();
         let Some(plan) = self.current.plan.as_mut().filter(|_| !exchanged.is_empty()) else { return };
         let ids = &plan.ids;
         let place_of =
@@ -337,4 +335,27 @@ impl Job {
         }
         self.current.next_accesses = None;
     }
+}
+
+/// The rows of a batch with the slots that they are of, which stand in the same order. Rows may
+/// have been skipped: those that are as planned say where.
+fn aligned<'a>(
+    slots: &'a [Slot],
+    rows: &'a [RedoRow],
+    planned: impl Fn(&Slot) -> Option<SampleId>,
+) -> Vec<(&'a Slot, &'a RedoRow)> {
+    let (mut pairs, mut slots, mut others) = (Vec::with_capacity(rows.len()), slots, Vec::new());
+    for row in rows {
+        match slots.iter().position(|slot| planned(slot) == Some(row.sample)) {
+            Some(at) => {
+                let (before, from) = slots.split_at(at);
+                pairs.extend(before.iter().zip(others.drain(..)));
+                pairs.extend(from.first().map(|slot| (slot, row)));
+                slots = from.get(1..).unwrap_or_default();
+            }
+            None => others.push(row),
+        }
+    }
+    pairs.extend(slots.iter().zip(others));
+    pairs
 }

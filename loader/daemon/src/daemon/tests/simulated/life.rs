@@ -62,7 +62,7 @@ pub(super) enum Act {
     StoreFails(bool),
     Drain,
     Stop,
-    /// Of this daemon.
+    /// Those of this daemon.
     Heartbeat(u32),
 }
 

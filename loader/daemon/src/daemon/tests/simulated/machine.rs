@@ -34,6 +34,7 @@ pub(super) struct Outside {
 }
 
 /// What a daemon has told its ranks, as it lies in their sockets and rings.
+#[expect(clippy::large_enum_variant, reason = "there are few at a time")]
 pub(super) enum Told {
     Accepted(SessionId),
     Refused(String),

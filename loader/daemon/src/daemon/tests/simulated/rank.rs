@@ -51,8 +51,9 @@ pub(super) struct Start {
 }
 
 /// What a rank finds in its ring.
+#[expect(clippy::large_enum_variant, reason = "there are few at a time")]
 pub(super) enum Found {
-    /// Of an earlier generation: released unseen.
+    /// It is of an earlier generation: released unseen.
     Stale(Descriptor),
     /// A batch, where this one was expected or a later one.
     Batch(u32, Delivery),
