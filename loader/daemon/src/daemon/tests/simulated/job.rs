@@ -145,8 +145,12 @@ impl Job {
     /// Whether a state leaves open what later epochs have: seats are told anew, and count from the
     /// next plan on; losses that came after the state come once more, but not all at once.
     pub(super) fn departs_with_a_state(&self) -> bool {
-        let has_moving_seats = self.seats.is_some() && self.spec.plan.mix > 0.0;
-        has_moving_seats || self.spec.plan.sampler.is_by_importance()
+        self.has_moving_seats() || self.spec.plan.sampler.is_by_importance()
+    }
+
+    /// Whether seats are told, and change from epoch to epoch.
+    pub(super) fn has_moving_seats(&self) -> bool {
+        self.seats.is_some() && self.spec.plan.mix > 0.0
     }
 
     /// Whether its epochs may be of any length, and so batches of a single row.

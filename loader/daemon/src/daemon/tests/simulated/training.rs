@@ -117,8 +117,10 @@ impl Training {
         self.ranks = self.job.ranks.iter().map(|&number| Rank::new(number)).collect();
         self.epochs.clear();
         if let Some(saved) = &self.saved {
+            // A state of an epoch's end has no plan of the next one, for which seats are told.
+            let is_drawn = !self.job.has_moving_seats() || !saved.rows.is_empty();
             let epoch = Epoch {
-                plan: saved.plan.clone(),
+                plan: saved.plan.clone().filter(|_| is_drawn),
                 is_divided_anew: saved.is_divided_anew || saved.world_size != self.job.spec.world_size,
                 before: saved.rows.clone(),
                 skipped_before: saved.skipped,
@@ -199,8 +201,15 @@ impl Training {
             (Some(plan), _) => assert_eq!(rows, plan.rows_of(epoch), "{name}: rows of epoch {epoch}"),
             (None, Promise::EachOnce) => {
                 let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-                let good = (0..SAMPLES).filter(|id| !self.bad.contains(id)).map(i64::from);
-                assert!(good.eq(ids), "{name}: not each sample once in epoch {epoch}");
+                let mut good = (0..SAMPLES).filter(|id| !self.bad.contains(id)).map(i64::from);
+                // Of a batch with a skipped row nobody knows which was, if others were exchanged.
+                let missing = good.clone().count().saturating_sub(ids.len());
+                let is_once =
+                    ids.is_sorted_by(|one, next| one < next) && ids.iter().all(|id| good.any(|of| of == *id));
+                assert!(
+                    is_once && missing <= self.bad.len(),
+                    "{name}: not each sample once in epoch {epoch}"
+                );
             }
             (None, Promise::AsMany) => {
                 let all = rows.len() + skipped as usize;
