@@ -118,25 +118,38 @@ impl Listener {
     /// Accepts one client and receives its Hello. A command that looks at all daemons of this
     /// machine may come before it.
     pub(crate) fn accept(&self) -> Peer {
-        let (peer, hello) = loop {
-            let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
-            match peer.hear() {
-                Request::Status { .. } => {}
-                hello => break (peer, hello),
+        loop {
+            if let Some(peer) = self.accept_next() {
+                return peer;
             }
-        };
-        let Request::Hello { protocol: PROTOCOL, rank: 1, content_id: asked, .. } = hello else {
-            panic!("{hello:?}")
-        };
-        assert_eq!(asked, content_id());
-        peer
+        }
     }
 
     /// The same, if one comes within `patience`.
     pub(crate) fn accept_within(&self, patience: Duration) -> Option<Peer> {
         let timeout = Timespec::try_from(patience).unwrap();
-        let came = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)).unwrap();
-        (came > 0).then(|| self.accept())
+        loop {
+            let came = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)).unwrap();
+            if came == 0 {
+                return None;
+            }
+            if let Some(peer) = self.accept_next() {
+                return Some(peer);
+            }
+        }
+    }
+
+    /// The next client, unless it is such a command.
+    fn accept_next(&self) -> Option<Peer> {
+        let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
+        match peer.hear() {
+            Request::Status { .. } => None,
+            Request::Hello { protocol: PROTOCOL, rank: 1, content_id: asked, .. } => {
+                assert_eq!(asked, content_id());
+                Some(peer)
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Accepts one client and hangs up before its Hello.
