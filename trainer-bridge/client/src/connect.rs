@@ -173,19 +173,19 @@ fn keep_launched(
     launched: Option<Launched>,
     place: &Place,
 ) -> Result<Option<Launched>, ClientError> {
-    let failed = |text: String| ClientError::Launch {
-        binary: launch.binary.clone(),
-        socket: place.name.clone(),
-        text,
+    let failed = |text: String, is_silent: bool| {
+        let (binary, socket) = (launch.binary.clone(), place.name.clone());
+        ClientError::Launch { binary, socket, text, is_silent }
     };
     match launched {
-        None => launch.start().map(Some).map_err(|error| failed(error.to_string())),
+        None => launch.start().map(Some).map_err(|error| failed(error.to_string(), false)),
         Some(mut daemon) => match daemon.outcome() {
             None => Ok(Some(daemon)),
             // Lost: the winner is about to answer. Ready: ours is. If it ends first, because its
             // last session has just left, the next round starts another.
             Some(Outcome::Lost | Outcome::Ready) => Ok(None),
-            Some(Outcome::Failed(text)) => Err(failed(text)),
+            Some(Outcome::Failed(text)) => Err(failed(text, false)),
+            Some(Outcome::Silent(text)) => Err(failed(text, true)),
             Some(Outcome::Killed { pid, end }) => {
                 Err(ClientError::DaemonGone { pid, end: format!("while it came up, {end}") })
             }

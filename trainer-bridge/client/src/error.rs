@@ -36,6 +36,8 @@ pub enum ClientError {
         socket: String,
         /// The daemon's own error, or the system's.
         text: String,
+        /// It has told no error: it may have been killed.
+        is_silent: bool,
     },
     /// Another user's process holds the socket.
     #[error(

@@ -60,6 +60,8 @@ pub(crate) enum Outcome {
     Lost,
     /// It ended, for this reason.
     Failed(String),
+    /// It ended in this way, and gave no reason.
+    Silent(String),
     /// It was killed before its first report.
     Killed {
         /// Its process id.
@@ -218,7 +220,7 @@ fn last_words(child: &mut Child, line: &str) -> Outcome {
         Ok(status) if ends_by_itself && status.signal().is_some() => {
             Outcome::Killed { pid: child.id(), end: end_of(status).to_string() }
         }
-        Ok(status) if line.is_empty() => Outcome::Failed(format!("it ended without a word ({status})")),
+        Ok(status) if line.is_empty() => Outcome::Silent(format!("it ended without a word ({status})")),
         Ok(status) => Outcome::Failed(format!("it said {line:?} ({status})")),
         Err(error) => Outcome::Failed(format!("it cannot be waited for: {error}")),
     }
@@ -294,7 +296,7 @@ mod tests {
             outcome_of(r#"echo '{"error":"disk on fire"}'"#),
             Outcome::Failed("disk on fire".to_owned())
         );
-        let Outcome::Failed(text) = outcome_of("exit 3") else { panic!("a silent end is a failure") };
+        let Outcome::Silent(text) = outcome_of("exit 3") else { panic!("it gave a reason") };
         assert!(text.contains("without a word"), "{text}");
         for before in ["", r#"echo '{"starting":'$$'}'; "#] {
             let Outcome::Killed { end, .. } = outcome_of(&format!("{before}kill -9 $$")) else {

@@ -205,7 +205,7 @@ impl Succession {
             Ok(Err(
                 error @ (ClientError::DaemonGone { .. }
                 | ClientError::HungUp { .. }
-                | ClientError::Launch { .. }),
+                | ClientError::Launch { is_silent: true, .. }),
             )) => {
                 // It died before it was one, perhaps without a word.
                 state.deaths.note_early(Instant::now());

@@ -60,7 +60,7 @@ fn a_daemon_that_cannot_start_says_why() {
         ..options()
     };
     match open(&unique("broken"), &options).unwrap_err() {
-        ClientError::Launch { text, binary, socket } => {
+        ClientError::Launch { text, binary, socket, .. } => {
             assert_eq!((text.as_str(), binary.as_path()), ("no dataset.shade here", Path::new("/bin/sh")));
             assert!(socket.contains("shade-load/"), "{socket}");
         }

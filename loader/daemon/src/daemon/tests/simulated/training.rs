@@ -202,7 +202,7 @@ impl Training {
             (None, Promise::EachOnce) => {
                 let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
                 let mut good = (0..SAMPLES).filter(|id| !self.bad.contains(id)).map(i64::from);
-                // Of a batch with a skipped row nobody knows which was, if others were exchanged.
+                // Where rows were skipped and others exchanged, nobody knows which were which.
                 let missing = good.clone().count().saturating_sub(ids.len());
                 let is_once =
                     ids.is_sorted_by(|one, next| one < next) && ids.iter().all(|id| good.any(|of| of == *id));
