@@ -1,6 +1,7 @@
 //! Reads and writes messages: little-endian fields in order, every length checked before use.
 
 use crate::FormatError;
+use crate::checksum::crc32c;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
@@ -111,6 +112,27 @@ impl<'a> Reader<'a> {
     /// Reads fields that are no message.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
         Self { whole: bytes, rest: bytes }
+    }
+
+    /// Reads the fields of a `structure` that begins with `magic` and ends with the CRC32C of all
+    /// before it.
+    pub(super) fn checked(
+        structure: &'static str,
+        magic: &[u8; 8],
+        bytes: &'a [u8],
+    ) -> Result<Self, FormatError> {
+        let (fields, crc) = bytes
+            .split_last_chunk()
+            .ok_or_else(|| FormatError::new(structure, 0, bytes.len(), "4 bytes or more"))?;
+        if crc32c(fields) != u32::from_le_bytes(*crc) {
+            let at = fields.len() as u64;
+            return Err(FormatError::new(structure, at, "a wrong checksum", "that of the bytes before"));
+        }
+        let mut reader = Self::of(fields);
+        if reader.array()? != *magic {
+            return Err(FormatError::new(structure, 0, "no magic", String::from_utf8_lossy(magic)));
+        }
+        Ok(reader)
     }
 
     /// Reads the tag and checks the version.

@@ -11,7 +11,6 @@ use crate::{FormatError, SampleId};
 
 const STRUCTURE: &str = "redo record";
 const MAGIC: [u8; 8] = *b"SHADERD1";
-const CHECKSUM_BYTES: usize = 4;
 
 /// One thing that a rank was given or said.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,17 +77,7 @@ pub fn redo_to_bytes<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Vec<u8> {
 /// # Errors
 /// They are no such bytes.
 pub fn redo_from_bytes(bytes: &[u8]) -> Result<Vec<Step>, FormatError> {
-    let wrong = |at, got: &dyn std::fmt::Display, expected| FormatError::new(STRUCTURE, at, got, expected);
-    let (fields, crc) = bytes
-        .split_last_chunk::<CHECKSUM_BYTES>()
-        .ok_or_else(|| wrong(0, &bytes.len(), "4 bytes or more"))?;
-    if crc32c(fields) != u32::from_le_bytes(*crc) {
-        return Err(wrong(fields.len() as u64, &"a wrong checksum", "that of the bytes before"));
-    }
-    let mut reader = Reader::of(fields);
-    if reader.array()? != MAGIC {
-        return Err(wrong(0, &"no magic", "SHADERD1"));
-    }
+    let mut reader = Reader::checked(STRUCTURE, &MAGIC, bytes)?;
     let mut steps = Vec::new();
     while !reader.is_at_end() {
         steps.push(read(&mut reader)?);

@@ -7,7 +7,6 @@ use crate::checksum::crc32c;
 
 const STRUCTURE: &str = "scores of a node";
 const MAGIC: [u8; 8] = *b"SHADESD1";
-const CHECKSUM_BYTES: usize = 4;
 
 /// What a node has learned of the samples of its strata since it told the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,16 +72,7 @@ impl Scores {
     pub fn from_bytes(bytes: &[u8], samples: u32) -> Result<Self, FormatError> {
         let wrong =
             |at, got: &dyn std::fmt::Display, expected| FormatError::new(STRUCTURE, at, got, expected);
-        let (fields, crc) = bytes
-            .split_last_chunk::<CHECKSUM_BYTES>()
-            .ok_or_else(|| wrong(0, &bytes.len(), "4 bytes or more"))?;
-        if crc32c(fields) != u32::from_le_bytes(*crc) {
-            return Err(wrong(fields.len() as u64, &"a wrong checksum", "that of the bytes before"));
-        }
-        let mut reader = Reader::of(fields);
-        if reader.array()? != MAGIC {
-            return Err(wrong(0, &"no magic", "SHADESD1"));
-        }
+        let mut reader = Reader::checked(STRUCTURE, &MAGIC, bytes)?;
         let (content_id, plan_digest) = (reader.get("content_id")?, reader.get("plan_digest")?);
         let (epoch, ended) = (reader.get("epoch")?, reader.get("ended")?);
         let (strata, count): (u32, u32) = (reader.get("strata")?, reader.get("count")?);

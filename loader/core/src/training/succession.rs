@@ -111,8 +111,8 @@ impl Training {
         Some(Ok(()))
     }
 
-    /// A rank hands in its redo record. Returns its job, if that has begun: then the record is
-    /// taken in at once. `None` too if the session is not there.
+    /// A rank hands in its redo record. Returns it if its job has begun: then it is taken in at
+    /// once. `None`, too, if the session is not there.
     pub(crate) fn take_redo(&mut self, session: SessionId, steps: Vec<Step>) -> Option<Redos> {
         let id = self.rank(session)?.job;
         let job = self.jobs.get_mut(id)?;
@@ -220,14 +220,15 @@ impl Training {
                 job.go_on_from(epoch, &parts, content_id)?;
                 job.gathering.get_or_insert_default().restored = Some(epoch);
                 let sessions = of_ranks(&|version| version < handed.version);
-                return Ok(Base { epoch, sessions, bytes: Arc::clone(&handed.bytes) });
+                let base = Base { epoch, sessions, bytes: handed.bytes };
+                return Ok(Some(base).filter(|base| !base.sessions.is_empty()));
             }
             let ranks = of_ranks(&|version| version == handed.version);
             let ranks = ranks.iter().filter_map(|session| numbers.get(session).copied()).collect();
             job.loaded = Some(Loaded { digest: handed.digest, ranks, resumed });
-            Ok(Base { epoch: 0, sessions: Vec::new(), bytes: handed.bytes })
+            Ok(None)
         });
-        Some(done.map(|base| Succeeded { base: Some(base).filter(|base| !base.sessions.is_empty()) }))
+        Some(done.map(|base| Succeeded { base }))
     }
 
     /// The redo records that were handed over to the job, which gathers no more.
