@@ -11,8 +11,8 @@ use std::time::Duration;
 use shade_client::{JobSpec, Order, PlanSpec, Sampler};
 use shade_formats::control::socket_name;
 use shade_tests::{
-    Bucket, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, program,
-    sorted_ids, spec, take_epoch, train,
+    Bucket, Cloud, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, program,
+    sorted_ids, spec, take_epoch, text, train,
 };
 
 fn served(bucket: &Bucket, args: &[&dyn AsRef<OsStr>]) -> Daemon {
@@ -20,11 +20,8 @@ fn served(bucket: &Bucket, args: &[&dyn AsRef<OsStr>]) -> Daemon {
 }
 
 fn run(bucket: &Bucket, args: &[&str]) -> Output {
+    let args = args.iter().map(|arg| Cloud::tested().given(arg));
     bucket.command("shade-pack").args(args).output().unwrap()
-}
-
-fn text(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).into_owned()
 }
 
 /// More than the least cache holds, so that each epoch reads.
@@ -106,22 +103,57 @@ fn an_object_that_is_replaced_is_named_and_never_mixed() {
 fn what_is_wrong_at_the_start_is_told_at_once() {
     let packed = Packed::mixed(8);
     let bucket = Bucket::of(&packed);
-    type Settings = &'static [(&'static str, &'static str)];
-    let table: [(&str, &str, Settings, &str); 5] = [
-        ("keys", Bucket::URL, &[("AWS_SECRET_ACCESS_KEY", "another")], "the store refuses these keys"),
-        ("prefix", "s3://photos/none", &[], "s3://photos/none is no dataset: it has no dataset.shade"),
-        ("host", Bucket::URL, &[("AWS_ENDPOINT_URL", "http://127.0.0.1:9")], "the store cannot be reached"),
-        ("name", Bucket::URL, &[("AWS_ENDPOINT_URL", "http://no.such.host.invalid")], "cannot be reached"),
-        ("scheme", "ftp://photos/train", &[], "cannot read from 'ftp'"),
+    let cloud = Cloud::tested();
+    let silent = Some(cloud.at("http://127.0.0.1:9"));
+    let unnamed = Some(cloud.at("http://no.such.host.invalid"));
+    let mut table = vec![
+        ("prefix", "s3://photos/none", None, "s3://photos/none is no dataset: it has no dataset.shade"),
+        ("host", Bucket::URL, silent, "the store cannot be reached"),
+        ("name", Bucket::URL, unnamed, "cannot be reached"),
+        ("scheme", "ftp://photos/train", None, "cannot read from 'ftp'"),
     ];
-    for (what, url, env, part) in table {
+    let wrong = cloud.with_wrong_keys();
+    table.extend(wrong.map(|wrong| ("keys", Bucket::URL, Some(wrong), "the store refuses these keys")));
+    for (what, url, setting, part) in table {
         for (program, command) in [("shade-load", "serve"), ("shade-pack", "info")] {
+            let mut command_of = bucket.command(program);
             let output =
-                bucket.command(program).args([command, url]).envs(env.iter().copied()).output().unwrap();
+                command_of.args([command, &cloud.given(url)]).envs(setting.clone()).output().unwrap();
             let told = text(&output.stderr);
             assert!(!output.status.success() && told.contains(part), "{what}, {program}: {told}");
         }
     }
+}
+
+#[test]
+fn that_there_are_no_keys_is_told_at_once() {
+    let (packed, home) = (Packed::mixed(8), tempfile::tempdir().unwrap());
+    let bucket = Bucket::of(&packed);
+    let source = packed.dataset.to_str().unwrap();
+    // Where a cloud's machine asks for keys of its own: nobody is there, or there are none.
+    for place in ["http://127.0.0.1:9", bucket.endpoint()] {
+        let (host, azure) = (place.replace("http://", ""), format!("{place}/metadata/identity/oauth2/token"));
+        let settings = [
+            ("AWS_METADATA_ENDPOINT", place),
+            ("GCE_METADATA_HOST", &host),
+            ("GCE_METADATA_IP", &host),
+            ("AZURE_MSI_ENDPOINT", &azure),
+            ("AZURE_STORAGE_ACCOUNT_NAME", "shade"),
+        ];
+        for scheme in ["s3", "gs", "az"] {
+            let (url, new) = (format!("{scheme}://photos/train"), format!("{scheme}://photos/new"));
+            for args in [vec!["info", &url], vec!["subset", "--copy", "--fraction", "0.5", source, &new]] {
+                let mut command = Command::new(program("shade-pack"));
+                command.env_clear().env("HOME", home.path()).envs(settings).args(&args);
+                let told = text(&command.output().unwrap().stderr);
+                assert!(told.contains("no keys for the store: set AWS_ACCESS_KEY_ID"), "{args:?}: {told}");
+            }
+        }
+    }
+    let mut command = Command::new(program("shade-pack"));
+    command.env_clear().env("HOME", home.path()).args(["info", "az://photos/train"]);
+    let told = text(&command.output().unwrap().stderr);
+    assert!(told.contains("AZURE_STORAGE_ACCOUNT_NAME is not set"), "{told}");
 }
 
 #[test]

@@ -7,14 +7,11 @@ use std::process::Output;
 
 use serde_json::Value;
 use shade_job::StoreModel;
-use shade_tests::{Bucket, Packed};
+use shade_tests::{Bucket, Cloud, Packed, text};
 
 fn doctor(bucket: &Bucket, args: &[&str]) -> Output {
+    let args = args.iter().map(|arg| Cloud::tested().given(arg));
     bucket.command("shade-load").env("SHADE_LOG", "error").arg("doctor").args(args).output().unwrap()
-}
-
-fn text(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).into_owned()
 }
 
 fn json(bucket: &Bucket, args: &[&str]) -> Value {
@@ -42,7 +39,7 @@ fn a_dataset_is_examined_and_simulated_and_nothing_is_written() {
     assert!(found["path"].is_null(), "{found}");
     let of = &found["bucket"];
     let number = |key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{key}: {of}"));
-    assert_eq!(of["address"], Bucket::URL);
+    assert_eq!(of["address"], Cloud::tested().given(Bucket::URL));
     assert_eq!(of["dataset"]["samples"], packed.len());
     assert!(of["no_dataset"].is_null());
     assert!(number("latency_p50_ms") > 2.0 && number("latency_p99_ms") > 2.0, "{of}");
@@ -65,6 +62,7 @@ fn a_dataset_is_examined_and_simulated_and_nothing_is_written() {
     let store = probe["store"].as_str().unwrap();
     store.parse::<StoreModel>().unwrap();
     let args = ["simulate", Bucket::URL, "--store", store, "--epochs", "2", "--cache", "20%"];
+    let args = args.map(|arg| Cloud::tested().given(arg));
     let output = bucket.command("shade-load").args(args).output().unwrap();
     let told = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));

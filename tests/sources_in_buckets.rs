@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use shade_client::{Order, PlanSpec, Sampler};
 use shade_tests::{
-    Bucket, Daemon, JOBS, Product, Source, attach, attach_to, checksums, eventually, job_named, png, spec,
-    take_epoch, train, webdataset,
+    Bucket, Cloud, Daemon, JOBS, Product, Source, attach, attach_to, checksums, eventually, job_named, png,
+    spec, take_epoch, text, train, webdataset,
 };
 use tempfile::TempDir;
 
@@ -100,7 +100,8 @@ impl Both {
 
     fn run(&self, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
         let mut command = self.bucket.command("shade-pack");
-        command.args(args.iter().map(|arg| arg.as_ref())).output().unwrap()
+        let given = args.iter().map(|arg| Cloud::tested().given_path(Path::new(arg.as_ref())));
+        command.args(given).output().unwrap()
     }
 
     fn made(&self, command: &str, source: &dyn AsRef<std::ffi::OsStr>, name: &str, more: &[&str]) -> PathBuf {
@@ -111,10 +112,6 @@ impl Both {
         assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
         out
     }
-}
-
-fn text(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).into_owned()
 }
 
 /// All files below a folder by their paths, except the times of the source's files.
@@ -216,7 +213,8 @@ fn an_object_that_is_replaced_meanwhile_is_named_and_nothing_is_made() {
         let before = both.bucket.be(slow);
         let out = both.out("out");
         let mut command = both.bucket.command("shade-pack");
-        command.args(["create", URL, "--no-shuffle", "--jobs=1", "--in-flight=1", "-q"]).arg(&out);
+        let url = Cloud::tested().given(URL);
+        command.args(["create", &url, "--no-shuffle", "--jobs=1", "--in-flight=1", "-q"]).arg(&out);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A list, then for each tar its label, its members and what is behind them.
         eventually("samples are read", || both.bucket.be(slow) > before + 18);
@@ -495,8 +493,8 @@ fn a_list_of_thousands_goes_on_where_it_was_cut() {
     let mut bucket = Bucket::holding(folder.path(), "source");
     bucket.be("503=0.3 cut=0.1 seed=1");
     let mut command = bucket.command("shade-pack");
-    let output =
-        command.args(["create", URL, "--dry-run", "--json"]).arg(folder.path().join("out")).output().unwrap();
+    command.args(["create", &Cloud::tested().given(URL), "--dry-run", "--json"]);
+    let output = command.arg(folder.path().join("out")).output().unwrap();
     let report = text(&output.stdout);
     assert!(
         report.contains("\"samples\":2300") || report.contains("\"samples\": 2300"),

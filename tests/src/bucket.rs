@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{Packed, program};
+use crate::{Cloud, Packed, program};
 
 /// A server with one bucket, stopped when dropped.
 pub struct Bucket {
@@ -34,10 +34,25 @@ impl Bucket {
     /// When it cannot be started.
     #[must_use]
     pub fn holding(source: &Path, prefix: &str) -> Self {
+        Self::with_words(source, prefix, &[])
+    }
+
+    /// The same with a server that is told these words at its start.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn with_words(source: &Path, prefix: &str, words: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("bucket-").tempdir().unwrap();
         copy_all(source, &folder.path().join("root/photos").join(prefix));
-        let (server, orders, answers, endpoint) = serve(&folder, 0);
+        let (server, orders, answers, endpoint) = serve(&folder, 0, words);
         Self { server, orders, answers, endpoint, folder }
+    }
+
+    /// Where the server is: `http://127.0.0.1:PORT`, or `https://`.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// Kills the server with SIGKILL.
@@ -56,11 +71,11 @@ impl Bucket {
     pub fn restart(&mut self) {
         let port = self.endpoint.rsplit(':').next().unwrap().parse().unwrap();
         let endpoint;
-        (self.server, self.orders, self.answers, endpoint) = serve(&self.folder, port);
+        (self.server, self.orders, self.answers, endpoint) = serve(&self.folder, port, &[]);
         assert_eq!(endpoint, self.endpoint);
     }
 
-    /// The dataset's address.
+    /// The dataset's address, as tests write it ([`Cloud`]).
     pub const URL: &str = "s3://photos/train";
     /// What the address has behind the bucket.
     const PREFIX: &str = "train";
@@ -121,9 +136,7 @@ impl Bucket {
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new(program(name));
         command
-            .env("AWS_ENDPOINT_URL", &self.endpoint)
-            .env("AWS_ACCESS_KEY_ID", "shade")
-            .env("AWS_SECRET_ACCESS_KEY", "a secret of shade's tests")
+            .envs(Cloud::tested().environment(&self.endpoint))
             .env("XDG_CACHE_HOME", self.folder.path().join("cache"));
         command
     }
@@ -177,9 +190,13 @@ fn base64_url(bytes: &[u8]) -> String {
 
 /// Starts a server at this port, 0 for a free one. Returns its orders, its answers and its address,
 /// too.
-fn serve(folder: &TempDir, port: u16) -> (Child, Option<ChildStdin>, BufReader<ChildStdout>, String) {
+fn serve(
+    folder: &TempDir,
+    port: u16,
+    words: &[&str],
+) -> (Child, Option<ChildStdin>, BufReader<ChildStdout>, String) {
     let mut command = Command::new(program("shade-test-bucket"));
-    let pipes = command.arg(folder.path().join("root")).arg(format!("port={port}"));
+    let pipes = command.arg(folder.path().join("root")).arg(format!("port={port}")).args(words);
     let mut server = pipes.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let orders = server.stdin.take();
     let mut answers = BufReader::new(server.stdout.take().unwrap());

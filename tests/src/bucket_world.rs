@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use tempfile::TempDir;
 
-use crate::{Bucket, Packed, Product, eventually, png};
+use crate::{Bucket, Cloud, Packed, Product, eventually, png};
 
 /// Images to pack, and what they become in folders and in a bucket.
 pub struct BucketWorld {
@@ -58,7 +58,7 @@ impl BucketWorld {
     #[must_use]
     pub fn pack(&self, args: &[&str]) -> Command {
         let mut command = self.bucket.command("shade-pack");
-        command.current_dir(self.temp.path()).args(args);
+        command.current_dir(self.temp.path()).args(args.iter().map(|arg| Cloud::tested().given(arg)));
         command
     }
 
@@ -169,10 +169,10 @@ impl BucketWorld {
     }
 }
 
-/// What a program printed.
+/// What a program printed, with the addresses that tests write ([`Cloud`]).
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    Cloud::tested().told(bytes)
 }
 
 /// The names of all files below a folder.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{eventually, program};
+use crate::{Cloud, eventually, program};
 
 /// A daemon process.
 pub struct Daemon {
@@ -33,7 +33,10 @@ impl Daemon {
     /// When the daemon ends instead of serving.
     #[must_use]
     pub fn start_by(mut command: Command, dataset: &Path, args: &[&dyn AsRef<OsStr>]) -> Self {
-        command.arg("serve").arg(dataset).args(args.iter().map(|arg| arg.as_ref()));
+        command
+            .arg("serve")
+            .arg(Cloud::tested().given_path(dataset))
+            .args(args.iter().map(|arg| arg.as_ref()));
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();

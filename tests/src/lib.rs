@@ -7,6 +7,7 @@
 mod bucket;
 mod bucket_world;
 mod cache_servers;
+mod cloud;
 mod columns;
 mod daemon;
 mod faulty_store;
@@ -30,6 +31,7 @@ mod trainer_process;
 pub use bucket::Bucket;
 pub use bucket_world::{BucketWorld, files, names, text};
 pub use cache_servers::{CacheServers, CuttingProxy, PATIENCE, cache_server_programs};
+pub use cloud::{Cloud, KEY_ID, SECRET};
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;
 pub use fields::add_fields;

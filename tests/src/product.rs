@@ -1,5 +1,5 @@
-//! A product that speaks S3, in place of the server that the tests bring: it is given their objects
-//! and asked what they ask.
+//! A product or an emulator of one, in place of the server that the tests bring: it is given their
+//! objects and asked what they ask.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -17,7 +17,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use shade_dataset::{Address, Found, Uploads, When};
 
-/// The product at `AWS_ENDPOINT_URL`, which has the buckets of the tests.
+use crate::Cloud;
+
+/// The product at the address that [`Cloud`]'s variables say, which has the buckets of the tests.
 pub struct Product {
     endpoint: Uri,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -41,7 +43,9 @@ fn buckets(folder: &Path) -> Vec<TestBucket> {
 }
 
 fn opened(url: &str) -> Uploads {
-    let Ok(Address::Url(url)) = Address::parse(url) else { panic!("{url} is no address") };
+    let Ok(Address::Url(url)) = Address::parse(&Cloud::tested().given(url)) else {
+        panic!("{url} is no address")
+    };
     Uploads::open(&url).unwrap()
 }
 
@@ -49,11 +53,12 @@ impl Product {
     /// The one that the variable `SHADE_TEST_PRODUCT` asks for; `None` without it.
     ///
     /// # Panics
-    /// When `AWS_ENDPOINT_URL` is no address.
+    /// When the variables say no address.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
         std::env::var_os("SHADE_TEST_PRODUCT")?;
-        let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap().parse().unwrap();
+        let (variable, _) = Cloud::tested().at("");
+        let endpoint = std::env::var(variable).unwrap().parse().unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         Some(Self { endpoint, client, given: Mutex::default() })
     }
@@ -64,6 +69,7 @@ impl Product {
     /// # Errors
     /// None comes.
     pub async fn call(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+        // The path is whole: where an endpoint has one, requests begin with it.
         let mut parts = self.endpoint.clone().into_parts();
         parts.path_and_query = request.uri().path_and_query().cloned();
         *request.uri_mut() = Uri::from_parts(parts).map_err(Error::other)?;
@@ -82,16 +88,22 @@ impl Product {
         }
     }
 
-    /// What it has below `s3://photos/NAME`, by names; `None` where the tests' own server is used.
+    /// What it has below `s3://photos/NAME`, which a command has made, by names; `None` where the
+    /// tests' own server is used.
     ///
     /// # Panics
-    /// When it does not give that.
+    /// When it does not give that, or an object has not the mark of the command's work.
     #[must_use]
     pub fn objects_at(name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
         std::env::var_os("SHADE_TEST_PRODUCT")?;
         let uploads = opened(&format!("s3://photos/{name}"));
         let listed = uploads.objects().list().unwrap();
-        let got = |found: Found| (found.name.clone(), uploads.get(&found.name, u64::MAX).unwrap().unwrap().0);
+        let got = |found: Found| {
+            let known = uploads.look(&found.name).unwrap().unwrap();
+            assert!(known.mark.is_some(), "{}: {known:?}", found.name);
+            let (bytes, _) = uploads.get(&found.name, u64::MAX).unwrap().unwrap();
+            (found.name, bytes)
+        };
         Some(listed.into_iter().map(got).collect())
     }
 
@@ -105,6 +117,23 @@ impl Product {
         }
     }
 
+    fn put(&self, uploads: &Uploads, name: &str, bytes: Vec<u8>) {
+        if Cloud::tested() != Cloud::Google {
+            uploads.put(name, bytes, When::Always).unwrap();
+            return;
+        }
+        // The emulator takes objects only as Google's own library sends them, which shade has not.
+        let name: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let (endpoint, bucket) = (&self.endpoint, uploads.objects().url().bucket());
+        let uri = format!("{endpoint}upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}");
+        let request = Request::post(uri).header("content-type", "application/octet-stream");
+        let request = request.body(Full::new(Bytes::from(bytes))).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let answer = runtime.block_on(client.request(request)).unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+
     fn take_below(&self, bucket: &Path, folder: &Path, uploads: &Uploads) {
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             if path.is_dir() {
@@ -116,7 +145,7 @@ impl Product {
                 self.given.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), written);
             if before != Some(written) {
                 let name = path.strip_prefix(bucket).unwrap().to_str().unwrap();
-                uploads.put(name, fs::read(&path).unwrap(), When::Always).unwrap();
+                self.put(uploads, name, fs::read(&path).unwrap());
             }
         }
     }

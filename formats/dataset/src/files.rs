@@ -217,9 +217,7 @@ impl Files {
                 Unopened::Fault(ReadFault::NotAsIndexed { path, why: "it is gone".to_owned() })
             }
             (Ok(_), Refusal::Store(fault)) => {
-                let is_told =
-                    matches!(fault.answer, Answer::Forbidden | Answer::NotFound | Answer::Unreachable)
-                        && !self.answered.load(Ordering::Relaxed);
+                let is_told = fault.answer.may_be_a_mistake() && !self.answered.load(Ordering::Relaxed);
                 let fault = ReadFault::Store { fault, tried };
                 if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
             }

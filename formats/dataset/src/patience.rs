@@ -62,13 +62,14 @@ impl Patience<'_> {
     fn may_pass(&self, answer: Answer) -> bool {
         match answer {
             Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut => true,
-            Answer::Unreachable | Answer::Wrong => self.has_answered,
+            Answer::Unreachable | Answer::Insecure | Answer::NoKeys | Answer::Wrong => self.has_answered,
             Answer::Forbidden
             | Answer::NotFound
             | Answer::Changed
             | Answer::OutOfRange
             | Answer::Refused
-            | Answer::OddName => false,
+            | Answer::OddName
+            | Answer::Unasked => false,
         }
     }
 }
@@ -119,7 +120,7 @@ mod tests {
         for answer in [Answer::SlowDown, Answer::Broken, Answer::Cut, Answer::TimedOut] {
             assert_eq!(asked(answer, false), (3, true), "{answer:?}");
         }
-        for answer in [Answer::Unreachable, Answer::Wrong] {
+        for answer in [Answer::Unreachable, Answer::Insecure, Answer::NoKeys, Answer::Wrong] {
             assert_eq!(asked(answer, false), (1, false), "{answer:?}");
             assert_eq!(asked(answer, true), (3, true), "{answer:?}");
         }

@@ -17,7 +17,7 @@
 //!
 //! | answer | verdict |
 //! |---|---|
-//! | 401, 403, 404 | trouble of the store: again, until the patience is over |
+//! | 401, 403, 404, no keys | trouble of the store: again, until the patience is over |
 //! | no connection, no name, no trusted certificate | the same |
 //! | 429, 503 | the same, after the wait that the store asks for; fewer requests are in flight |
 //! | any other 5xx, no answer in time, a cut connection | the same |
@@ -165,13 +165,17 @@ impl ReadState {
 
     fn judge_answer(&mut self, fault: StoreFault) -> Verdict {
         match fault.answer {
-            Answer::Forbidden | Answer::NotFound | Answer::Unreachable => Verdict::Trouble(fault.into()),
+            Answer::Forbidden
+            | Answer::NoKeys
+            | Answer::NotFound
+            | Answer::Unreachable
+            | Answer::Insecure => Verdict::Trouble(fault.into()),
             Answer::SlowDown | Answer::Broken | Answer::Cut | Answer::TimedOut | Answer::Wrong => {
                 self.fails = true;
                 Verdict::Trouble(fault.into())
             }
             Answer::OutOfRange => Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len }),
-            Answer::Changed | Answer::Refused | Answer::OddName => {
+            Answer::Changed | Answer::Refused | Answer::OddName | Answer::Unasked => {
                 Verdict::Fail(ReadFault::Store { fault, tried: Duration::ZERO })
             }
         }
@@ -295,13 +299,15 @@ mod tests {
             (verdict, read.take_failure())
         };
         let trouble = |answer| Verdict::Trouble(fault(answer).into());
-        for answer in [Answer::Forbidden, Answer::NotFound, Answer::Unreachable] {
+        for answer in
+            [Answer::Forbidden, Answer::NoKeys, Answer::NotFound, Answer::Unreachable, Answer::Insecure]
+        {
             assert_eq!(judged(answer), (trouble(answer), false), "{answer:?}: the store is not slow");
         }
         for answer in [Answer::SlowDown, Answer::Broken, Answer::Cut, Answer::TimedOut, Answer::Wrong] {
             assert_eq!(judged(answer), (trouble(answer), true), "{answer:?}: fewer in flight");
         }
-        for answer in [Answer::Changed, Answer::Refused] {
+        for answer in [Answer::Changed, Answer::Refused, Answer::Unasked] {
             let store = ReadFault::Store { fault: fault(answer), tried: Duration::ZERO };
             assert_eq!(judged(answer), (Verdict::Fail(store), false), "{answer:?}");
         }

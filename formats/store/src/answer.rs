@@ -22,14 +22,20 @@ pub enum Answer {
     Cut,
     /// No answer in time.
     TimedOut,
-    /// The host has no address, refuses connections, or has no certificate that is trusted.
+    /// The host has no address, or refuses connections.
     Unreachable,
+    /// Its certificate is not trusted, or it speaks no TLS that is spoken here.
+    Insecure,
+    /// No keys are set, and the machine has none of its own.
+    NoKeys,
     /// An answer that is not what was asked for: other bytes, or the whole object.
     Wrong,
     /// Any other status, 400 or 501 for example.
     Refused,
     /// A list names an object that no path can have.
     OddName,
+    /// Nothing was asked: settings make no client, or a file of keys cannot be read.
+    Unasked,
 }
 
 /// An answer, with the store's own words.
@@ -74,12 +80,20 @@ impl Answer {
         }
     }
 
+    /// Whether a store that has never answered well says so where address, keys or certificate are
+    /// wrong. That is told at once.
+    #[must_use]
+    pub fn may_be_a_mistake(self) -> bool {
+        matches!(self, Self::Forbidden | Self::NoKeys | Self::NotFound | Self::Unreachable | Self::Insecure)
+    }
+
     /// What it means, and what to do.
     #[must_use]
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Forbidden => {
-                "the store refuses these keys: see what they may do (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
+                "the store refuses these keys: see what they may do, and where they come from (AWS_ACCESS_KEY_ID, \
+                 AWS_PROFILE, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY, ...)"
             }
             Self::NotFound => "there is no such object",
             Self::Changed => "the object was replaced while in use: start again",
@@ -88,13 +102,20 @@ impl Answer {
             Self::Broken => "the store failed",
             Self::Cut => "the connection was cut",
             Self::TimedOut => "no answer in time",
-            Self::Unreachable => "the store cannot be reached: see its address, DNS and certificate",
+            Self::Unreachable => "the store cannot be reached: see its address and DNS",
+            Self::Insecure => "no secure connection to the store",
+            Self::NoKeys => {
+                "no keys for the store: set AWS_ACCESS_KEY_ID, AWS_PROFILE, GOOGLE_SERVICE_ACCOUNT or \
+                 AZURE_STORAGE_ACCOUNT_KEY, or for what is public AWS_SKIP_SIGNATURE=true (GOOGLE_, AZURE_); this \
+                 machine has none of its own"
+            }
             Self::Wrong => "the store answered with other bytes than those that were asked for",
             Self::Refused => "the store refuses the request",
             Self::OddName => {
                 "an object there has a name that is no path, with an empty part, '.', '..' or a control character: rename \
                  or remove it, or choose another prefix"
             }
+            Self::Unasked => "the store was not asked",
         }
     }
 }

@@ -7,12 +7,14 @@
 //! tried again here. [`Uploads`] writes, and tries again by itself.
 //!
 //! `profile` finds keys as the AWS tools do, `settings` makes a client of an address and the
-//! environment, `watched` sees what servers answer. Without the feature `client` there is none of
-//! this, and `no_client` and `no_uploads` refuse every store.
+//! environment, `watched` sees what servers answer, `insecure` says why TLS fails. Without the
+//! feature `client` there is none of this, and `no_client` and `no_uploads` refuse every store.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod address;
 mod answer;
+#[cfg(feature = "client")]
+mod insecure;
 #[cfg_attr(not(feature = "client"), path = "no_client.rs")]
 mod objects;
 #[cfg(feature = "client")]

@@ -17,7 +17,7 @@ impl Objects {
     pub fn open(url: &Url, _connections: usize) -> Result<Self, StoreFault> {
         let words =
             format!("{url}: this build reads no object stores: it was made without the feature objects");
-        Err(StoreFault { answer: Answer::Refused, status: None, wait: None, words })
+        Err(StoreFault { answer: Answer::Unasked, status: None, wait: None, words })
     }
 
     /// The address.

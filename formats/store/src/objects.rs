@@ -12,8 +12,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
+use crate::insecure::Insecure;
 use crate::settings::{Client, Retry, client};
-use crate::watched::{Seen, Watching, watching};
+use crate::watched::{Seen, Watching, cause, watching};
 
 /// Threads that sockets and TLS are served by. One carries some thousand requests a second.
 const THREADS: usize = 2;
@@ -61,7 +62,7 @@ impl Objects {
         let builder = builder.worker_threads(THREADS).max_blocking_threads(4);
         let runtime =
             builder.thread_name("shade-objects").enable_all().build().map_err(|error| StoreFault {
-                answer: Answer::Refused,
+                answer: Answer::Unasked,
                 status: None,
                 wait: None,
                 words: format!("cannot start a thread: {error}"),
@@ -260,8 +261,9 @@ fn judged<T>(work: Watching<Result<T, Error>>) -> Result<T, StoreFault> {
         Err(Error::InvalidPath { source }) => return Err(odd_name(&source)),
         Err(error) => error,
     };
-    let words = match root_of(&error) {
-        Some(root) if !error.to_string().contains(&root) => {
+    let words = match (cause::<Insecure>(&error), root_of(&error)) {
+        (Some(why), _) => why.to_string(),
+        (None, Some(root)) if !error.to_string().contains(&root) => {
             format!("{}: {root}", words_of(&error.to_string()))
         }
         _ => words_of(&error.to_string()),
@@ -271,13 +273,19 @@ fn judged<T>(work: Watching<Result<T, Error>>) -> Result<T, StoreFault> {
             (Answer::of_status(status), Some(status), wait)
         }
         Some(Seen::Failed(kind)) => (failed(kind), None, None),
+        Some(Seen::Insecure) => (Answer::Insecure, None, None),
+        Some(Seen::NoKeys) => (Answer::NoKeys, None, None),
+        // A good answer about many objects, of which this is none: Azure removes them so.
+        Some(Seen::Status { .. }) if matches!(error, Error::NotFound { .. }) => {
+            (Answer::NotFound, None, None)
+        }
         // A good answer, whose body ended early or was not what was asked for.
-        Some(Seen::Status { .. }) => match http_error(&error) {
+        Some(Seen::Status { .. }) => match cause(&error).map(HttpError::kind) {
             Some(HttpErrorKind::Timeout) => (Answer::TimedOut, None, None),
             Some(_) => (Answer::Cut, None, None),
             None => (Answer::Wrong, None, None),
         },
-        None => (Answer::Refused, None, None),
+        None => (Answer::Unasked, None, None),
     };
     Err(StoreFault { answer, status, wait, words })
 }
@@ -294,6 +302,8 @@ fn words_of(text: &str) -> String {
         (Some(code), None) => code.to_owned(),
         (None, _) => text.rsplit(" - ").next().unwrap_or(text).to_owned(),
     };
+    // Azure's messages have several lines.
+    words = words.replace(['\n', '\t'], " ");
     words.retain(|c| !c.is_control());
     if words.len() > WORDS_MAX {
         let end = (0..=WORDS_MAX).rev().find(|&at| words.is_char_boundary(at)).unwrap_or_default();
@@ -330,17 +340,6 @@ fn odd_name(error: &object_store::path::Error) -> StoreFault {
     StoreFault { answer: Answer::OddName, status: None, wait: None, words }
 }
 
-fn http_error(error: &Error) -> Option<HttpErrorKind> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(http) = error.downcast_ref::<HttpError>() {
-            return Some(http.kind());
-        }
-        cause = error.source();
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +372,7 @@ mod tests {
             "HTTP error: refused"
         );
         assert_eq!(words_of("<Code>SlowDown</Code>"), "SlowDown");
+        assert_eq!(words_of("<Code>A</Code><Message>None.\r\nId:1\n</Message>"), "A: None. Id:1");
         let long = words_of(&"\u{e4}".repeat(1000));
         assert!(long.len() <= WORDS_MAX + 4 && long.ends_with(" ..."), "{long}");
     }

@@ -1,10 +1,11 @@
 //! Makes a client of an address and the environment.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::{AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::multipart::MultipartStore;
@@ -27,11 +28,21 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A client, and the prefix below which it works.
 pub(crate) struct Client {
     pub(crate) store: Arc<dyn ObjectStore>,
-    /// Writes objects in parts. A plain web server takes none.
-    pub(crate) parts: Option<Arc<dyn MultipartStore>>,
+    pub(crate) parts: Parts,
     /// Whether the end of an object in parts may have a condition, as a header of S3's.
     pub(crate) has_conditions: bool,
     pub(crate) prefix: Path,
+}
+
+/// How objects in parts are written.
+#[derive(Clone)]
+pub(crate) enum Parts {
+    /// A plain web server takes none.
+    None,
+    /// By an upload, which has an id and the object's metadata from its beginning.
+    Uploads(Arc<dyn MultipartStore>),
+    /// Azure: by blocks. Nothing is begun, and the metadata come with the end.
+    Blocks,
 }
 
 /// What a client does by itself about a request that fails.
@@ -43,6 +54,9 @@ pub(crate) enum Retry {
     Patient,
 }
 
+/// Looks up a variable of the environment.
+type Var<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// A client for `url`, with at most `connections` that stay open between requests.
 pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Client, StoreFault> {
     // Fails if there is one already, which does as well.
@@ -53,42 +67,27 @@ pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Clie
     let retry = retry.config();
     let is_off = var("AWS_CONDITIONAL_PUT").is_some_and(|value| value.eq_ignore_ascii_case("disabled"));
     let has_conditions = url.scheme() == "s3" && !is_off;
-    let (store, parts): (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>) = match url.scheme() {
+    let (store, parts): (Arc<dyn ObjectStore>, Parts) = match url.scheme() {
         "s3" => {
             let builder = s3(url, options, &var)?.with_retry(retry).with_http_connector(Watch::default());
             let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
-            (Arc::<AmazonS3>::clone(&store), Some(store))
+            (Arc::<AmazonS3>::clone(&store), Parts::Uploads(store))
         }
         "gs" => {
-            let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options);
-            for (key, value) in settings("GOOGLE_") {
-                if let Ok(key) = key.parse::<GoogleConfigKey>() {
-                    builder = builder.with_config(key, value);
-                }
-            }
-            let builder = builder.with_bucket_name(url.bucket()).with_retry(retry);
-            let builder = builder.with_http_connector(Watch::default());
+            let builder = gs(url, options, &var).with_retry(retry).with_http_connector(Watch::default());
             let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
-            (Arc::<GoogleCloudStorage>::clone(&store), Some(store))
+            (Arc::<GoogleCloudStorage>::clone(&store), Parts::Uploads(store))
         }
         "az" => {
-            let mut builder = MicrosoftAzureBuilder::new().with_client_options(options);
-            for (key, value) in settings("AZURE_") {
-                if let Ok(key) = key.parse::<AzureConfigKey>() {
-                    builder = builder.with_config(key, value);
-                }
-            }
-            let builder = builder.with_container_name(url.bucket()).with_retry(retry);
-            let builder = builder.with_http_connector(Watch::default());
-            let store = Arc::new(builder.build().map_err(|error| unusable(&error))?);
-            (Arc::<MicrosoftAzure>::clone(&store), Some(store))
+            let builder = az(url, options, &var).with_retry(retry).with_http_connector(Watch::default());
+            (Arc::new(builder.build().map_err(|error| unusable_of_azure(&error))?), Parts::Blocks)
         }
         scheme => {
             let host = format!("{scheme}://{}", url.bucket());
             let options = options.with_allow_http(true);
             let builder = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(retry);
             let builder = builder.with_http_connector(Watch::default());
-            (Arc::new(builder.build().map_err(|error| unusable(&error))?), None)
+            (Arc::new(builder.build().map_err(|error| unusable(&error))?), Parts::None)
         }
     };
     Ok(Client { store, parts, has_conditions, prefix })
@@ -103,7 +102,7 @@ impl Retry {
     }
 }
 
-fn options(var: &dyn Fn(&str) -> Option<String>, connections: usize) -> Result<ClientOptions, StoreFault> {
+fn options(var: Var<'_>, connections: usize) -> Result<ClientOptions, StoreFault> {
     let mut options = ClientOptions::new()
         // One request at a time on a connection: with HTTP/2 a lost packet holds up all of them.
         .with_http1_only()
@@ -112,20 +111,18 @@ fn options(var: &dyn Fn(&str) -> Option<String>, connections: usize) -> Result<C
         .with_timeout_disabled()
         .with_pool_max_idle_per_host(connections);
     if let Some(path) = var("AWS_CA_BUNDLE") {
-        let text =
-            read(std::path::Path::new(&path)).map_err(|error| said(format!("AWS_CA_BUNDLE: {error}")))?;
-        for certificate in Certificate::from_pem_bundle(text.as_bytes()).map_err(|error| unusable(&error))? {
-            options = options.with_root_certificate(certificate);
+        let bad = |why: &dyn Display| said(format!("AWS_CA_BUNDLE={path}: {why}"));
+        let text = read(std::path::Path::new(&path)).map_err(|error| bad(&error))?;
+        let certificates = Certificate::from_pem_bundle(text.as_bytes()).map_err(|error| bad(&error))?;
+        if certificates.is_empty() {
+            return Err(bad(&"it has no certificate: expected PEM, with BEGIN CERTIFICATE"));
         }
+        options = certificates.into_iter().fold(options, ClientOptions::with_root_certificate);
     }
     Ok(options)
 }
 
-fn s3(
-    url: &Url,
-    mut options: ClientOptions,
-    var: &dyn Fn(&str) -> Option<String>,
-) -> Result<AmazonS3Builder, StoreFault> {
+fn s3(url: &Url, mut options: ClientOptions, var: Var<'_>) -> Result<AmazonS3Builder, StoreFault> {
     let mut builder = AmazonS3Builder::new();
     let profile = profile(var)?;
     let endpoint = var("AWS_ENDPOINT_URL_S3").or_else(|| var("AWS_ENDPOINT_URL"));
@@ -143,10 +140,61 @@ fn s3(
         }
     }
     if let Some(endpoint) = endpoint {
-        options = options.with_allow_http(endpoint.starts_with("http://"));
+        options = options.with_allow_http(is_http(&endpoint));
         builder = builder.with_endpoint(endpoint);
     }
     Ok(builder.with_client_options(options).with_bucket_name(url.bucket()))
+}
+
+fn gs(url: &Url, options: ClientOptions, var: Var<'_>) -> GoogleCloudStorageBuilder {
+    let endpoint = var("GOOGLE_BASE_URL");
+    let options = options.with_allow_http(endpoint.as_deref().is_some_and(is_http));
+    let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options);
+    for (key, value) in settings("GOOGLE_") {
+        if let Ok(key) = key.parse::<GoogleConfigKey>() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_base_url(endpoint.trim_end_matches('/'));
+    }
+    builder.with_bucket_name(url.bucket())
+}
+
+fn az(url: &Url, options: ClientOptions, var: Var<'_>) -> MicrosoftAzureBuilder {
+    let endpoint = var("AZURE_STORAGE_ENDPOINT").or_else(|| var("AZURE_ENDPOINT"));
+    let options = options.with_allow_http(endpoint.as_deref().is_some_and(is_http));
+    let mut builder = MicrosoftAzureBuilder::new().with_client_options(options);
+    // As Azure's own tools call them. The longer names go before.
+    for (key, name) in [
+        (AzureConfigKey::AccountName, "AZURE_STORAGE_ACCOUNT"),
+        (AzureConfigKey::AccessKey, "AZURE_STORAGE_KEY"),
+    ] {
+        builder = var(name).into_iter().fold(builder, |builder, value| builder.with_config(key, value));
+    }
+    for (key, value) in settings("AZURE_") {
+        if let Ok(key) = key.parse::<AzureConfigKey>() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
+    }
+    builder.with_container_name(url.bucket())
+}
+
+/// Why Azure's settings make no client.
+fn unusable_of_azure(error: &object_store::Error) -> StoreFault {
+    match error.to_string().contains("Account must be specified") {
+        true => {
+            said("AZURE_STORAGE_ACCOUNT_NAME is not set: it names the account of az:// addresses".to_owned())
+        }
+        false => unusable(error),
+    }
+}
+
+fn is_http(endpoint: &str) -> bool {
+    endpoint.starts_with("http://")
 }
 
 /// The settings of the environment that begin with `prefix`, by their names in small letters.
@@ -158,7 +206,7 @@ fn settings(prefix: &str) -> impl Iterator<Item = (String, String)> {
 }
 
 /// The profile in the files of AWS's tools, where nothing in the environment says who we are.
-fn profile(var: &dyn Fn(&str) -> Option<String>) -> Result<Profile, StoreFault> {
+fn profile(var: Var<'_>) -> Result<Profile, StoreFault> {
     const IDENTITIES: [&str; 5] = [
         "AWS_ACCESS_KEY_ID",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -209,5 +257,5 @@ fn unusable(error: &dyn std::error::Error) -> StoreFault {
 }
 
 fn said(words: String) -> StoreFault {
-    StoreFault { answer: Answer::Refused, status: None, wait: None, words }
+    StoreFault { answer: Answer::Unasked, status: None, wait: None, words }
 }

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
@@ -23,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::address::Url;
 use crate::answer::{Answer, StoreFault};
 use crate::objects::Objects;
-use crate::settings::{Retry, client};
+use crate::settings::{Parts, Retry, client};
 use crate::upload::{Looked, Mark, Upload, UploadFault, Version, When, Written};
 use crate::watched::{Besides, is_unknown, with_header};
 
@@ -49,11 +48,16 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Objects below an address, to be written.
 pub struct Uploads {
     objects: Objects,
-    /// A plain web server takes whole objects only.
-    parts: Option<Arc<dyn MultipartStore>>,
+    parts: Parts,
     /// Whether the end of an object in parts may have a condition.
     has_conditions: bool,
     work: Option<String>,
+}
+
+/// A part of an object.
+struct Part {
+    number: usize,
+    bytes: Vec<u8>,
 }
 
 impl fmt::Debug for Uploads {
@@ -68,8 +72,8 @@ impl Uploads {
     /// # Errors
     /// The settings in the environment make no client, or no thread can be started.
     pub fn open(url: &Url) -> Result<Self, StoreFault> {
-        let mut client = client(url, CONNECTIONS, Retry::Patient)?;
-        let (parts, has_conditions) = (client.parts.take(), client.has_conditions);
+        let client = client(url, CONNECTIONS, Retry::Patient)?;
+        let (parts, has_conditions) = (client.parts.clone(), client.has_conditions);
         Ok(Self { objects: Objects::of_client(url, client)?, parts, has_conditions, work: None })
     }
 
@@ -166,23 +170,18 @@ impl Uploads {
 
     /// Begins an object in parts, whose bytes have the hash `content`; gives the upload's id. It
     /// must be [written](Self::write) or [given up](Self::give_up): stores keep its parts until
-    /// then, and charge for them.
+    /// then, and charge for them. The id is empty where nothing was begun.
     ///
     /// # Errors
     /// What the store answers instead.
     pub fn begin(&self, name: &str, content: u64) -> Result<String, StoreFault> {
-        let parts = self.parts()?;
-        let work = async {
-            let path = self.objects.path(name);
-            let attributes = self.attributes(content);
-            let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-            match parts.create_multipart_opts(&path, options).await {
-                // Azure, whose uploads have no id either.
-                Err(Error::NotSupported { .. }) => parts.create_multipart(&path).await,
-                begun => begun,
-            }
+        let parts = match &self.parts {
+            Parts::Uploads(parts) => parts,
+            Parts::Blocks => return Ok(String::new()),
+            Parts::None => return Err(self.takes_no_parts()),
         };
-        self.objects.wait(work)
+        let path = self.objects.path(name);
+        self.objects.wait(parts.create_multipart_opts(&path, self.options_of_parts(content)))
     }
 
     /// Writes an object that was begun, from what `read` gives for ranges of it. Nobody sees it
@@ -199,39 +198,58 @@ impl Uploads {
         stop: impl Fn() -> bool,
     ) -> Result<Written, UploadFault> {
         let (path, id) = (self.objects.path(upload.name), upload.id.to_owned());
-        let store = self.parts().map_err(UploadFault::Store)?;
+        let next = |range| match stop() {
+            true => Err(UploadFault::Stopped),
+            false => read(range).map_err(UploadFault::Read),
+        };
+        match &self.parts {
+            Parts::Uploads(store) => {
+                let put = |part: Part| store.put_part(&path, &id, part.number, part.bytes.into());
+                let parts: Vec<PartId> = self.send(upload.bytes, next, put)?;
+                let end = |when: When<'_>| self.end(&**store, &path, &id, &parts, self.condition(when));
+                self.ended(upload, when, end).map_err(UploadFault::Store)
+            }
+            Parts::Blocks => {
+                let begun =
+                    self.objects.store().put_multipart_opts(&path, self.options_of_parts(upload.content));
+                let mut blocks = self.objects.wait(begun).map_err(UploadFault::Store)?;
+                let _: Vec<()> = self.send(upload.bytes, next, |part| blocks.put_part(part.bytes.into()))?;
+                let end = |_: When<'_>| Ok(Written::Done(version(self.objects.wait(blocks.complete())?)));
+                self.ended(upload, when, end).map_err(UploadFault::Store)
+            }
+            Parts::None => Err(UploadFault::Store(self.takes_no_parts())),
+        }
+    }
+
+    /// Sends all parts of an object of `bytes` bytes by `put`, some at a time.
+    fn send<T, Sent: Future<Output = Result<T, Error>>>(
+        &self,
+        bytes: u64,
+        next: impl Fn(Range<u64>) -> Result<Vec<u8>, UploadFault>,
+        mut put: impl FnMut(Part) -> Sent,
+    ) -> Result<Vec<T>, UploadFault> {
         // What ends the work that is not the store's.
         let other = std::cell::RefCell::new(None);
         let work = async {
-            let put = |(number, range): (usize, Range<u64>)| {
-                let (path, id, other) = (&path, &id, &other);
-                let bytes = match stop() {
-                    true => Err(UploadFault::Stopped),
-                    false => read(range).map_err(UploadFault::Read),
-                };
-                async move {
-                    match bytes {
-                        Ok(bytes) => store.put_part(path, id, number, bytes.into()).await,
-                        Err(fault) => {
-                            *other.borrow_mut() = Some(fault);
-                            Err(Error::NotImplemented {
-                                operation: String::new(),
-                                implementer: String::new(),
-                            })
-                        }
+            let part = |(number, range): (usize, Range<u64>)| {
+                let sent = match next(range) {
+                    Ok(bytes) => Some(put(Part { number, bytes })),
+                    Err(fault) => {
+                        *other.borrow_mut() = Some(fault);
+                        None
                     }
+                };
+                async {
+                    let ended =
+                        Error::NotImplemented { operation: String::new(), implementer: String::new() };
+                    sent.ok_or(ended)?.await
                 }
             };
-            let parts = futures_util::stream::iter(parts_of(upload.bytes).enumerate().map(put));
+            let parts = futures_util::stream::iter(parts_of(bytes).enumerate().map(part));
             parts.buffered(PARTS_AT_ONCE).try_collect().await
         };
-        let parts: Result<Vec<PartId>, _> = self.objects.wait(work);
-        let parts = match (parts, other.into_inner()) {
-            (_, Some(fault)) => return Err(fault),
-            (parts, None) => parts.map_err(UploadFault::Store)?,
-        };
-        let end = |when: When<'_>| self.end(store, &path, &id, &parts, self.condition(when));
-        self.ended(upload, when, end).map_err(UploadFault::Store)
+        let parts = self.objects.wait(work);
+        other.into_inner().map_or(parts.map_err(UploadFault::Store), Err)
     }
 
     /// The header of a condition, where it is not `object_store` that writes it.
@@ -278,7 +296,7 @@ impl Uploads {
         &self,
         upload: Upload<'_>,
         when: When<'_>,
-        end: impl Fn(When<'_>) -> Result<Written, StoreFault>,
+        mut end: impl FnMut(When<'_>) -> Result<Written, StoreFault>,
     ) -> Result<Written, StoreFault> {
         let ended = end(when);
         match &ended {
@@ -304,8 +322,14 @@ impl Uploads {
     /// # Errors
     /// What the store answers instead.
     pub fn give_up(&self, name: &str, id: &str) -> Result<(), StoreFault> {
-        let id = id.to_owned();
-        gone(self.objects.wait(self.parts()?.abort_multipart(&self.objects.path(name), &id)))
+        match &self.parts {
+            Parts::Uploads(parts) => {
+                gone(self.objects.wait(parts.abort_multipart(&self.objects.path(name), &id.to_owned())))
+            }
+            // Azure forgets blocks without an object after a week.
+            Parts::Blocks => Ok(()),
+            Parts::None => Err(self.takes_no_parts()),
+        }
     }
 
     /// Removes an object. One that is not there is fine.
@@ -366,11 +390,13 @@ impl Uploads {
         }
     }
 
-    fn parts(&self) -> Result<&dyn MultipartStore, StoreFault> {
-        self.parts.as_deref().ok_or_else(|| {
-            let words = format!("{}: a web server takes no objects in parts", self.objects.url());
-            StoreFault { answer: Answer::Refused, status: None, wait: None, words }
-        })
+    fn takes_no_parts(&self) -> StoreFault {
+        let words = format!("{}: a web server takes no objects in parts", self.objects.url());
+        StoreFault { answer: Answer::Refused, status: None, wait: None, words }
+    }
+
+    fn options_of_parts(&self, content: u64) -> PutMultipartOptions {
+        PutMultipartOptions { attributes: self.attributes(content), ..PutMultipartOptions::default() }
     }
 
     fn attributes(&self, content: u64) -> Attributes {

@@ -2,6 +2,7 @@
 //! where a rule needs the status.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,8 @@ use object_store::client::{
 };
 use reqwest::StatusCode;
 use reqwest::header::{HeaderName, HeaderValue};
+
+use crate::insecure::Insecure;
 
 tokio::task_local! {
     /// The last answer to a request of this task.
@@ -34,6 +37,10 @@ pub(crate) enum Seen {
     Status { status: u16, wait: Option<Duration> },
     /// None.
     Failed(HttpErrorKind),
+    /// No connection, as its certificate is not trusted, for example.
+    Insecure,
+    /// The machine has no keys of its own.
+    NoKeys,
 }
 
 /// Makes clients that remember what they saw.
@@ -58,13 +65,27 @@ impl HttpService for Watched {
         let _ = BESIDES.try_with(|Besides { name, value }| {
             request.headers_mut().insert(name.clone(), value.clone());
         });
+        let is_for_keys = is_for_keys(request.uri().path());
+        let is_plain = request.uri().scheme_str() == Some("http");
         let mut answer = self.0.execute(request).await;
-        let seen = match &answer {
+        // What will not pass is not asked for minutes.
+        if let Err(error) = &answer
+            && let Some(why) = Insecure::of(error, is_plain)
+        {
+            answer = Err(HttpError::new(HttpErrorKind::Unknown, why));
+        }
+        let seen = match &mut answer {
+            Ok(response) if is_for_keys && says_none(response.status()) => Seen::NoKeys,
             Ok(response) => {
                 let after = response.headers().get("retry-after");
                 let seconds = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
                 Seen::Status { status: response.status().as_u16(), wait: seconds.map(Duration::from_secs) }
             }
+            Err(error) if is_for_keys => {
+                *error = HttpError::new(HttpErrorKind::Unknown, std::io::Error::other(error.to_string()));
+                Seen::NoKeys
+            }
+            Err(error) if cause::<Insecure>(error).is_some() => Seen::Insecure,
             Err(error) => Seen::Failed(error.kind()),
         };
         // A request outside of `watching` is nobody's to judge.
@@ -77,6 +98,34 @@ impl HttpService for Watched {
         }
         answer
     }
+}
+
+/// Whether a request is for the keys of a cloud's instance: at Amazon, Microsoft, or Google.
+fn is_for_keys(path: &str) -> bool {
+    const PLACES: [&str; 4] = [
+        "/latest/api/token",
+        "/latest/meta-data/iam/security-credentials",
+        "/metadata/identity/oauth2/token",
+        "/computeMetadata/v1/instance/service-accounts",
+    ];
+    PLACES.iter().any(|place| path.starts_with(place))
+}
+
+/// Whether this is how a machine says that it has no keys, and not that it is busy.
+fn says_none(status: StatusCode) -> bool {
+    status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS
+}
+
+/// The cause of this type of an error, or the error itself.
+pub(crate) fn cause<'e, T: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e T> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Whether the last answer to a request of this task was that the store knows no such request.
@@ -103,4 +152,19 @@ pub(crate) async fn watching<T>(work: impl Future<Output = T>) -> Watching<T> {
         Watching { done, seen: LAST.with(Cell::get) }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_for_keys_are_told_from_those_for_objects() {
+        for path in ["/latest/api/token", "/metadata/identity/oauth2/token"] {
+            assert!(is_for_keys(path), "{path}");
+        }
+        for path in ["/latest/train/dataset.shade", "/photos/latest/api/token", "/metadata/identity", "/"] {
+            assert!(!is_for_keys(path), "{path}");
+        }
+    }
 }

@@ -6,8 +6,9 @@
 //! list of KEY=VALUE changes how bad it is. It answers with the requests so far, and `KIND=COUNT`
 //! for each kind of badness that has happened.
 //!
-//! With the variable `SHADE_TEST_PRODUCT` requests go to the store at `AWS_ENDPOINT_URL` instead,
-//! which is given what FOLDER holds at the start and before each answer on standard output.
+//! With the variable `SHADE_TEST_PRODUCT` requests go to another store instead, by the variables of
+//! its kind (`SHADE_TEST_SCHEME`, s3 by default), which is given what FOLDER holds at the start and
+//! before each answer on standard output.
 //!
 //! | key | value |
 //! |---|---|
@@ -25,6 +26,7 @@
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
 //! | `host` | at the start: the address that it listens at, 127.0.0.1 by default |
 //! | `port` | at the start: the port there, a free one by default |
+//! | `tls` | at the start: it speaks TLS, with `server.crt` and `server.key` in this folder |
 //!
 //! A file whose name has `@@` is listed with `//` there, as an object that no path can have.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's server fails by panicking")]
@@ -48,13 +50,15 @@ use md5::{Digest, Md5};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use shade_tests::Product;
+use shade_tests::{KEY_ID, Product, SECRET};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
 
-/// The keys that it takes.
-const KEY_ID: &str = "shade";
-const SECRET: &str = "a secret of shade's tests";
 /// Spread of the logarithm of latencies, as measured at object stores.
 const SIGMA: f64 = 0.4;
 /// Longer answers are passed on as they come; shorter ones go out whole, in one piece.
@@ -362,10 +366,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = PathBuf::from(arguments.next().unwrap());
     let mut words: Vec<String> = arguments.collect();
-    let host = words.iter().find_map(|word| word.strip_prefix("host=")).unwrap_or("127.0.0.1").to_owned();
-    let port =
-        words.iter().find_map(|word| word.strip_prefix("port=")).map_or(0, |port| port.parse().unwrap());
-    words.retain(|word| !word.starts_with("host=") && !word.starts_with("port="));
+    let mut text_of = |key: &str| {
+        let at = words.iter().position(|word| word.starts_with(&format!("{key}=")))?;
+        words.remove(at).split_once('=').map(|(_, value)| value.to_owned())
+    };
+    let host = text_of("host").unwrap_or_else(|| "127.0.0.1".to_owned());
+    let port = text_of("port").map_or(0, |port| port.parse().unwrap());
+    let tls = text_of("tls").map(|folder| acceptor(Path::new(&folder)));
     let badness = badness_of(words.iter().map(String::as_str));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
     let seed = badness.share("seed") as u64;
@@ -379,9 +386,10 @@ fn main() {
     });
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind((host, port))).unwrap();
-    println!("http://{}", listener.local_addr().unwrap());
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    println!("{scheme}://{}", listener.local_addr().unwrap());
     std::io::stdout().flush().unwrap();
-    runtime.spawn(serve(listener, Arc::clone(&store)));
+    runtime.spawn(serve(listener, tls, Arc::clone(&store)));
     for line in std::io::stdin().lock().lines() {
         *store.badness.lock().unwrap() = badness_of(line.unwrap().split_whitespace());
         if let Backend::Product(product) = &store.backend {
@@ -405,17 +413,38 @@ fn backend(folder: &Path, is_anonymous: bool) -> Backend {
     Backend::Files(builder.build(), folder.to_owned())
 }
 
-async fn serve(listener: tokio::net::TcpListener, store: Arc<Store>) {
+fn acceptor(folder: &Path) -> TlsAcceptor {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let chain = CertificateDer::pem_file_iter(folder.join("server.crt")).unwrap().map(Result::unwrap);
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain.collect(), key);
+    Arc::new(config.unwrap()).into()
+}
+
+async fn serve(listener: tokio::net::TcpListener, tls: Option<TlsAcceptor>, store: Arc<Store>) {
     loop {
         let (socket, _) = listener.accept().await.unwrap();
-        let store = Arc::clone(&store);
+        let (tls, store) = (tls.clone(), Arc::clone(&store));
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |request| {
-                let store = Arc::clone(&store);
-                async move { store.answer(request).await }
-            });
-            // A client may go at any moment.
-            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+            match tls {
+                None => answer_all(socket, store).await,
+                // A client that does not trust it goes.
+                Some(tls) => {
+                    if let Ok(secure) = tls.accept(socket).await {
+                        answer_all(secure, store).await;
+                    }
+                }
+            }
         });
     }
+}
+
+/// Answers the requests of a connection.
+async fn answer_all(connection: impl AsyncRead + AsyncWrite + Unpin + 'static, store: Arc<Store>) {
+    let service = hyper::service::service_fn(move |request| {
+        let store = Arc::clone(&store);
+        async move { store.answer(request).await }
+    });
+    // A client may go at any moment.
+    let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(connection), service).await;
 }
