@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +19,24 @@ class Server:
         self.orders, self.answers = process.stdin, process.stdout
         self.endpoint = self.answers.readline().strip()
 
-    def environment(self, cache: Path) -> dict[str, str]:
-        """The variables by which programs find it. They keep what they know of its objects in `cache`."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": KEY_ID,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "XDG_CACHE_HOME": str(cache),
-        }
+    def environment(self, cache: Path, scheme: str = "s3") -> dict[str, str]:
+        """The variables by which programs find it. They keep what they know of its objects in `cache`.
+
+        With an emulator behind it its addresses are those of `scheme`: az:// or gs://.
+        """
+        variables = {"XDG_CACHE_HOME": str(cache)}
+        match scheme:
+            case "az":
+                key = base64.b64encode(SECRET.encode()).decode()
+                variables |= {"AZURE_STORAGE_ACCOUNT_NAME": KEY_ID, "AZURE_STORAGE_ACCOUNT_KEY": key}
+                variables |= {"AZURE_STORAGE_ENDPOINT": f"{self.endpoint}/{KEY_ID}"}
+            case "gs":
+                # Its keys are in the environment: none.
+                variables |= {"GOOGLE_BASE_URL": self.endpoint}
+            case _:
+                variables |= {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET}
+                variables |= {"AWS_ENDPOINT_URL": self.endpoint}
+        return variables
 
     def be(self, how: str = "") -> int:
         """Makes it as bad as `how` says; the requests so far."""
