@@ -302,6 +302,8 @@ impl Uploads {
         match &ended {
             Ok(Written::Done(_)) => return ended,
             Ok(Written::Refused) => {}
+            // Blocks are gone once they are an object, so a second request is a bad one.
+            Err(fault) if fault.answer == Answer::Refused && matches!(self.parts, Parts::Blocks) => {}
             // A second request to end an upload finds none, which some stores call forbidden.
             Err(fault) if matches!(fault.answer, Answer::NotFound | Answer::Forbidden) => {}
             Err(fault) if is_lost(fault.answer) => {}
