@@ -21,7 +21,8 @@ NO_VARIABLES = {
     "CARGO_PKG_VERSION", "DEBUG_BUILD", "LINGERS_FOR_EVER", "IORING_REGISTER_PROBE", "O_NONBLOCK",
     "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NOFILE",
 }  # fmt: skip
-# What libraries read (rustls-native-certs, object_store), and what the package computes from a program's name.
+# What libraries read (rustls-native-certs, object_store), and what the package computes from a
+# program's name.
 READ_ELSEWHERE = {
     "SSL_CERT_FILE", "SSL_CERT_DIR", "SHADE_LOAD_BIN", "SHADE_PACK_BIN", "AZURE_STORAGE_ACCOUNT_NAME",
     "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_USE_EMULATOR", "AZURITE_BLOB_STORAGE_URL", "GOOGLE_SERVICE_ACCOUNT",
