@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
@@ -22,10 +23,15 @@ use crate::wire::{Operation, Wire};
 /// The kernel's own requests in flight, such as read-ahead. Its default limit is 16.
 const BACKGROUND_MAX: u16 = 4096;
 
-/// The directory. Inodes keep their numbers, except for the root's, which is 1.
+/// A bit of the numbers of links that are shown by themselves; file systems count from below.
+const LINKS: u64 = 1 << 63;
+
+/// The directory. Inodes keep their numbers, except for the root's, which is 1, and for those of
+/// hard links that are shown as files of their own.
 #[derive(Debug)]
 pub(crate) struct Store {
     wire: Arc<Wire>,
+    links_apart: bool,
     paths: RwLock<HashMap<u64, PathBuf>>,
     files: Handles<File>,
     folders: Handles<Vec<Listed>>,
@@ -42,11 +48,17 @@ struct Listed {
 }
 
 impl Store {
-    /// With `no_page_cache` the kernel drops a file's cached contents when the file is opened.
-    pub(crate) fn open(root: &Path, wire: Arc<Wire>, no_page_cache: bool) -> io::Result<Self> {
+    /// With `no_page_cache` the kernel drops a file's cached contents when the file is opened. With
+    /// `links_apart` it caches the contents of a file once for each name.
+    pub(crate) fn open(
+        root: &Path,
+        wire: Arc<Wire>,
+        no_page_cache: bool,
+        links_apart: bool,
+    ) -> io::Result<Self> {
         let paths = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root.canonicalize()?)]));
         let opened = if no_page_cache { FopenFlags::empty() } else { FopenFlags::FOPEN_KEEP_CACHE };
-        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new(), opened })
+        Ok(Self { wire, links_apart, paths, files: Handles::new(), folders: Handles::new(), opened })
     }
 
     fn path(&self, inode: INodeNo) -> io::Result<PathBuf> {
@@ -54,11 +66,23 @@ impl Store {
         paths.get(&inode.0).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn find(&self, parent: INodeNo, name: &OsStr) -> io::Result<fs::Metadata> {
+    /// The number of what has this name, and its attributes.
+    fn find(&self, parent: INodeNo, name: &OsStr) -> io::Result<(u64, fs::Metadata)> {
         let path = self.path(parent)?.join(name);
         let metadata = path.symlink_metadata()?;
-        self.paths.write().unwrap_or_else(PoisonError::into_inner).insert(metadata.ino(), path);
-        Ok(metadata)
+        let number = self.number(&path, &metadata);
+        self.paths.write().unwrap_or_else(PoisonError::into_inner).insert(number, path);
+        Ok((number, metadata))
+    }
+
+    /// A hash of the path, of the upper half of numbers, for a link that is shown by itself.
+    fn number(&self, path: &Path, metadata: &fs::Metadata) -> u64 {
+        if !self.links_apart || metadata.is_dir() || metadata.nlink() < 2 {
+            return metadata.ino();
+        }
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        hasher.finish() | LINKS
     }
 
     fn list(&self, inode: INodeNo) -> io::Result<Vec<Listed>> {
@@ -86,7 +110,9 @@ impl Filesystem for Store {
         let arrived = Instant::now();
         let found = self.find(parent, name);
         self.wire.answer(Operation::Lookup, arrived, move || match found {
-            Ok(found) => reply.entry(&ttl(&found), &attributes(found.ino(), &found), Generation(0)),
+            Ok((number, found)) => {
+                reply.entry(&ttl(&found), &attributes(number, &found), Generation(0));
+            }
             Err(error) => reply.error(error.into()),
         });
     }
