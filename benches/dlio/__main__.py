@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=320, help="of an epoch (default 320)")
     files = "TFRecord files that are written, of 1,251 samples and 143 MB each (default 48)"
     made.add_argument("--files", type=int, default=48, help=files)
-    made.add_argument("--memory-gib", type=float, default=10, help="limit for ranks and daemon, if a fifth of the data is more (default 10)")
+    made.add_argument("--memory-gib", type=float, default=16, help="limit for ranks and daemon, if a fifth of the data is more (default 16)")
     made.add_argument("--all", action="store_true", help="also counts that a row cannot reach, by its smaller ones")
     made.add_argument("--keep-void", action="store_true", help="do not run cells again in which others used the machine")
     return made
@@ -55,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs what is missing, prints the table, writes the record; returns the exit status."""
     arguments = parser().parse_args()
+    # Ends as by Ctrl-C: nothing of a cell is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     start = Start()
     programs = arguments.programs.resolve()
     os.environ.update(environment(programs))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from benches.dlio.data import Data, dlio_command, files_for
 from benches.dlio.memory import Group, limited
 from benches.dlio.rows import BATCH, COMPUTE_SECONDS, RECORD_BYTES, ROWS, TOUCHED
 from benches.rivals.places import DROP_CACHES
-from benches.rivals.process_tree import cpu_seconds
+from benches.rivals.process_tree import below, cpu_seconds
 
 DISK, STORE = "disk", "store"
 STORES = {DISK: "local disk, cold", STORE: "2 ms an operation"}
@@ -28,12 +29,13 @@ SHARE_MIN = 0.5
 # Start of ranks and daemon, listing of files.
 START_SECONDS_MAX = 180
 # Between two looks at CPU time.
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 2.0
 # What other programs may take of the machine, in cores, before a run is void.
 OTHERS_CORES_MAX = 0.2
 DATA_TIMES_MEMORY = 5
-# What ranks that do nothing need, with TensorFlow and PyTorch, which DLIO imports; and eight batches.
-RANK_BYTES_MIN = 900 << 20
+# What a rank needs: 0.6 GB that DLIO takes, which imports TensorFlow and PyTorch in all of them;
+# eight batches of 46 MB; and as much for what its loader holds besides.
+RANK_BYTES_MIN = 1_400 << 20
 WORST_LOADS = 10
 
 
@@ -140,10 +142,8 @@ def _watched(command: list[str], setting: Setting, cell: Cell, scratch: Path) ->
     """Runs it, stops it if it is far too slow, and tells what it took."""
     seconds_max = START_SECONDS_MAX + setting.steps * COMPUTE_SECONDS / SHARE_MIN
     with (scratch / "log.txt").open("wb") as log:
-        # In a group of its own, so that it can be ended whole.
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        # In a session of its own: Ctrl-C reaches this process alone, which ends all others.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         looks = Looks(process.pid, is_store=cell.store == STORE)
         try:
             process.wait(seconds_max)
@@ -151,23 +151,20 @@ def _watched(command: list[str], setting: Setting, cell: Cell, scratch: Path) ->
             return {"au": None, "is_stopped": True, **looks.told(None)}
         finally:
             looks.end()
-            _end(process)
+            _end_all(process)
     if process.returncode != 0:
         raise Failed("\n".join((scratch / "log.txt").read_text(errors="replace").splitlines()[-15:]))
     return {**_of_dlio(scratch / "output"), "is_stopped": False, **looks.told(_window(scratch / "output"))}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends what is left of it: ranks, mpirun, the store."""
-    for kind in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, kind)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            continue
+def _end_all(process: subprocess.Popen[bytes]) -> None:
+    """Ends ranks and daemon, then waits for the store, which unmounts what they had open."""
+    while process.poll() is None:
+        for pid in below(process.pid) or [process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
 
 
 def _of_dlio(output: Path) -> dict[str, Any]:
@@ -196,7 +193,7 @@ def _seconds(text: str) -> float:
 
 
 class Looks:
-    """CPU time of loaders, store and all others, looked at twice a second."""
+    """CPU time of loaders, store and all others, looked at now and then."""
 
     def __init__(self, root: int, is_store: bool) -> None:
         self._root, self._is_store = root, is_store

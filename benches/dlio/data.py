@@ -52,6 +52,7 @@ class Data:
         """Makes what is missing for these kinds of data, for up to so many accelerators."""
         makers = {"tfrecord": self._tfrecord, "npz": self._npz, "shade": self._shade, "photos": self._photos}
         makers["photos-shade"] = self._packed_photos
+        self.made.mkdir(parents=True, exist_ok=True)
         for kind in sorted(kinds):
             makers[kind](accelerators, steps)
             # DLIO looks into it also where it evaluates nothing.

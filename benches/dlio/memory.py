@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +15,8 @@ VERSIONS = {
     "": (Path("/sys/fs/cgroup"), "memory.max", "memory.peak"),
     "memory": (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
 }
-# A group is empty when the last process in it has ended: the daemon lingers.
-EMPTY_SECONDS_MAX = 60
+# Until when a group is empty by itself, as a daemon lingers; then its processes are killed.
+EMPTY_SECONDS_MAX = 15
 
 
 @dataclass(frozen=True)
@@ -84,5 +86,12 @@ def _remove(group: Group) -> None:
             return
         except OSError:
             if time.monotonic() > until:
-                raise
+                _kill_all(group.folder)
             time.sleep(0.2)
+
+
+def _kill_all(folder: Path) -> None:
+    """Ranks may outlive mpirun, each in a session of its own."""
+    for pid in (folder / "cgroup.procs").read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
