@@ -26,8 +26,9 @@ STORES = {DISK: "local disk, cold", STORE: "2 ms an operation"}
 DELAY_US = 2_000
 # A run that is slower than this share of the accelerators' speed is stopped: it has failed.
 SHARE_MIN = 0.5
-# Start of ranks and daemon, listing of files.
-START_SECONDS_MAX = 180
+# Start of ranks and daemon, listing of files; and what DLIO prints when its steps begin.
+START_SECONDS_MAX = 600
+STEPS_BEGIN = b"Starting block 1"
 # Between two looks at CPU time.
 LOOK_SECONDS = 2.0
 # What other programs may take of the machine, in cores, before a run is void.
@@ -140,21 +141,32 @@ def _stored(cell: Cell, setting: Setting, scratch: Path, command: list[str]) -> 
 
 def _watched(command: list[str], setting: Setting, cell: Cell, scratch: Path) -> dict[str, Any]:
     """Runs it, stops it if it is far too slow, and tells what it took."""
-    seconds_max = START_SECONDS_MAX + setting.steps * COMPUTE_SECONDS / SHARE_MIN
     with (scratch / "log.txt").open("wb") as log:
         # In a session of its own: Ctrl-C reaches this process alone, which ends all others.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         looks = Looks(process.pid, is_store=cell.store == STORE)
         try:
-            process.wait(seconds_max)
-        except subprocess.TimeoutExpired:
-            return {"au": None, "is_stopped": True, **looks.told(None)}
+            if not _ends(process, scratch / "log.txt", setting.steps * COMPUTE_SECONDS / SHARE_MIN):
+                return {"au": None, "is_stopped": True, **looks.told(None)}
         finally:
             looks.end()
             _end_all(process)
     if process.returncode != 0:
         raise Failed("\n".join((scratch / "log.txt").read_text(errors="replace").splitlines()[-15:]))
     return {**_of_dlio(scratch / "output"), "is_stopped": False, **looks.told(_window(scratch / "output"))}
+
+
+def _ends(process: subprocess.Popen[bytes], log: Path, seconds_max: float) -> bool:
+    """Whether it ends within these seconds from its first step on."""
+    since, has_begun = time.monotonic(), False
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+            return True
+        if not has_begun and STEPS_BEGIN in log.read_bytes():
+            since, has_begun = time.monotonic(), True
+        if time.monotonic() - since > (seconds_max if has_begun else START_SECONDS_MAX):
+            return False
 
 
 def _end_all(process: subprocess.Popen[bytes]) -> None:

@@ -21,7 +21,7 @@ from shade_load import Writer
 from benches.dlio.copies import renamed
 from benches.dlio.rows import BATCH, RECORD_BYTES, SAMPLES_PER_FILE, WORKLOAD
 
-# The start of a JPEG of 338 x 338 pixels, which is what DLIO makes of this many bytes. Noise follows.
+# The start of a JPEG of 338 x 338 pixels, as DLIO makes of this many bytes. Noise follows.
 JPEG_START = bytes.fromhex("ffd8 ffc0 0011 08 0152 0152 03 011100 021100 031100")
 PHOTOS = 12_000
 
