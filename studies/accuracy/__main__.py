@@ -116,7 +116,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _train_missing(arguments: argparse.Namespace) -> int:
-    # Imported here: reports need the records alone, and no torch.
+    # Imported here: reports need the records alone, and no package that is built.
     from studies.accuracy import data
 
     recipes = arguments.recipes or [name for name, recipe in RECIPES.items() if runs_here(recipe)]

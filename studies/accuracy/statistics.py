@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shade_load.compare.paired import CONFIDENCE, MARGIN, SEEDS_FOR_A_VERDICT, quantile, standard_error, word
+from scipy.stats import t
+
+# A cell is as good as another if it is less than this worse, in points.
+MARGIN = 0.5
+CONFIDENCE = 0.95
+# With fewer seeds there is no verdict: the interval of two or three is mostly chance.
+SEEDS_FOR_A_VERDICT = 4
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,12 @@ class Difference:
         if self.count < SEEDS_FOR_A_VERDICT:
             return "too few seeds"
         lower, upper = self.bounds(comparisons)
-        return word(lower > 0, upper < 0, lower > -MARGIN)
+        if lower > 0:
+            return "better"
+        as_good = lower > -MARGIN
+        if upper < 0:
+            return "worse, within the margin" if as_good else "worse"
+        return "as good" if as_good else "not told"
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} [{self.lower:+.2f}, {self.upper:+.2f}]" if self.count > 1 else f"{self.mean:+.2f}"
@@ -56,7 +68,7 @@ class Difference:
 
 def mean(values: Sequence[float]) -> Mean:
     """The mean with Student's t interval; infinitely wide for one value."""
-    return Mean(sum(values) / len(values), standard_error(values) * _quantile(len(values), (1 + CONFIDENCE) / 2), len(values))
+    return Mean(sum(values) / len(values), _error(values) * _quantile(len(values), (1 + CONFIDENCE) / 2), len(values))
 
 
 def difference(values: Mapping[int, float], beside: Mapping[int, float]) -> Difference | None:
@@ -65,7 +77,7 @@ def difference(values: Mapping[int, float], beside: Mapping[int, float]) -> Diff
     if not seeds:
         return None
     differences = [values[seed] - beside[seed] for seed in seeds]
-    return Difference(sum(differences) / len(seeds), standard_error(differences), len(seeds))
+    return Difference(sum(differences) / len(seeds), _error(differences), len(seeds))
 
 
 def on_line(points: Sequence[tuple[float, float]], at: float) -> float | None:
@@ -76,5 +88,14 @@ def on_line(points: Sequence[tuple[float, float]], at: float) -> float | None:
     return None
 
 
+def _error(values: Sequence[float]) -> float:
+    """The standard error of the mean."""
+    count = len(values)
+    if count < 2:
+        return math.inf
+    average = sum(values) / count
+    return math.sqrt(sum((value - average) ** 2 for value in values) / (count - 1) / count)
+
+
 def _quantile(count: int, share: float) -> float:
-    return quantile(share, count - 1) if count > 1 else 1.0
+    return float(t.ppf(share, count - 1)) if count > 1 else 1.0

@@ -70,7 +70,7 @@ class InRun:
     def replaced(self, given: Arguments) -> Arguments:
         """The arguments of this run. Every Loader gets daemons that only this run has, so each run begins cold."""
         name = hashlib.sha256(os.fsencode(self._dataset)).hexdigest()[:16]
-        daemon = replace(given.daemon, socket=Path(self._run["sockets"]) / name, linger=0.0)
+        daemon = replace(given.daemon, socket=Path(self._run["sockets"]) / name)
         if not self.is_compared:
             return given._replace(daemon=daemon)
         options, seed, cache = dict(self._run["plan"]), self._run["seed"], self._run["cache"]

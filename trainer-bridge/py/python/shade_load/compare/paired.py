@@ -1,7 +1,4 @@
-"""Paired differences over seeds: Student's t, Holm's correction, and what they allow to say.
-
-The accuracy study has its quantiles, its margin and its words from here.
-"""
+"""Paired differences over seeds: Student's t, Holm's correction, and what they allow to say."""
 
 from __future__ import annotations
 

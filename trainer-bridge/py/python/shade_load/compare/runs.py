@@ -160,8 +160,9 @@ class Run:
             (self.folder / RUN_FILE).write_text(json.dumps(run), encoding="utf-8")
             with _running(self.command(), self.folder, self.log) as process:
                 self._watch(process, started + seconds_max, look)
-            notes = notes_in(self.folder)
-            _wait_for_daemons(notes)
+            # The next run's daemons measure what memory is free.
+            _end_all(self.folder)
+        notes = notes_in(self.folder)
         first = self._trained(notes)
         record = {
             "settings": settings,
@@ -258,8 +259,9 @@ def _running(command: Sequence[str], folder: Path, log: Path) -> Iterator[subpro
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_END_SECONDS)
-        _end_all(folder)
+        process.kill()
         process.wait()
+        _end_all(folder)
         raise
 
 
@@ -269,12 +271,26 @@ def _end_with_parent() -> None:
 
 
 def _end_all(folder: Path) -> None:
-    """Ends what is left of a run: processes that have its variable, such as ranks whose launcher is gone."""
-    mark = f"{VARIABLE}={folder.resolve()}".encode()
+    """Ends what is left of a run: daemons that linger, and ranks whose launcher is gone."""
+    asked: set[int] = set()
+    until = time.monotonic() + _END_SECONDS
+    while (left := _left_of(folder)) and time.monotonic() < until + _END_SECONDS:
+        is_late = time.monotonic() > until
+        for pid in left if is_late else left - asked:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
+        asked |= left
+        time.sleep(_LOOK_SECONDS / 4)
+
+
+def _left_of(folder: Path) -> set[int]:
+    """Processes that have the run's variable."""
+    mark, found = f"{VARIABLE}={folder.resolve()}".encode(), set()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+                found.add(int(environment.parent.name))
+    return found
 
 
 def _drop_pages(dataset: Path) -> None:
@@ -282,19 +298,3 @@ def _drop_pages(dataset: Path) -> None:
     for path in dataset.glob("**/*.tar"):
         with suppress(OSError), path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _wait_for_daemons(notes: Sequence[Notes]) -> None:
-    """Lets the run's daemons give their memory back before the next one's measure what is free."""
-    until = time.monotonic() + _END_SECONDS
-    for pid in {each.about["daemon_pid"] for each in notes}:
-        while _lives(pid) and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS / 10)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
