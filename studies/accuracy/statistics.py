@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.stats import t
@@ -38,32 +38,64 @@ class Difference:
     @property
     def lower(self) -> float:
         """The one-sided 95 % bound below the mean."""
-        return self.bounds(1)[0]
+        return self.mean - self._half_width
 
     @property
     def upper(self) -> float:
         """The one-sided 95 % bound above the mean."""
-        return self.bounds(1)[1]
+        return self.mean + self._half_width
 
-    def bounds(self, comparisons: int) -> tuple[float, float]:
-        """One-sided bounds that all hold with 95 % where this is one of `comparisons` (Bonferroni)."""
-        half = self.error * _quantile(self.count, 1 - (1 - CONFIDENCE) / comparisons)
-        return self.mean - half, self.mean + half
+    @property
+    def _half_width(self) -> float:
+        return self.error * _quantile(self.count, CONFIDENCE)
 
-    def verdict(self, comparisons: int) -> str:
-        """What the study says of one of `comparisons`: see DESIGN.md."""
-        if self.count < SEEDS_FOR_A_VERDICT:
-            return "too few seeds"
-        lower, upper = self.bounds(comparisons)
-        if lower > 0:
-            return "better"
-        as_good = lower > -MARGIN
-        if upper < 0:
-            return "worse, within the margin" if as_good else "worse"
-        return "as good" if as_good else "not told"
+    def chance_above(self, value: float) -> float:
+        """The one-sided p value of a mean that is above `value`; infinitely small if all differences are equal."""
+        if self.error == 0:
+            return 0.0 if self.mean > value else 1.0
+        return float(t.sf((self.mean - value) / self.error, self.count - 1))
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} [{self.lower:+.2f}, {self.upper:+.2f}]" if self.count > 1 else f"{self.mean:+.2f}"
+
+
+# What a family of comparisons is asked: each question has its own correction.
+_QUESTIONS: dict[str, Callable[[Difference], float]] = {
+    "better": lambda found: found.chance_above(0.0),
+    "worse": lambda found: 1.0 - found.chance_above(0.0),
+    "as good": lambda found: found.chance_above(-MARGIN),
+}
+
+
+def verdicts(family: Mapping[str, Difference | None]) -> dict[str, str]:
+    """What the study says of each comparison of a family, which all hold at once with 95 % (Holm): see DESIGN.md.
+    A comparison that has not run has an empty one, and one with few seeds has no part in the family."""
+    judged = {name: found for name, found in family.items() if found is not None and found.count >= SEEDS_FOR_A_VERDICT}
+    shown = {
+        question: {name for name, p in holm({name: ask(found) for name, found in judged.items()}).items() if p < 1 - CONFIDENCE}
+        for question, ask in _QUESTIONS.items()
+    }
+
+    def verdict(name: str) -> str:
+        if name not in judged:
+            return "" if family[name] is None else "too few seeds"
+        if name in shown["better"]:
+            return "better"
+        if name in shown["worse"]:
+            return "worse, within the margin" if name in shown["as good"] else "worse"
+        return "as good" if name in shown["as good"] else "not told"
+
+    return {name: verdict(name) for name in family}
+
+
+def holm(chances: Mapping[str, float]) -> dict[str, float]:
+    """p values that allow for one another (Holm, 1979): the smallest counts as often as there are, the next once less."""
+    adjusted: dict[str, float] = {}
+    highest = 0.0
+    for nth, (name, chance) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
+        highest = max(highest, min(1.0, chance * (len(chances) - nth)))
+        adjusted[name] = highest
+    return adjusted
 
 
 def mean(values: Sequence[float]) -> Mean:
