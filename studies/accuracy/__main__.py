@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -84,6 +85,7 @@ def parse_arguments() -> argparse.Namespace:
     for command in (run, in_slot):
         command.add_argument("--jobs", type=int, help="runs at a time (default: one a core, or one on a GPU)")
         command.add_argument("--minutes", type=_positive, help="end after so long; whole runs are kept (default: no end)")
+        command.add_argument("--prepare", action="store_true", help="write and pack the data, and train nothing")
     live = _command(commands, "live", "measure how long cells wait for a slow store", measure_live)
     _add_live_arguments(live)
     for command in (run, one, in_slot, live):
@@ -153,7 +155,10 @@ def train_missing(arguments: argparse.Namespace) -> int:
 
 def train_slot(arguments: argparse.Namespace) -> int:
     """Trains what is most wanted of a GPU that is lent for a while."""
-    return _train(slot(), arguments, ["--on-cpu"] * arguments.on_cpu)
+    runs = slot()
+    if not arguments.on_cpu and not arguments.prepare and not all(runs_here(RECIPES[run.recipe]) for run in runs):
+        raise Failed("a slot is for a GPU, and there is none here; --on-cpu --dirty tries it on small data")
+    return _train(runs, arguments, ["--on-cpu"] * arguments.on_cpu)
 
 
 def _train(runs: Sequence[Run], arguments: argparse.Namespace, more: Sequence[str] = ()) -> int:
@@ -161,16 +166,19 @@ def _train(runs: Sequence[Run], arguments: argparse.Namespace, more: Sequence[st
     from studies.accuracy import data
 
     _refuse_changes(arguments)
+    ends = None if arguments.minutes is None else time.monotonic() + 60 * arguments.minutes
     with _alone(arguments.results):
         missing = [run for run in runs if not run.has_record(arguments.results)]
         print(f"{len(runs) - len(missing)} of {len(runs)} runs have a record", flush=True)
         # Before several processes would write the same folders.
         for dataset, variant, split in {(RECIPES[run.recipe].dataset, CELLS[run.cell].variant, run.split) for run in missing}:
             data.prepared(dataset, variant, arguments.data, split)
+        if arguments.prepare:
+            return 0
         is_on_cpu = all(RECIPES[run.recipe].device == "cpu" for run in missing)
         jobs = arguments.jobs or (len(os.sched_getaffinity(0)) if is_on_cpu else 1)
         words = ["--data", arguments.data, "--results", arguments.results, *["--dirty"] * arguments.dirty, *more]
-        pool = Pool(jobs, words, arguments.minutes)
+        pool = Pool(jobs, words, ends)
         pool.train(missing)
     for run in pool.not_run:
         print(f"not run, as the time was over: {run}")

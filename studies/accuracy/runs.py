@@ -59,11 +59,10 @@ class Run:
 
 
 class Pool:
-    """Trains runs, `jobs` at a time, until the time is over."""
+    """Trains runs, `jobs` at a time, until the time is over: at `ends` of the monotonic clock."""
 
-    def __init__(self, jobs: int, words: Sequence[object], minutes: float | None) -> None:
-        self.jobs, self.words = jobs, [str(word) for word in words]
-        self.ends = None if minutes is None else time.monotonic() + 60 * minutes
+    def __init__(self, jobs: int, words: Sequence[object], ends: float | None) -> None:
+        self.jobs, self.words, self.ends = jobs, [str(word) for word in words], ends
         self.longest: dict[str, float] = {}
         self.not_run: list[Run] = []
         self.failed: list[Run] = []

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -379,14 +380,14 @@ def test_the_study_goes_on_where_it_was_interrupted(folder: Path, tmp_path: Path
 
 def test_a_run_that_does_not_fit_is_passed_over_and_named(folder: Path, tmp_path: Path) -> None:
     runs = [Run(RECIPE, "rs2-10", seed) for seed in range(3)]
-    pool = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], minutes=60)
+    pool = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], time.monotonic() + 3600)
     pool.train(runs[:1])
     assert runs[0].has_record(tmp_path) and pool.not_run == pool.failed == []
     # As if one took longer than is left.
     pool.longest[RECIPE] = 3600.0
     pool.train(runs[1:2])
     assert pool.not_run == runs[1:2]
-    over = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], minutes=1e-6)
+    over = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], time.monotonic())
     over.train(runs[2:])
     assert over.not_run == runs[2:] and not runs[2].has_record(tmp_path)
 
