@@ -1,14 +1,16 @@
 """The tables of the study that were decided before their runs: cells, seeds, and which of them are judged.
 
-The report reads the test accuracy of a run only if its recipe and cell are in one of them. All other choices are made by held-out
-data (`--split held-out`)."""
+A table is opened when all its runs are there, or when somebody writes down that no more will come. The report reads the test
+accuracy of a run only if its recipe and cell are in a table that is open. All choices are made by held-out data
+(`--split held-out`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from studies.accuracy.cells import CELLS, IMBALANCE, IMBALANCE_20, NOISE, OF_FIRST_DESIGN, Cell
+from studies.accuracy.cells import CELLS, IMBALANCE, IMBALANCE_20, NOISE, OF_FIRST_DESIGN
+from studies.accuracy.results import Run
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,12 @@ class Table:
     # other cells have intervals only.
     primary: tuple[str, ...]
     seeds: int = 10
+    # The day on which it was opened although runs are missing: no more will come.
+    opened: str = ""
 
-    def ordered(self) -> Iterator[Cell]:
-        """Its cells in the order of `CELLS`."""
-        return (cell for name, cell in CELLS.items() if name in self.cells)
+    def is_open(self, runs: Mapping[str, Sequence[object]]) -> bool:
+        """Whether its test accuracies may be looked at, of a recipe with these runs by cell."""
+        return bool(self.opened) or all(len(runs.get(name, ())) >= self.seeds for name in self.cells)
 
 
 def _on(variant: object, *names: str) -> tuple[str, ...]:
@@ -50,6 +54,7 @@ TABLES = (
         ("cifar10/small-cnn", "fashion-mnist/small-cnn", "cifar10/resnet18", "cifar10/resnet18-long"),
         OF_FIRST_DESIGN,
         tuple(name for name in OF_FIRST_DESIGN if CELLS[name].baseline != name),
+        opened="2026-11-27",
     ),
     Table("photographs", "2026-11-29", ("imagenette/small-cnn",), (*_PHOTOGRAPHS, *_on(IMBALANCE, "uniform", *_JUDGED)), _OF_PHOTOGRAPHS),
     Table("photographs, a large network", "2026-11-29", ("imagenette/resnet18-strided",), _PHOTOGRAPHS, _OF_PHOTOGRAPHS, seeds=5),
@@ -80,6 +85,7 @@ def tables_of(recipe: str) -> list[Table]:
     return [table for table in TABLES if recipe in table.recipes]
 
 
-def is_registered(recipe: str, cell: str) -> bool:
-    """Whether the test accuracy of the cell's runs may be looked at."""
-    return any(cell in table.cells for table in tables_of(recipe))
+def opened(recipe: str, runs: Mapping[str, Sequence[Run]]) -> dict[str, Sequence[Run]]:
+    """The runs whose test accuracy may be looked at."""
+    cells = {name for table in tables_of(recipe) if table.is_open(runs) for name in table.cells}
+    return {name: of_cell for name, of_cell in runs.items() if name in cells}

@@ -10,7 +10,7 @@ from pathlib import Path
 from studies.accuracy import claims, frontier, plots, results
 from studies.accuracy.cells import CELLS, RETIRED
 from studies.accuracy.recipes import RECIPES
-from studies.accuracy.registered import TABLES, Table, is_registered, tables_of
+from studies.accuracy.registered import TABLES, Table, opened, tables_of
 from studies.accuracy.results import HELD_OUT, Run
 from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED
 from studies.accuracy.statistics import CONFIDENCE, MARGIN, SEEDS_FOR_A_VERDICT, Difference, difference, mean, verdicts
@@ -29,11 +29,12 @@ def write(folder: Path) -> Path:
     out = folder.parent / "REPORT.md"
     lines = _prose(ABOUT)
     for name in RECIPES:
-        # What is not in a table that was decided before its runs is not looked at.
-        cells = {cell: runs for cell, runs in results.read(folder, name).items() if is_registered(name, cell)}
+        runs = results.read(folder, name)
+        # What is not in an open table is not looked at.
+        cells = opened(name, runs)
         lines += [f"## {name}", "", *_choices(results.read(results.folder_of(folder, HELD_OUT), name))]
         if not any(cells.values()):
-            lines += _prose("No run yet: the recipe needs a GPU, or nobody has started it.")
+            lines += _prose("No table of it is open: the recipe needs a GPU, or runs are missing.") + _missing(runs, name)
             continue
         plot = folder.parent / f"{name.replace('/', '-')}.svg"
         plots.write(cells, name, plot)
@@ -41,7 +42,7 @@ def write(folder: Path) -> Path:
         lines += [*_machines(cells), *_summary(cells, live), *_accuracy(cells, name)]
         lines += [f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
         lines += [*_bytes(cells), *_times(cells), *_live(live), *claims.on_learning(cells, _judged(name, cells), _planned(name))]
-        lines += [*_checks(cells), *_missing(cells, name)]
+        lines += [*_checks(cells), *_missing(runs, name)]
     lines += claims.on_time()
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out
@@ -62,8 +63,8 @@ A cell is *as good* if it is shown to be above -{MARGIN} points, *worse* if it i
 shown to be above 0. Where none is shown it is *not told*: that is no proof of a loss. With fewer than
 {SEEDS_FOR_A_VERDICT} seeds there is no verdict. Cells that are not primary have intervals only.
 
-Test accuracies are those of tables that DESIGN.md lists as decided before their runs, with their dates. *First design*
-marks rows with records that are older than 2026-11-29: the test set was looked at before some of these cells were chosen, some
+Test accuracies are those of tables that DESIGN.md lists as decided before their runs, with their dates. A table is opened once,
+when all its runs are there. *First design* marks rows with records that are older than 2026-11-29: the test set was looked at before some of these cells were chosen, some
 ran in builds with uncommitted changes, and their recordings were not kept.
 """
 
@@ -124,7 +125,7 @@ def _waited_live(runs: Sequence[Run], policy: str) -> str:
 def _accuracy(cells: Cells, recipe: str) -> list[str]:
     lines: list[str] = []
     for table in tables_of(recipe):
-        if any(cells.get(name) for name in table.cells):
+        if table.is_open(cells) and any(cells.get(name) for name in table.cells):
             lines += _accuracy_of(table, cells)
     return [
         *lines,
@@ -360,7 +361,8 @@ def _missing(cells: Cells, recipe: str) -> list[str]:
     for table in tables_of(recipe):
         few = [f"`{name}` ({len(cells.get(name, ()))})" for name in table.cells if len(cells.get(name, ())) < table.seeds]
         said = f"cells with fewer than {table.seeds} seeds: {', '.join(few)}." if few else f"every cell has {table.seeds} seeds."
-        lines += _prose(f"Table *{table.name}*, {said}")
+        closed = "" if table.is_open(cells) else " It is not open yet."
+        lines += _prose(f"Table *{table.name}*, {said}{closed}")
     return ["### Missing", "", *lines]
 
 

@@ -22,7 +22,7 @@ from torchvision.datasets import ImageFolder
 from studies.accuracy import data, frontier, recording, report, results, training
 from studies.accuracy.cells import CELLS, OF_FIRST_DESIGN, PLAIN, RETIRED, Variant
 from studies.accuracy.recipes import RECIPES
-from studies.accuracy.registered import TABLES, is_registered
+from studies.accuracy.registered import TABLES, opened, tables_of
 from studies.accuracy.runs import Pool, Run, slot
 from studies.accuracy.statistics import difference, holm, mean, on_line, verdicts
 from studies.image_sets import NotAvailable, load
@@ -217,11 +217,19 @@ class TestCells:
             assert f"| {table.name} | {table.date} |" in design
             assert set(table.primary) <= set(table.cells) and set(table.recipes) <= set(RECIPES)
             assert {CELLS[name].baseline for name in table.cells} <= of_tables
-        assert is_registered("imagenette/small-cnn", "pads") and not is_registered("imagenette/small-cnn", "cis")
+
+    def test_a_table_is_opened_when_its_runs_are_there(self) -> None:
+        recipe = "imagenette/small-cnn"
+        (table,) = tables_of(recipe)
+        runs = {name: [{}] * table.seeds for name in (*table.cells, "cis")}
+        assert set(opened(recipe, runs)) == set(table.cells)
+        runs["pads"] = runs["pads"][1:]
+        assert opened(recipe, runs) == {} and not replace(table, opened="").is_open(runs)
+        assert replace(table, opened="2026-12-24").is_open(runs)
 
     def test_a_slot_is_of_runs_that_tables_have(self) -> None:
         assert len(set(slot())) == len(slot())
-        assert all(is_registered(run.recipe, run.cell) for run in slot())
+        assert all(any(run.cell in table.cells for table in tables_of(run.recipe)) for run in slot())
 
     def test_variants_are_named(self) -> None:
         assert [str(variant) for variant in (PLAIN, Variant(0.1), Variant(0.1, 50))] == [
@@ -271,10 +279,12 @@ class TestRuns:
         text = report.write(tmp_path / "results").read_text()
         assert "| `rs2-10` | 1 |" in text and "held-out tenth" in text
 
-    def test_a_test_score_that_no_table_has_is_not_read(self, folder: Path, tmp_path: Path) -> None:
-        run = run_of(folder, "cis") | {"dataset": "imagenette"}
-        results.write(run, results.path_of(tmp_path / "results", "imagenette/small-cnn", "cis", 0))
-        assert "`cis`" not in report.write(tmp_path / "results").read_text().split("## imagenette/small-cnn")[1]
+    def test_a_test_score_of_a_table_that_is_not_open_is_not_read(self, folder: Path, tmp_path: Path) -> None:
+        run = run_of(folder, "pads") | {"test_accuracy": 0.123456}
+        results.write(run, results.path_of(tmp_path / "results", "imagenette/small-cnn", "pads", 0))
+        text = report.write(tmp_path / "results").read_text()
+        assert "`pads` (1)" in text.split("## imagenette/small-cnn")[1] and "not open yet" in text
+        assert "12.35" not in text
 
     def test_rows_of_weight_0_are_no_part_of_the_gradient(self, folder: Path, tmp_path: Path) -> None:
         cell, recipe = CELLS["cis-dropped"], replace(RECIPES[RECIPE], epochs=2, batch_size=32)
@@ -422,7 +432,7 @@ def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     assert "| `pads` | 2 |" in text and "| `uniform-50` | 2 |" in text
     assert "`pads` (2)" in text, "a cell with too few seeds is not named as missing"
     assert "| too few seeds |" in text, "a verdict from two seeds"
-    assert "No run yet" in text, "a recipe without runs is not named"
+    assert "No table of it is open" in text, "a recipe without runs is not named"
     plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
     assert report.write(records).read_text() == text
     assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
