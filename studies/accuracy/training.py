@@ -71,7 +71,7 @@ def run(
         "sampler": cell.plan["sampler"],
         "seed": seed,
         "split": split,
-        # Of what the split tests with.
+        # Share of the images that the split tests with.
         "test_accuracy": curve[-1]["test_accuracy"],
         "epochs": epochs,
         "dataset_samples": samples,

@@ -55,8 +55,8 @@ pub fn rank_portably(ids: &[SampleId], losses: &[f32]) -> Ranked {
     score_by(ids, losses, |j, n, _| score_of_rank(j, n))
 }
 
-/// As [`rank`], with scores that keep the losses themselves ([`loss_of`]): for a sampler that goes by
-/// their mean.
+/// As [`rank`], with scores that keep the losses themselves ([`loss_of`]): for a sampler that goes
+/// by their mean.
 #[must_use]
 pub fn keep_losses(ids: &[SampleId], losses: &[f32]) -> Ranked {
     score_by(ids, losses, |_, _, loss| score_of_loss(loss))
@@ -93,8 +93,8 @@ pub(super) fn score_at(quantile: f64) -> f32 {
     (64.0 * quantile + 9.5).ln() as f32
 }
 
-/// The score that keeps a loss. All losses, also those below 0, are drawn together into the range of
-/// scores, and higher ones score higher. Only divisions, so every machine has the same score.
+/// The score that keeps a loss. All losses, also those below 0, are drawn together into the range
+/// of scores, and higher ones score higher. Only divisions, so every machine has the same score.
 #[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
 #[must_use]
 pub fn score_of_loss(loss: f64) -> f32 {
@@ -103,8 +103,8 @@ pub fn score_of_loss(loss: f64) -> f32 {
     (f64::from(SCORE_MIN) + f64::from(SCORE_MAX - SCORE_MIN) * share) as f32
 }
 
-/// The loss of a score that [`keep_losses`] gave: to 4 decimals where it is below 10. A sample never
-/// trained, or with a loss that is no number, has an infinite one.
+/// The loss of a score that [`keep_losses`] gave: to 4 decimals where it is below 10. A sample
+/// never trained, or with a loss that is no number, has an infinite one.
 #[must_use]
 pub fn loss_of(score: f32) -> f64 {
     let share = f64::from(score - SCORE_MIN) / f64::from(SCORE_MAX - SCORE_MIN);

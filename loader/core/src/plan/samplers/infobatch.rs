@@ -1,11 +1,11 @@
 //! The sampler `infobatch` (Qin et al., ICLR 2024): a share of the samples of low loss is left out.
 //!
-//! Among the samples whose last loss is below the mean of all last losses, the share `prune` is left
-//! out, chosen anew for each epoch. The others of them have the weight that makes up for it, 1/(1 -
-//! prune); all other samples have 1. So the weighted loss has the mean of a plain pass over the
-//! dataset. From the epoch `whole_from` on nothing is left out: the paper trains the last 12.5 % of
-//! its epochs so. What was not delivered for `cover` epochs is not left out; the paper has no such
-//! guard.
+//! Among the samples whose last loss is below the mean of all last losses, the share `prune` is
+//! left out, chosen anew for each epoch. The others of them have the weight that makes up for it,
+//! 1/(1 - prune); all other samples have 1. So the weighted loss has the mean of a plain pass over
+//! the dataset. From the epoch `whole_from` on nothing is left out: the paper trains the last 12.5
+//! % of its epochs so. What was not delivered for `cover` epochs is not left out; the paper has no
+//! such guard.
 //!
 //! Losses have a long tail, so more samples are below their mean than above it. Their ranks would
 //! not tell: half of them are below the mean rank, whatever the losses are.
