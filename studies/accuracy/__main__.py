@@ -217,7 +217,8 @@ def train_one(arguments: argparse.Namespace) -> int:
         if not arguments.dirty:
             raise Failed("--on-cpu makes no record of the study: give --dirty as well")
         recipe = replace(recipe, device="cpu", epochs=1)
-    kept = results.recording_of(path)
+    # Choices by held-out data need no simulated figures.
+    kept = results.recording_of(path) if run.split == TEST else None
     record = training.run(recipe, CELLS[run.cell], run.seed, arguments.data, run.split, kept)
     results.write(record, path)
     accuracy = f"{record['test_accuracy']:.2%} of what was held out, " if run.split == HELD_OUT else ""
