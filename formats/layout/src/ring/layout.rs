@@ -25,8 +25,8 @@ pub const HEADER: u64 = 0;
 pub const HEAD: u64 = 128;
 /// Daemon segment: CLOCK_MONOTONIC of the daemon's last sign of life, in nanoseconds.
 pub const HEARTBEAT: u64 = 256;
-/// Daemon segment: one more than the bytes that the cache was given while the daemon ran; 0 while it
-/// has the size that it began with.
+/// Daemon segment: one more than the bytes that the cache was given while the daemon ran; 0 while
+/// it has the size that it began with.
 pub const RESIZED: u64 = 384;
 /// Daemon segment: the first of the words that say which row each worker makes, 8 bytes each.
 pub const WORKING: u64 = 512;

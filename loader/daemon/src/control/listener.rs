@@ -1,10 +1,9 @@
 //! Binds the socket and gives each connection a session thread.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -13,6 +12,7 @@ use shade_core::{Refusal, SessionId};
 use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
 use super::admission::Admission;
+use super::heritage::Heritage;
 use super::message::Message;
 use super::session::{ServedDataset, run};
 use super::socket::{peer_user, send};
@@ -22,21 +22,6 @@ use super::socket_file::SocketFile;
 const BACKLOG: i32 = 128;
 /// Pause between two looks whether the daemon before has let go of its file.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The listening socket, which another daemon goes on with that takes this one's place. So there is
-/// no moment at which nobody listens.
-pub(super) struct Heritage {
-    socket: OwnedFd,
-    is_given: AtomicBool,
-}
-
-impl Heritage {
-    /// The socket, for the other daemon: its file stays from now on.
-    pub(super) fn give(&self) -> BorrowedFd<'_> {
-        self.is_given.store(true, Ordering::Relaxed);
-        self.socket.as_fd()
-    }
-}
 
 /// A bound control socket; a socket file is removed again when this is dropped.
 pub(crate) struct Listener {
@@ -93,13 +78,13 @@ impl Listener {
     }
 
     fn of(socket: OwnedFd, file: Option<SocketFile>, address: String) -> Self {
-        Self { heritage: Arc::new(Heritage { socket, is_given: AtomicBool::new(false) }), file, address }
+        Self { heritage: Arc::new(Heritage::of(socket)), file, address }
     }
 
     /// Accepts connections on a thread of its own, for as long as the process lives.
     pub(crate) fn listen(&self, served: ServedDataset, messages: Sender<Message>) -> io::Result<()> {
         // A daemon without a descriptor for this has none for sessions, and does not start.
-        let socket = self.heritage.socket.try_clone()?;
+        let socket = self.heritage.socket().try_clone()?;
         let heritage = Arc::clone(&self.heritage);
         let (served, admission) = (Arc::new(served), Arc::new(Admission::new()));
         std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
@@ -129,7 +114,7 @@ impl Listener {
     pub(crate) fn turn_away(&self, refusal: &Refusal) {
         // From here on the system refuses connections, so none comes between the last of these and
         // our end.
-        let socket = &self.heritage.socket;
+        let socket = self.heritage.socket();
         let _ = rustix::net::shutdown(socket, Shutdown::Read);
         // If that failed, an empty queue ends the loop.
         if rustix::io::ioctl_fionbio(socket, true).is_err() {
@@ -150,7 +135,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(file) = &mut self.file
-            && self.heritage.is_given.load(Ordering::Relaxed)
+            && self.heritage.is_given()
         {
             file.leave();
         }

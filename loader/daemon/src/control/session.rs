@@ -26,7 +26,7 @@ use shade_job::{JobSpec, PlanSpec, Sampler, Settings, SpecError, Tables};
 use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
-use super::listener::Heritage;
+use super::heritage::Heritage;
 use super::message::{Asked, Message, Resized, Welcomed};
 use super::socket::{peer_process, peer_user, receive, send};
 use crate::log::outputs;
