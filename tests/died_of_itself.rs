@@ -1,6 +1,6 @@
 //! Daemons that end by a defect of their own: an assertion of the core, a signal for what a program
 //! did wrong. They are replaced as killed ones are, and the warning has their last words.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -87,7 +87,7 @@ fn places_of(pid: u32, word: u64) -> Vec<u64> {
         let mut piece = vec![0; PIECE_BYTES];
         for at in (start..end).step_by(PIECE_BYTES) {
             // Some of the system's cannot be read.
-            let read = memory.read_at(&mut piece, at).unwrap_or(0).min((end - at) as usize);
+            let read = memory.read_at(&mut piece, at).unwrap_or(0).min(usize::try_from(end - at).unwrap());
             let words = piece[..read].chunks_exact(size_of::<u64>());
             let found = (at..)
                 .step_by(size_of::<u64>())
