@@ -24,6 +24,7 @@ class Variant:
 PLAIN = Variant()
 NOISE = Variant(label_noise=0.1)
 IMBALANCE = Variant(imbalance=50)
+IMBALANCE_20 = Variant(imbalance=20)
 # A training of several nodes: its ranks, and the strata that four nodes of two of them have.
 RANKS = 8
 STRATA = 120
@@ -45,12 +46,20 @@ class Cell:
     variant: Variant = PLAIN
     # A batch is trained as by this many ranks that divide it, each with batch norm of its own rows.
     ranks: int = 1
+    # Rows of weight 0 have no part in the loss and its gradient; they are computed for their own
+    # loss only.
+    drops: bool = False
+    # The learning rate falls by half a cosine from the first step on, in place of the recipe's
+    # shape.
+    cosine: bool = False
 
     @property
     def baseline(self) -> str:
         """The cell of permutations that it is compared with."""
         if self.variant != PLAIN:
             return f"uniform-{self.variant}"
+        if self.cosine:
+            return "uniform-cosine"
         return "uniform" if self.ranks == 1 else f"uniform-ranks-{self.ranks}"
 
     @property
@@ -65,7 +74,10 @@ class Cell:
             "weighted_loss": self.weighted_loss,
             "label_noise": self.variant.label_noise,
             "imbalance": self.variant.imbalance,
+            # Records of cells without them are older than these.
             **({} if self.ranks == 1 else {"ranks": self.ranks}),
+            **({"drops": True} if self.drops else {}),
+            **({"cosine": True} if self.cosine else {}),
         }
 
 
@@ -101,6 +113,20 @@ def _plain() -> list[Cell]:
     ]
 
 
+def _as_published() -> list[Cell]:
+    """What papers have, as far as the daemon has it: see DESIGN.md."""
+    hits_first = {"order": "hits_first", "hit_cap": 1.0, "cover": 0}
+    return [
+        Cell("infobatch-by-loss", {"sampler": "infobatch", "cover": 0}, weighted_loss=True),
+        Cell("cis-dropped", {"sampler": "cis", "cover": 0}, drops=True),
+        Cell("shade-published", {"sampler": "pads", "rep": 2.0, **hits_first}, daemon={"policy": "app"}),
+        Cell("icache-packages", {"sampler": "iis"}, daemon={"policy": "icache", "package_bytes": "64KiB"}),
+        Cell("uniform-cosine", {"sampler": "uniform"}, cosine=True),
+        *(Cell(f"rs2-{round(100 * share)}", {"sampler": "uniform"}, epochs=share, cosine=True) for share in (0.5, 0.3, 0.1)),
+        *(Cell(f"pads-{round(100 * share)}", {"sampler": "pads"}, epochs=share) for share in (0.5, 0.4, 0.3)),
+    ]
+
+
 def _of_ranks() -> list[Cell]:
     """A training on four nodes of two ranks: one plan for all, each rank's own strata, and strata that move."""
     strata = {"strata": STRATA}
@@ -121,30 +147,33 @@ def _on(variant: Variant, *names: str) -> list[Cell]:
     ]
 
 
+_FIRST = (
+    *_plain(),
+    *_of_ranks(),
+    *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
+    *_on(IMBALANCE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
+    Cell(f"balanced-{IMBALANCE}", {"sampler": "balanced"}, variant=IMBALANCE),
+    Cell(f"balanced-once-{IMBALANCE}", {"sampler": "balanced", "replacement": False}, variant=IMBALANCE),
+)
+
 # In the order of the tables.
 CELLS: dict[str, Cell] = {
     cell.name: cell
     for cell in (
-        *_plain(),
-        *_of_ranks(),
-        *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
-        *_on(IMBALANCE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
-        Cell(f"balanced-{IMBALANCE}", {"sampler": "balanced"}, variant=IMBALANCE),
-        Cell(f"balanced-once-{IMBALANCE}", {"sampler": "balanced", "replacement": False}, variant=IMBALANCE),
+        *_FIRST,
+        *_as_published(),
+        *_on(NOISE, "pads-explore-1", "pads-draw-ahead"),
+        *_on(IMBALANCE, "pads-draw-ahead"),
+        *_on(IMBALANCE_20, "uniform", "echo", "pads-explore-1", "pads", "pads-draw-ahead"),
+        Cell(f"balanced-{IMBALANCE_20}", {"sampler": "balanced"}, variant=IMBALANCE_20),
     )
 }
+# Those of the first design, 2026-11-23 to 2026-11-27.
+OF_FIRST_DESIGN = tuple(cell.name for cell in _FIRST)
 
-# What the first conclusions need. The other cells follow in the order of the tables.
-FIRST = (
-    *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
-    *("pads-explore-1", "pads-lru", "uniform-40"),
-    *(f"{name}-{NOISE}" for name in ("uniform", "pads", "echo", "pads-weighted")),
-    "infobatch",
-    *(f"{name}-{IMBALANCE}" for name in ("uniform", "echo", "pads")),
-    *("echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
-)
-
-
-def in_order_of_runs() -> list[str]:
-    """The names of all cells, the most wanted first."""
-    return [*FIRST, *(name for name in CELLS if name not in FIRST)]
+_BY_RANKS = "it left out by ranks of losses within a batch, and today's sampler does by the losses themselves"
+# Cells that today's daemon would do otherwise, and why. Their records stay; they are not run again.
+RETIRED = {
+    **{name: _BY_RANKS for name in ("infobatch", f"infobatch-{NOISE}", f"infobatch-{IMBALANCE}")},
+    "icache-exchange": "it ran without packages, which the policy `icache` has had since 2026-11-24",
+}

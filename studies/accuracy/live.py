@@ -28,8 +28,8 @@ LATENCY_US = 1000
 class Live:
     """Live runs of a recipe, all over one kind of store."""
 
-    def __init__(self, recipe: str, folder: Path, programs: Path, scratch: Path) -> None:
-        self.recipe, self.folder, self.scratch = recipe, folder, scratch
+    def __init__(self, recipe: str, folder: Path, programs: Path, scratch: Path, record_bytes: int = 0) -> None:
+        self.recipe, self.folder, self.scratch, self.record_bytes = recipe, folder, scratch, record_bytes
         self.store = find(programs, LATENCY_US, 1, scratch)
 
     @property
@@ -39,7 +39,7 @@ class Live:
 
     def runs(self, cell: Cell, rates: Sequence[float], epochs: int | None) -> Iterator[Run]:
         """The cell's record without a limit, and then one for each rate."""
-        train_set, _ = data.prepared(RECIPES[self.recipe].dataset, cell.variant, self.folder)
+        train_set, _ = data.prepared(RECIPES[self.recipe].dataset, cell.variant, self.folder, record_bytes=self.record_bytes)
         epochs = epochs or training.epochs_of(RECIPES[self.recipe], cell)
         trace = self.scratch / "trace"
         free = self._run(cell, epochs, train_set, None, trace)
@@ -47,16 +47,14 @@ class Live:
         computed = free["samples_trained"] / free["compute_seconds"]
         policy = cell.daemon.get("policy", "lookahead")
 
-        def simulated(store: SlowStore) -> dict[str, Any]:
-            return recording.waits(trace, _text(store), computed, policy)
+        def simulated(store: SlowStore, *, together: bool) -> dict[str, Any]:
+            return recording.waits(trace, _text(store), computed, policy, together=together)
 
         for rate in rates:
             store = _of_rate(self.store, rate * computed)
             run = self._run(cell, epochs, train_set, store, None)
-            run |= {"rate": rate, "samples_per_second": round(computed, 1), "simulated": simulated(store)}
-            per_read = run["records_per_read"]
-            if per_read is not None:
-                run["simulated_as_served"] = simulated(_of_rate(self.store, rate * computed * per_read))
+            run |= {"rate": rate, "samples_per_second": round(computed, 1)}
+            run |= {"simulated": simulated(store, together=False), "simulated_together": simulated(store, together=True)}
             yield run
 
     def _run(self, cell: Cell, epochs: int, train_set: Path, store: SlowStore | None, trace: Path | None) -> Run:
@@ -101,6 +99,7 @@ class Live:
             },
             "epochs": epochs,
             "dataset_bytes": round(found["dataset_samples"] * record_bytes),
+            "record_bytes": round(record_bytes),
             "samples_trained": sum(row["samples_trained"] for row in found["curve"]),
             "wall_seconds": round(wall, 3),
             "compute_seconds": round(wall - stall, 3),
@@ -110,10 +109,10 @@ class Live:
             "records_per_read": per_read,
             # What the trainer computed without a limit.
             "samples_per_second": None,
-            # By `shade-load simulate`, which reads each record alone: for this store, and for one
-            # that is faster by the records per read.
+            # By `shade-load simulate` for this store: a read for each record, and neighbours in
+            # one.
             "simulated": None,
-            "simulated_as_served": None,
+            "simulated_together": None,
             **found,
             "date": date,
         }

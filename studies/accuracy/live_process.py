@@ -66,6 +66,7 @@ def train(task: Task) -> dict[str, Any]:
             "hit_ratio": stats["total"]["hit_ratio"],
             **training.here(recipe),
             "options": training.options_of(recipe, cell, loader),
+            "daemon": recording.daemon_of(socket),
             # Equal in two runs that were delivered the same samples in the same order.
             "ids_sha256": run.ids.hexdigest(),
             "curve": curve,

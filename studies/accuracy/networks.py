@@ -23,8 +23,17 @@ def small_cnn(classes: int) -> nn.Module:
 
 def resnet18(classes: int) -> nn.Module:
     """ResNet-18 (He et al., 2016) for images of 32 x 32: its first layer neither strides nor pools."""
+    return _resnet18(classes, _convolution(3, 64))
+
+
+def resnet18_strided(classes: int) -> nn.Module:
+    """The same for photographs, with the paper's first layer: 7 x 7, which strides and pools."""
+    return _resnet18(classes, [*_convolution(3, 64, stride=2, size=7), nn.MaxPool2d(3, stride=2, padding=1)])
+
+
+def _resnet18(classes: int, first: list[nn.Module]) -> nn.Module:
     stages = [(64, 1), (128, 2), (256, 2), (512, 2)]
-    layers: list[nn.Module] = [*_convolution(3, 64)]
+    layers = [*first]
     inputs = 64
     for width, stride in stages:
         layers += [_Block(inputs, width, stride), _Block(width, width, 1)]

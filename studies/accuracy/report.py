@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from shade_load.compare.paired import CONFIDENCE, MARGIN, SEEDS_FOR_A_VERDICT
+
 from studies.accuracy import claims, frontier, plots, results
-from studies.accuracy.cells import CELLS
+from studies.accuracy.cells import CELLS, RETIRED
 from studies.accuracy.recipes import RECIPES
-from studies.accuracy.results import Run
-from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED, SEEDS
-from studies.accuracy.statistics import CONFIDENCE, MARGIN, SEEDS_FOR_A_VERDICT, Difference, difference, mean
+from studies.accuracy.registered import TABLES, Table, opened, tables_of
+from studies.accuracy.results import HELD_OUT, Run
+from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED
+from studies.accuracy.statistics import Difference, difference, mean, verdicts
 
 WIDTH = 100
 CACHE_SHOWN = CACHE.replace("%", " %")
@@ -28,16 +31,21 @@ def write(folder: Path) -> Path:
     out = folder.parent / "REPORT.md"
     lines = _prose(ABOUT)
     for name in RECIPES:
-        cells = results.read(folder, name)
-        lines += [f"## {name}", ""]
+        runs = results.read(folder, name)
+        # What is not in an open table is not looked at.
+        cells = opened(name, runs)
+        lines += [f"## {name}", "", *_choices(results.read(results.folder_of(folder, HELD_OUT), name))]
         if not any(cells.values()):
-            lines += _prose("No run yet: the recipe needs a GPU, or nobody has started it.")
+            lines += _prose("No table of it is open: the recipe needs a GPU, or runs are missing.") + _missing(runs, name)
             continue
         plot = folder.parent / f"{name.replace('/', '-')}.svg"
         plots.write(cells, name, plot)
         live = results.read_live(folder, name)
-        lines += [*_machines(cells), *_summary(cells, live), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
-        lines += [*_bytes(cells), *_times(cells), *_live(live), *claims.section(cells), *_checks(cells), *_missing(cells)]
+        lines += [*_machines(cells), *_summary(cells, live), *_accuracy(cells, name)]
+        lines += [f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
+        lines += [*_bytes(cells), *_times(cells), *_live(live), *claims.on_learning(cells, _judged(name, cells), _planned(name))]
+        lines += [*_checks(cells), *_missing(runs, name)]
+    lines += claims.on_time()
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out
 
@@ -46,18 +54,20 @@ ABOUT = f"""\
 # Accuracy per byte read
 
 Made by `python -m studies.accuracy report` from the records in [results/](results/). What a cell, a
-seed and a figure is, and why: [DESIGN.md](DESIGN.md), written before the first run, with its later changes. What
-follows from it for users: [which sampler](../../docs/which-sampler.md).
+seed and a figure is, and why: [DESIGN.md](DESIGN.md), with its changes. What follows from it for users: [which sampler](../../docs/which-sampler.md).
 
 *Accuracy* is the test accuracy after the last step: mean and two-sided {100 * CONFIDENCE:.0f} % interval over seeds.
 *Beside permutations* is the mean of the paired differences, with the one-sided {100 * CONFIDENCE:.0f} %
 bounds of that cell alone below and above it.
 
-*Verdicts* are by wider bounds, which hold for all cells of the table at once with {100 * CONFIDENCE:.0f} %
-(Bonferroni). A cell is *as good* if the lower one is above -{MARGIN} points, *worse* if the upper
-one is below 0, and *better* if the lower one is above 0. Where neither holds it is *not told*: that
-is no proof of a loss. With fewer than {SEEDS_FOR_A_VERDICT} seeds there is no verdict. The test set was looked at
-before some cells were chosen; DESIGN.md lists these changes with their dates.
+*Verdicts* allow for one another: those of a table's primary cells hold all at once with {100 * CONFIDENCE:.0f} % (Holm).
+A cell is *as good* if it is shown to be above -{MARGIN} points, *worse* if it is shown to be below 0, and *better* if it is
+shown to be above 0. Where none is shown it is *not told*: that is no proof of a loss. With fewer than
+{SEEDS_FOR_A_VERDICT} seeds there is no verdict. Cells that are not primary have intervals only.
+
+Test accuracies are those of tables that DESIGN.md lists as decided before their runs, with their dates. A table is opened once,
+when all its runs are there. *First design* marks rows with records that are older than 2026-11-29: the test set was looked at before some of these cells were chosen, some
+ran in builds with uncommitted changes, and their recordings were not kept.
 """
 
 
@@ -114,39 +124,81 @@ def _waited_live(runs: Sequence[Run], policy: str) -> str:
     return " ".join(f"{100 * run['stall_seconds'] / run['compute_seconds']:.1f} %" for run in at_rate)
 
 
-def _accuracy(cells: Cells) -> list[str]:
-    head = ("cell", "seeds", "accuracy, %", "beside permutations, points", "", "samples trained, of N", "bytes, of N")
+def _accuracy(cells: Cells, recipe: str) -> list[str]:
+    lines: list[str] = []
+    for table in tables_of(recipe):
+        if table.is_open(cells) and any(cells.get(name) for name in table.cells):
+            lines += _accuracy_of(table, cells)
+    return [
+        *lines,
+        *_prose(
+            f"Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, live, in passes over the data. Cells of a variant, "
+            "of several ranks, or with another schedule stand beside the permutations of that."
+        ),
+    ]
+
+
+def _accuracy_of(table: Table, cells: Cells) -> list[str]:
+    head = ("cell", "seeds", "accuracy, %", "beside permutations, points", "", "samples trained, of N", "bytes, of N", "records")
+    baselines = {CELLS[name].baseline for name in table.cells}
     rows = []
-    differences = {name: _beside_baseline(name, runs, cells) for name, runs in _ordered(cells)}
-    judged = sum(found is not None and found.count >= SEEDS_FOR_A_VERDICT for found in differences.values())
+    said = _verdicts(table, cells)
     for name, runs in _ordered(cells):
-        beside = differences[name]
+        if name not in table.cells and name not in baselines:
+            continue
+        beside = _beside_baseline(name, cells)
         rows.append(
             (
                 f"`{name}`",
                 str(len(runs)),
                 str(mean(list(frontier.accuracies(runs).values()))),
                 "" if beside is None else str(beside),
-                "" if beside is None else beside.verdict(judged),
+                said.get(name, ""),
                 f"{_mean(run['samples_trained'] / run['dataset_samples'] for run in runs):.2f}",
                 f"{_mean(run['bytes_read'] / run['dataset_bytes'] for run in runs):.2f}",
+                "first design" if any("daemon" not in run for run in runs) else "",
             )
         )
+    judged = sum(bool(said[name]) and said[name] != "too few seeds" for name in said)
+    retired = [f"`{name}`: {why}" for name, why in RETIRED.items() if name in table.cells and cells.get(name)]
+    changed = f" Today's daemon would not do the same as in {len(retired)} cells. {'. '.join(retired)}." if retired else ""
     return [
-        "### Accuracy",
+        f"### Accuracy: {table.name}",
         "",
         *_table(head, rows),
-        *_prose(
-            f"Verdicts are corrected for {judged} comparisons. Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, "
-            "live, in passes over the data. Cells of a variant, or of several ranks, stand beside the permutations of that. "
-            "`infobatch` is a variant: it leaves out by ranks of losses within a batch, and has no annealing."
-        ),
+        *_prose(f"Decided on {table.date}. Verdicts allow for {judged} comparisons of the {len(table.primary)} primary ones.{changed}"),
     ]
 
 
-def _beside_baseline(name: str, runs: Sequence[Run], cells: Cells) -> Difference | None:
+def _verdicts(table: Table, cells: Cells) -> dict[str, str]:
+    return verdicts({name: _beside_baseline(name, cells) for name in table.primary})
+
+
+def _judged(recipe: str, cells: Cells) -> dict[str, str]:
+    """The verdicts of all tables of a recipe; of several on a cell the oldest one's."""
+    return {name: said for table in reversed(tables_of(recipe)) for name, said in _verdicts(table, cells).items()}
+
+
+def _planned(recipe: str) -> set[str]:
+    """Cells of the tables that are not the first design's."""
+    return {cell for table in tables_of(recipe) if table is not TABLES[0] for cell in table.cells}
+
+
+def _beside_baseline(name: str, cells: Cells) -> Difference | None:
     baseline = CELLS[name].baseline
-    return None if name == baseline else difference(frontier.accuracies(runs), frontier.accuracies(cells.get(baseline, ())))
+    return None if name == baseline else difference(frontier.accuracies(cells.get(name, ())), frontier.accuracies(cells.get(baseline, ())))
+
+
+def _choices(cells: Cells) -> list[str]:
+    """What was chosen by held-out data, and among what."""
+    if not cells:
+        return []
+    head = ("held-out tenth of the training data", "seeds", "accuracy, %", "highest learning rate")
+    rows = [
+        (f"`{runs[0]['cell']}`", str(len(runs)), str(mean(list(frontier.accuracies(runs).values()))), f"{runs[0]['options']['learning_rate']:g}")
+        for runs in cells.values()
+    ]
+    return ["### Choices", "", *_table(head, rows)]
 
 
 def _bytes(cells: Cells) -> list[str]:
@@ -209,33 +261,36 @@ def _time(runs: Sequence[Run], policies: Sequence[str], rate: float) -> float | 
 
 def _live(cells: Cells) -> list[str]:
     title = ["### Live, beside simulated", ""]
-    runs = [run for name in CELLS for run in cells.get(name, ())]
+    runs = [run for of_cell in sorted(cells.values(), key=_place_of_live) for run in of_cell]
     if not runs:
         return [*title, *_prose("None yet: no cell has run on a store that makes training wait. All waits are simulated.")]
     head = (
-        *("cell", "ρ", "epochs", "store", "computed, s", "waits, %", "simulated, %", "points"),
-        *("records per read", "as served, %", "points"),
+        *("cell", "record, KB", "ρ", "epochs", "store", "computed, s", "waits, %", "alone, %", "points"),
+        *("together, %", "points", "records per read", "bytes, of N"),
     )
     rows = []
     for run in runs:
         live = 100 * run["stall_seconds"] / run["compute_seconds"]
-        both = [_beside_live(run, row, live) for row in (run["simulated"], run["simulated_as_served"])]
+        # Older records have a store that is faster by the records per read instead.
+        together = run.get("simulated_together", run.get("simulated_as_served"))
         rows.append(
             (
                 f"`{run['cell']}`",
+                f"{_record_bytes(run) / 1000:.1f}",
                 "no limit" if run["rate"] is None else f"{run['rate']:g}",
                 str(run["epochs"]),
                 run["store"]["kind"],
                 f"{run['compute_seconds']:.1f}",
                 f"{live:.1f}",
-                *both[0],
+                *_beside_live(run, run["simulated"], live),
+                *_beside_live(run, together, live),
                 "" if run["records_per_read"] is None else f"{run['records_per_read']:.2f}",
-                *both[1],
+                f"{run['bytes_read'] / run['dataset_bytes']:.2f}",
             )
         )
-    ids = {run["cell"]: run["ids_sha256"] for run in runs if run["rate"] is None}
+    free = {(run["cell"], _record_bytes(run)): run["ids_sha256"] for run in runs if run["rate"] is None}
     limited = [run for run in runs if run["rate"] is not None]
-    equal = sum(run["ids_sha256"] == ids.get(run["cell"]) for run in limited)
+    equal = sum(run["ids_sha256"] == free.get((run["cell"], _record_bytes(run))) for run in limited)
     dates = sorted(run["date"][:10] for run in runs)
     machines = "; ".join(sorted({run["machine"] for run in runs}))
     return [
@@ -246,12 +301,21 @@ def _live(cells: Cells) -> list[str]:
             "delays real reads, *simulated* the daemon's simulated store. Waits are in per cent of compute, live of the "
             "run's own; points are live minus simulated."
             "\n\n"
-            "`shade-load simulate` reads each record alone, where the daemon reads neighbours together. So *as served* is "
-            "simulated for a store that is faster by the records per read. Its difference is that of everything else."
+            "*Alone* is simulated with a read for each record, *together* with neighbours in one read, as the daemon reads them; "
+            "in records older than 2026-11-29, for a store that is faster by the records per read."
         ),
         *_table(head, rows),
         *_prose(f"{equal} of {len(limited)} runs with a limit delivered the ids of the run without one."),
     ]
+
+
+def _place_of_live(runs: Sequence[Run]) -> tuple[float, int]:
+    """By size of record, and in the order of the cells."""
+    return (_record_bytes(runs[0]), list(CELLS).index(runs[0]["cell"]))
+
+
+def _record_bytes(run: Run) -> float:
+    return run["dataset_bytes"] / run["dataset_samples"]
 
 
 def _beside_live(run: Run, simulated: Mapping[str, float] | None, live: float) -> tuple[str, str]:
@@ -294,11 +358,14 @@ def _checks(cells: Cells) -> list[str]:
     return ["### Checks", "", *_prose(lines)]
 
 
-def _missing(cells: Cells) -> list[str]:
-    missing = [f"`{name}` ({len(cells.get(name, ()))})" for name in CELLS if len(cells.get(name, ())) < SEEDS]
-    if not missing:
-        return _prose(f"Every cell has {SEEDS} seeds.")
-    return ["### Missing", "", *_prose(f"Cells with fewer than {SEEDS} seeds: {', '.join(missing)}.")]
+def _missing(cells: Cells, recipe: str) -> list[str]:
+    lines = []
+    for table in tables_of(recipe):
+        few = [f"`{name}` ({len(cells.get(name, ()))})" for name in table.cells if len(cells.get(name, ())) < table.seeds]
+        said = f"cells with fewer than {table.seeds} seeds: {', '.join(few)}." if few else f"every cell has {table.seeds} seeds."
+        closed = "" if table.is_open(cells) else " It is not open yet."
+        lines += _prose(f"Table *{table.name}*, {said}{closed}")
+    return ["### Missing", "", *lines]
 
 
 def _ordered(cells: Cells) -> list[tuple[str, Sequence[Run]]]:

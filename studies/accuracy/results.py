@@ -1,5 +1,6 @@
 """The records of all runs, one JSON file each: RESULTS/DATASET/NETWORK/CELL/SEED.json, and of live
-runs RESULTS/live/DATASET/NETWORK/CELL/RATE.json."""
+runs RESULTS/live/DATASET/NETWORK/CELL/RATE.json. Runs that hold data out have their own folder:
+RESULTS/held-out. Beside the record of seed 0 lies the recording that its simulated figures were made from."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 # The folder of the live runs, in that of the records.
 LIVE = "live"
+# What a network is trained on and tested with: all training data and the test data, or nine tenths
+# of the training data and the rest.
+TEST, HELD_OUT = "test", "held-out"
 
 Run = dict[str, Any]
 
@@ -25,9 +29,20 @@ def path_of(results: Path, recipe: str, cell: str, seed: int) -> Path:
     return results / recipe / cell / f"{seed}.json"
 
 
-def live_path_of(results: Path, recipe: str, cell: str, rate: float | None) -> Path:
-    """Where the record of a live run is, apart from the study's runs."""
-    return results / LIVE / recipe / cell / f"{'no-limit' if rate is None else f'{rate:g}'}.json"
+def recording_of(record: Path) -> Path:
+    """Where the run's recording is kept, if it was recorded."""
+    return record.with_suffix(".trace.xz")
+
+
+def folder_of(results: Path, split: str) -> Path:
+    """The folder of the records of this split."""
+    return results if split == TEST else results / HELD_OUT
+
+
+def live_path_of(results: Path, recipe: str, cell: str, rate: float | None, record_bytes: int = 0) -> Path:
+    """Where the record of a live run is, apart from the study's runs. Records that are filled up have folders of their own."""
+    folder = f"{cell}-{record_bytes}" if record_bytes else cell
+    return results / LIVE / recipe / folder / f"{'no-limit' if rate is None else f'{rate:g}'}.json"
 
 
 def read_live(results: Path, recipe: str) -> dict[str, list[Run]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import t
-
-# A cell is as good as another if it is less than this worse, in points.
-MARGIN = 0.5
-CONFIDENCE = 0.95
-# With fewer seeds there is no verdict: the interval of two or three is mostly chance.
-SEEDS_FOR_A_VERDICT = 4
+from shade_load.compare.paired import (
+    CONFIDENCE,
+    MARGIN,
+    SEEDS_FOR_A_VERDICT,
+    holm,
+    outside,
+    quantile,
+    standard_error,
+    word,
+)
 
 
 @dataclass(frozen=True)
@@ -38,37 +40,56 @@ class Difference:
     @property
     def lower(self) -> float:
         """The one-sided 95 % bound below the mean."""
-        return self.bounds(1)[0]
+        return self.mean - self._half_width
 
     @property
     def upper(self) -> float:
         """The one-sided 95 % bound above the mean."""
-        return self.bounds(1)[1]
+        return self.mean + self._half_width
 
-    def bounds(self, comparisons: int) -> tuple[float, float]:
-        """One-sided bounds that all hold with 95 % where this is one of `comparisons` (Bonferroni)."""
-        half = self.error * _quantile(self.count, 1 - (1 - CONFIDENCE) / comparisons)
-        return self.mean - half, self.mean + half
+    @property
+    def _half_width(self) -> float:
+        return self.error * _quantile(self.count, CONFIDENCE)
 
-    def verdict(self, comparisons: int) -> str:
-        """What the study says of one of `comparisons`: see DESIGN.md."""
-        if self.count < SEEDS_FOR_A_VERDICT:
-            return "too few seeds"
-        lower, upper = self.bounds(comparisons)
-        if lower > 0:
-            return "better"
-        as_good = lower > -MARGIN
-        if upper < 0:
-            return "worse, within the margin" if as_good else "worse"
-        return "as good" if as_good else "not told"
+    def chance_above(self, value: float) -> float:
+        """The one-sided p value of a mean that is above `value`; infinitely small if all differences are equal."""
+        if self.error == 0:
+            return 0.0 if self.mean > value else 1.0
+        half = outside((self.mean - value) / self.error, self.count - 1) / 2
+        return half if self.mean > value else 1 - half
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} [{self.lower:+.2f}, {self.upper:+.2f}]" if self.count > 1 else f"{self.mean:+.2f}"
 
 
+# What a family of comparisons is asked: each question has its own correction.
+_QUESTIONS: dict[str, Callable[[Difference], float]] = {
+    "better": lambda found: found.chance_above(0.0),
+    "worse": lambda found: 1.0 - found.chance_above(0.0),
+    "as good": lambda found: found.chance_above(-MARGIN),
+}
+
+
+def verdicts(family: Mapping[str, Difference | None]) -> dict[str, str]:
+    """What the study says of each comparison of a family, which all hold at once with 95 % (Holm): see DESIGN.md.
+    A comparison that has not run has an empty one, and one with few seeds has no part in the family."""
+    judged = {name: found for name, found in family.items() if found is not None and found.count >= SEEDS_FOR_A_VERDICT}
+    shown = {
+        question: {name for name, p in holm({name: ask(found) for name, found in judged.items()}).items() if p < 1 - CONFIDENCE}
+        for question, ask in _QUESTIONS.items()
+    }
+
+    def verdict(name: str) -> str:
+        if name not in judged:
+            return "" if family[name] is None else "too few seeds"
+        return word(name in shown["better"], name in shown["worse"], name in shown["as good"])
+
+    return {name: verdict(name) for name in family}
+
+
 def mean(values: Sequence[float]) -> Mean:
     """The mean with Student's t interval; infinitely wide for one value."""
-    return Mean(sum(values) / len(values), _error(values) * _quantile(len(values), (1 + CONFIDENCE) / 2), len(values))
+    return Mean(sum(values) / len(values), standard_error(values) * _quantile(len(values), (1 + CONFIDENCE) / 2), len(values))
 
 
 def difference(values: Mapping[int, float], beside: Mapping[int, float]) -> Difference | None:
@@ -77,7 +98,7 @@ def difference(values: Mapping[int, float], beside: Mapping[int, float]) -> Diff
     if not seeds:
         return None
     differences = [values[seed] - beside[seed] for seed in seeds]
-    return Difference(sum(differences) / len(seeds), _error(differences), len(seeds))
+    return Difference(sum(differences) / len(seeds), standard_error(differences), len(seeds))
 
 
 def on_line(points: Sequence[tuple[float, float]], at: float) -> float | None:
@@ -88,14 +109,6 @@ def on_line(points: Sequence[tuple[float, float]], at: float) -> float | None:
     return None
 
 
-def _error(values: Sequence[float]) -> float:
-    """The standard error of the mean."""
-    count = len(values)
-    if count < 2:
-        return math.inf
-    average = sum(values) / count
-    return math.sqrt(sum((value - average) ** 2 for value in values) / (count - 1) / count)
-
-
 def _quantile(count: int, share: float) -> float:
-    return float(t.ppf(share, count - 1)) if count > 1 else 1.0
+    """One value has an infinite error, which any factor keeps."""
+    return quantile(share, count - 1) if count > 1 else 1.0

@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 from shade_load import Batch, Daemon, Loader, Plan
-from shade_load.transforms import CenterCrop, RandomCrop, RandomErasing, RandomHorizontalFlip
+from shade_load.transforms import CenterCrop, RandomCrop, RandomErasing, RandomHorizontalFlip, RandomResizedCrop, Resize
 from torch import Tensor, nn
 
 from studies.accuracy import data, recording
 from studies.accuracy.cells import Cell
 from studies.accuracy.recipes import Recipe
+from studies.accuracy.results import TEST
 from studies.accuracy.settings import CACHE, RECORDED_SEED
 
 # InfoBatch leaves nothing out in the last eighth of the epochs, here at least the last one (Qin et
@@ -30,11 +31,17 @@ PRUNED_SHARE = 7 / 8
 TEST_BATCH = 1000
 # About the mean grey level of the images.
 MEAN_LEVEL = 125
+# Photographs: the smallest part of an image that a random crop has, and what tests resize them to,
+# over their side.
+SCALE_MIN, RESIZED = 0.35, 8 / 7
+Crop = RandomCrop | RandomResizedCrop | RandomHorizontalFlip | RandomErasing
 
 
-def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
-    """Trains, and returns the run's record: see README.md."""
-    train_set, val_set = data.prepared(recipe.dataset, cell.variant, folder)
+def run(
+    recipe: Recipe, cell: Cell, seed: int, folder: Path, split: str = TEST, kept: Path | None = None
+) -> dict[str, Any]:
+    """Trains, and returns the run's record: see README.md. A recording is kept in the file `kept`."""
+    train_set, val_set = data.prepared(recipe.dataset, cell.variant, folder, split)
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     test = _in_memory(val_set, recipe)
     epochs = epochs_of(recipe, cell)
@@ -50,17 +57,25 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
             total, samples, options = loader.stats()["total"], loader.samples, options_of(recipe, cell, loader)
-        simulated = recording.played(trace, train_set) if is_recorded else None
+            daemon = recording.daemon_of(Path(scratch) / "socket")
+        record_bytes = recording.record_bytes(train_set)
+        simulated = None
+        if is_recorded:
+            kept = kept or Path(scratch) / "kept"
+            recording.keep(trace, kept)
+            simulated = recording.played_again(kept, record_bytes)
     return {
         "dataset": recipe.dataset,
         "network": recipe.network_name,
         "cell": cell.name,
         "sampler": cell.plan["sampler"],
         "seed": seed,
+        "split": split,
+        # Share of the images that the split tests with.
         "test_accuracy": curve[-1]["test_accuracy"],
         "epochs": epochs,
         "dataset_samples": samples,
-        "dataset_bytes": round(samples * recording.record_bytes(train_set)),
+        "dataset_bytes": round(samples * record_bytes),
         "samples_trained": sum(row["samples_trained"] for row in curve),
         "bytes_read": total["bytes_read"],
         "hit_ratio": total["hit_ratio"],
@@ -71,6 +86,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
         **here(recipe),
         "date": date,
         "options": options,
+        "daemon": daemon,
         # Equal in two runs that were delivered the same samples in the same order.
         "ids_sha256": training.ids.hexdigest(),
         "curve": curve,
@@ -101,8 +117,10 @@ def loader_of(
     )
 
 
-def _augmentation(recipe: Recipe) -> list[RandomCrop | RandomHorizontalFlip | RandomErasing]:
-    crop_and_flip = [RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()]
+def _augmentation(recipe: Recipe) -> list[Crop]:
+    if recipe.photographs:
+        return [RandomResizedCrop(recipe.side, scale=(SCALE_MIN, 1.0)), RandomHorizontalFlip()]
+    crop_and_flip: list[Crop] = [RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()]
     if not recipe.cutout:
         return crop_and_flip
     share = (recipe.cutout / recipe.side) ** 2
@@ -136,7 +154,7 @@ def here(recipe: Recipe) -> dict[str, Any]:
     return {
         "device": "cpu" if recipe.device == "cpu" else torch.cuda.get_device_name(),
         "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.platform()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": _git()},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": commit()},
     }
 
 
@@ -144,7 +162,7 @@ class Training:
     """A network and how far its schedule is."""
 
     def __init__(self, recipe: Recipe, cell: Cell, loader: Loader, seed: int, epochs: int) -> None:
-        self.recipe, self.loader, self.epochs, self.weighted = recipe, loader, epochs, cell.weighted_loss
+        self.recipe, self.cell, self.loader, self.epochs = recipe, cell, loader, epochs
         if recipe.device == "cpu":
             # Exactly repeatable, and two runs at a time use two cores.
             torch.set_num_threads(1)
@@ -154,7 +172,6 @@ class Training:
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))
         self.network = network.to(recipe.device, memory_format=torch.channels_last)
-        self.ranks = cell.ranks
         self.norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
         self.optimizer = torch.optim.SGD(
             self.network.parameters(), 0.0, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay
@@ -166,22 +183,23 @@ class Training:
         """Trains one epoch; returns its figures."""
         self.network.train()
         started, stalled = time.perf_counter(), self.loader.stats()["stall_seconds"]
-        samples, loss = 0, torch.zeros((), device=self.recipe.device)
+        samples, seen = 0, []
         for batch, length in self._batches():
             self.ids.update(batch.ids.numpy().tobytes())
             self._set_rate((self.epoch_number + samples / length) / self.epochs)
             losses = self._losses(batch)
             self.loader.report(batch, losses)
             self.optimizer.zero_grad(set_to_none=True)
-            (losses * batch.weights if self.weighted else losses).mean().backward()
+            self._mean(losses, batch.weights).backward()
             self.optimizer.step()
-            loss += losses.detach().sum()
+            seen.append(losses.detach())
             samples += len(losses)
         self.epoch_number += 1
         stats = self.loader.stats()
         return {
             "samples_trained": samples,
-            "loss": round(float(loss) / samples, 5),
+            "loss": round(float(torch.cat(seen).mean()), 5),
+            "rank_correlation": _rank_correlation(seen),
             "bytes_read": stats["epoch"]["bytes_read"],
             "hit_ratio": stats["epoch"]["hit_ratio"],
             "distinct_share": stats["epoch"]["distinct_share"],
@@ -198,22 +216,35 @@ class Training:
 
     def _set_rate(self, done: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate(done)
+            group["lr"] = self.recipe.rate(done, cosine=self.cell.cosine)
+
+    def _mean(self, losses: Tensor, weights: Tensor) -> Tensor:
+        """What is made smaller."""
+        if self.cell.drops:
+            return losses[weights > 0].mean()
+        return (losses * weights if self.cell.weighted_loss else losses).mean()
 
     def _losses(self, batch: Batch) -> Tensor:
-        """Losses by row. Row i is of rank i mod W, as in a training with that many ranks: batch norm has the statistics of
-        a rank's own rows, and what it remembers for tests is rank 0's, as under DDP."""
+        """Losses by row. Each part of the batch has batch norm of its own rows, and the first part's is what tests use."""
         losses = torch.empty(len(batch.labels), device=self.recipe.device)
         momenta = [norm.momentum for norm in self.norms]
-        for rank in range(self.ranks):
+        for nth, (rows, is_learned) in enumerate(self._parts(batch)):
             for norm, momentum in zip(self.norms, momenta, strict=True):
-                norm.momentum = momentum if rank == 0 else 0.0
-            rows = slice(rank, None, self.ranks)
-            logits = self._logits(batch.images[rows])
-            losses[rows] = nn.functional.cross_entropy(logits, batch.labels[rows], reduction="none")
+                norm.momentum = momentum if nth == 0 else 0.0
+            with torch.set_grad_enabled(is_learned):
+                logits = self._logits(batch.images[rows])
+                part = nn.functional.cross_entropy(logits, batch.labels[rows], reduction="none")
+            losses[rows] = part
         for norm, momentum in zip(self.norms, momenta, strict=True):
             norm.momentum = momentum
         return losses
+
+    def _parts(self, batch: Batch) -> list[tuple[slice | Tensor, bool]]:
+        """The rows of each part, and whether the network learns from them. Row i is of rank i mod W, as in a training with
+        that many ranks, under DDP. Rows that are dropped are computed for their losses alone."""
+        if self.cell.drops and not bool((batch.weights > 0).all()):
+            return [(batch.weights > 0, True), (batch.weights == 0, False)]
+        return [(slice(rank, None, self.cell.ranks), True) for rank in range(self.cell.ranks)]
 
     def _logits(self, images: Tensor) -> Tensor:
         # Floats about zero, of about unit size.
@@ -229,7 +260,15 @@ class Training:
         return round(float((found == labels).float().mean()), 6)
 
 
-def _git() -> str:
+def _rank_correlation(batches: list[Tensor]) -> float:
+    """How well a loss's rank in its batch tells its rank in the epoch: the correlation of the two."""
+    in_batch = torch.cat([losses.argsort().argsort() / len(losses) for losses in batches])
+    in_epoch = torch.cat(batches).argsort().argsort()
+    return round(float(torch.corrcoef(torch.stack([in_batch.double(), in_epoch.double()]))[0, 1]), 4)
+
+
+def commit() -> str:
+    """What the working tree is of; `-dirty` if it has changes."""
     command = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -237,7 +276,9 @@ def _git() -> str:
 def _in_memory(val_set: Path, recipe: Recipe) -> tuple[Tensor, Tensor]:
     """All test images and labels, apart from the run's cache and bytes."""
     job = Daemon(job=f"accuracy-test-{os.getpid()}", linger=0.0)
-    with Loader(val_set, TEST_BATCH, decode=CenterCrop(recipe.side), channels_last=True, train=False, daemon=job) as loader:
+    resize = [Resize(round(RESIZED * recipe.side))] if recipe.photographs else []
+    decode = [*resize, CenterCrop(recipe.side)]
+    with Loader(val_set, TEST_BATCH, decode=decode, channels_last=True, train=False, daemon=job) as loader:
         batches = [(batch.images.clone(), batch.labels.clone()) for batch in loader]
     images, labels = (torch.cat(part).to(recipe.device) for part in zip(*batches, strict=True))
     return images, labels

@@ -7,19 +7,25 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from shade_load import Daemon, Plan
+from shade_load import Daemon, Loader, Plan
+from shade_load.transforms import CenterCrop
 from torchvision.datasets import ImageFolder
 
-from studies.accuracy import data, frontier, report, results, training
-from studies.accuracy.cells import CELLS, PLAIN, Variant, in_order_of_runs
+from studies.accuracy import data, frontier, recording, report, results, training
+from studies.accuracy.cells import CELLS, OF_FIRST_DESIGN, PLAIN, RETIRED, Variant
 from studies.accuracy.recipes import RECIPES
-from studies.accuracy.statistics import difference, mean, on_line
+from studies.accuracy.registered import TABLES, opened, tables_of
+from studies.accuracy.runs import Pool, Run, slot
+from studies.accuracy.statistics import difference, mean, on_line, verdicts
+from studies.image_sets import NotAvailable, load
 from studies.image_sets.image_set import ImageSet, Split
 
 ROOT = Path(__file__).parents[2]
@@ -48,9 +54,9 @@ def folder(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_of(folder: Path, cell: str, seed: int = 0) -> results.Run:
+def run_of(folder: Path, cell: str, seed: int = 0, **more) -> results.Run:
     recipe = replace(RECIPES[RECIPE], epochs=3, batch_size=32)
-    return training.run(recipe, CELLS[cell], seed, folder)
+    return training.run(recipe, CELLS[cell], seed, folder, **more)
 
 
 class TestStatistics:
@@ -74,21 +80,22 @@ class TestStatistics:
     def test_a_verdict_follows_from_the_bounds(self, shift: float, verdict: str) -> None:
         spread = [-0.1, 0.0, 0.1] * 3
         found = difference({i: 50 + shift + by for i, by in enumerate(spread)}, dict.fromkeys(range(9), 50.0))
-        assert found is not None and found.verdict(1) == verdict
+        assert verdicts({"cell": found}) == {"cell": verdict}
 
-    def test_a_verdict_allows_for_all_comparisons(self) -> None:
+    def test_verdicts_of_a_family_allow_for_one_another(self) -> None:
         found = difference({i: 50.0 + by for i, by in enumerate([0.0, 0.2, 0.3, 0.4] * 2)}, dict.fromkeys(range(8), 50.0))
-        assert found is not None and (found.verdict(1), found.verdict(50)) == ("better", "as good")
-        # Bonferroni: one of 50 at 95 % is one at 99.9 %. s = 0.15811, t(0.999, 7) = 4.78529
-        assert found.bounds(50)[0] == pytest.approx(0.225 - 4.78529 * 0.15811 / 8**0.5, abs=1e-3)
+        none = difference({i: 50.0 + by for i, by in enumerate([-3.0, 3.0] * 4)}, dict.fromkeys(range(8), 50.0))
+        assert verdicts({"cell": found})["cell"] == "better"
+        # One of many that show nothing must show more.
+        said = verdicts({"cell": found, "none": None, **{f"other {nth}": none for nth in range(49)}})
+        assert (said["cell"], said["other 7"], said["none"]) == ("as good", "not told", "")
 
     def test_few_seeds_tell_nothing(self) -> None:
         one = difference({0: 50.0}, {0: 49.0})
         three = difference({0: 40.0, 1: 40.0, 2: 40.0}, dict.fromkeys(range(3), 50.0))
         wide = difference({0: 40.0, 1: 60.0, 2: 40.0, 3: 60.0}, dict.fromkeys(range(4), 50.0))
-        assert one is not None and one.verdict(1) == "too few seeds"
-        assert three is not None and three.verdict(1) == "too few seeds"
-        assert wide is not None and wide.verdict(1) == "not told"
+        said = verdicts({"one": one, "three": three, "wide": wide})
+        assert said == {"one": "too few seeds", "three": "too few seeds", "wide": "not told"}
         assert difference({0: 1.0}, {1: 1.0}) is None
 
     def test_a_line_ends_at_its_points(self) -> None:
@@ -146,6 +153,41 @@ class TestImageSets:
         assert (np.diff(counts) <= 0).all()
         assert len(images.with_imbalance(1).train.labels) == 400
 
+    def test_what_is_held_out_is_a_part_of_the_training_images(self, images: ImageSet) -> None:
+        kept = images.with_held_out(0.1, seed=0)
+        assert (len(kept.train.labels), len(kept.val.labels)) == (360, 40)
+        together = np.concatenate([kept.train.images, kept.val.images]).reshape(400, -1)
+        assert sorted(map(bytes, together)) == sorted(map(bytes, images.train.images.reshape(400, -1)))
+        # Wrong labels are for training only.
+        assert (kept.with_label_noise(0.5, seed=0).val.labels == kept.val.labels).all()
+
+    def test_records_are_filled_up_and_show_the_same_image(self, images: ImageSet, tmp_path: Path) -> None:
+        replace(images.first(20), record_bytes=20_000).write(tmp_path / "set")
+        read = ImageFolder(tmp_path / "set/train")
+        assert {Path(path).stat().st_size for path, _ in read.samples} == {20_000}
+        packed = tmp_path / "packed"
+        subprocess.run([recording.find_daemon().with_name("shade-pack"), "create", tmp_path / "set/train", packed], check=True)
+        assert recording.record_bytes(packed) == 20_000
+        with Loader(packed, 20, decode=CenterCrop(32), train=False) as loader:
+            batch = next(iter(loader))
+        for sample, rows in zip(batch.ids.tolist(), batch.images, strict=True):
+            assert (rows.permute(1, 2, 0).numpy() == np.asarray(read[sample][0])).all()
+
+    def test_photographs_are_copied_as_they_are(self, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        paths = [source / f"{name}.JPEG" for name in "abcd"]
+        for path in paths:
+            path.write_bytes(path.name.encode())
+        part = Split(np.array(paths, dtype=object), np.array([0, 1, 0, 1]))
+        ImageSet(("x", "y"), part, part).with_label_noise(0.5, seed=0).write(tmp_path / "set")
+        written = sorted((tmp_path / "set").glob("*/*/*.JPEG"))
+        assert sorted(path.read_text() for path in written) == sorted(2 * [path.name for path in paths])
+        with pytest.raises(NotAvailable, match="4 \\+ 0 images"):
+            (tmp_path / "set/val").rename(tmp_path / "gone")
+            (tmp_path / "set/val/x").mkdir(parents=True)
+            load("imagenette", tmp_path / "set")
+
     def test_what_is_written_is_an_image_folder(self, images: ImageSet, folder: Path) -> None:
         read = ImageFolder(folder / "cifar10-plain/train")
         assert read.classes == list(images.classes)
@@ -161,8 +203,27 @@ class TestCells:
         Plan(**CELLS[name].plan)
         Daemon(**CELLS[name].daemon)
 
-    def test_every_cell_is_run_once(self) -> None:
-        assert sorted(in_order_of_runs()) == sorted(CELLS)
+    def test_each_cell_is_of_a_table_and_each_table_is_in_the_design(self) -> None:
+        of_tables = {name for table in TABLES for name in table.cells}
+        assert of_tables == set(CELLS) and set(RETIRED) <= set(OF_FIRST_DESIGN)
+        design = " ".join((results.RESULTS.parent / "DESIGN.md").read_text().split())
+        for table in TABLES:
+            assert f"| {table.name} | {table.date} |" in design
+            assert set(table.primary) <= set(table.cells) and set(table.recipes) <= set(RECIPES)
+            assert {CELLS[name].baseline for name in table.cells} <= of_tables
+
+    def test_a_table_is_opened_when_its_runs_are_there(self) -> None:
+        recipe = "imagenette/small-cnn"
+        (table,) = tables_of(recipe)
+        runs = {name: [{}] * table.seeds for name in (*table.cells, "cis")}
+        assert set(opened(recipe, runs)) == set(table.cells)
+        runs["pads"] = runs["pads"][1:]
+        assert opened(recipe, runs) == {} and not replace(table, opened="").is_open(runs)
+        assert replace(table, opened="2026-12-24").is_open(runs)
+
+    def test_a_slot_is_of_runs_that_tables_have(self) -> None:
+        assert len(set(slot())) == len(slot())
+        assert all(any(run.cell in table.cells for table in tables_of(run.recipe)) for run in slot())
 
     def test_variants_are_named(self) -> None:
         assert [str(variant) for variant in (PLAIN, Variant(0.1), Variant(0.1, 50))] == [
@@ -174,8 +235,8 @@ class TestCells:
 
 class TestRuns:
     def test_a_run_is_recorded_whole(self, folder: Path, tmp_path: Path) -> None:
-        run = run_of(folder, "pads")
         path = results.path_of(tmp_path, RECIPE, "pads", 0)
+        run = run_of(folder, "pads", kept=results.recording_of(path))
         results.write(run, path)
         assert results.read(tmp_path, RECIPE) == {"pads": [json.loads(json.dumps(run))]}
         assert (run["dataset"], run["network"], run["sampler"], run["seed"]) == ("cifar10", "small-cnn", "pads", 0)
@@ -189,6 +250,55 @@ class TestRuns:
         assert all(row["accesses"] == 1200 for row in rows)
         plan = run["options"]["plan"]
         assert (plan["sampler"], plan["order"], plan["explore"], plan["cover"]) == ("pads", "shuffled", 0.0, 5)
+        settings = run["daemon"]["settings"]
+        assert (settings["policy"], settings["cache"]) == ("lookahead", "20%") and "package_bytes" in settings
+        assert re.fullmatch(r"\d+\.\d+\.\d+", run["daemon"]["version"]) and len(run["daemon"]["program_sha256"]) == 64
+        assert run["split"] == "test"
+        again = recording.played_again(results.recording_of(path), run["dataset_bytes"] / run["dataset_samples"])
+        assert again == rows, "what was kept does not make the simulated figures"
+
+    def test_what_is_held_out_is_trained_on_nine_tenths(self, images: ImageSet, folder: Path, tmp_path: Path) -> None:
+        images.with_held_out(data.HELD_OUT_SHARE, data.HELD_OUT_SEED).write(folder / "cifar10-plain-held-out")
+        command = [sys.executable, "-m", "studies.accuracy", "run", "--dirty", "--recipes", RECIPE, "--cells", "rs2-10"]
+        command += ["--split", "held-out", "--learning-rates", "0.2", "--seeds", "1"]
+        said = subprocess.run(
+            [*command, "--data", folder, "--results", tmp_path / "results"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert "% of what was held out" in said.stdout
+        assert results.read(tmp_path / "results", RECIPE) == {}, "a run that holds data out is taken for one of the study"
+        held_out = results.read(tmp_path / "results/held-out", RECIPE)
+        assert sorted(held_out) == ["rs2-10@0.2"]
+        (run,) = held_out["rs2-10@0.2"]
+        assert (run["dataset_samples"], run["split"], run["options"]["learning_rate"]) == (360, "held-out", 0.2)
+        text = report.write(tmp_path / "results").read_text()
+        assert "| `rs2-10` | 1 |" in text and "held-out tenth" in text
+
+    def test_a_test_score_of_a_table_that_is_not_open_is_not_read(self, folder: Path, tmp_path: Path) -> None:
+        run = run_of(folder, "pads") | {"test_accuracy": 0.123456}
+        results.write(run, results.path_of(tmp_path / "results", "imagenette/small-cnn", "pads", 0))
+        text = report.write(tmp_path / "results").read_text()
+        assert "`pads` (1)" in text.split("## imagenette/small-cnn")[1] and "not open yet" in text
+        assert "12.35" not in text
+
+    def test_rows_of_weight_0_are_no_part_of_the_gradient(self, folder: Path, tmp_path: Path) -> None:
+        cell, recipe = CELLS["cis-dropped"], replace(RECIPES[RECIPE], epochs=2, batch_size=32)
+        train_set, _ = data.prepared("cifar10", PLAIN, folder)
+        with training.loader_of(recipe, cell, 1, 2, train_set, tmp_path / "socket") as loader:
+            batch = next(iter(loader))
+            for weights in (torch.ones(32), torch.tensor([1.0, 0.0] * 16)):
+                kept = weights > 0
+                run = training.Training(recipe, cell, loader, 1, 2)
+                part = SimpleNamespace(images=batch.images, labels=batch.labels, weights=weights)
+                losses = run._losses(part)
+                run._mean(losses, weights).backward()
+                alone = training.Training(recipe, cell, loader, 1, 2)
+                logits = alone._logits(batch.images[kept])
+                torch.nn.functional.cross_entropy(logits, batch.labels[kept]).backward()
+                assert (losses > 0).all(), "a row that is dropped has no loss to report"
+                for mine, theirs in zip(run.network.parameters(), alone.network.parameters(), strict=True):
+                    assert torch.allclose(mine.grad, theirs.grad, atol=1e-6)
+                for mine, theirs in zip(run.norms, alone.norms, strict=True):
+                    assert torch.equal(mine.running_mean, theirs.running_mean)
 
     def test_a_record_of_other_options_does_not_count(self, folder: Path) -> None:
         cell = CELLS["pads"]
@@ -252,14 +362,14 @@ class TestRuns:
         assert recipe.schedule()["cutout"] == 8 and "cutout" not in RECIPES[RECIPE].schedule()
 
     def test_shorter_epochs_are_the_schedules(self, folder: Path) -> None:
-        run = run_of(folder, "infobatch", seed=1)
+        run = run_of(folder, "infobatch-by-loss", seed=1)
         trained = [row["samples_trained"] for row in run["curve"]]
         # Nothing is left out before losses are known, nor in the last epoch.
         assert trained[0] == trained[2] == 400 > trained[1]
 
 
 def test_the_study_goes_on_where_it_was_interrupted(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "studies.accuracy", "run", "--recipes", RECIPE, "--cells", "uniform-40"]
+    command = [sys.executable, "-m", "studies.accuracy", "run", "--dirty", "--recipes", RECIPE, "--cells", "uniform-40"]
     folders = ["--data", folder, "--results", tmp_path]
     said = [
         subprocess.run([*command, "--seeds", str(seeds), *folders], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -272,10 +382,36 @@ def test_the_study_goes_on_where_it_was_interrupted(folder: Path, tmp_path: Path
     assert {run["epochs"] for run in runs} == {4}
 
 
+def test_a_run_that_does_not_fit_is_passed_over_and_named(folder: Path, tmp_path: Path) -> None:
+    runs = [Run(RECIPE, "rs2-10", seed) for seed in range(3)]
+    pool = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], time.monotonic() + 3600)
+    pool.train(runs[:1])
+    assert runs[0].has_record(tmp_path) and pool.not_run == pool.failed == []
+    # As if one took longer than is left.
+    pool.longest[RECIPE] = 3600.0
+    pool.train(runs[1:2])
+    assert pool.not_run == runs[1:2]
+    over = Pool(1, ["--data", folder, "--results", tmp_path, "--dirty"], time.monotonic())
+    over.train(runs[2:])
+    assert over.not_run == runs[2:] and not runs[2].has_record(tmp_path)
+
+
+def test_a_tree_with_changes_is_refused(tmp_path: Path) -> None:
+    """In a repository of its own, with the study and one file that is not committed."""
+    shutil.copytree(ROOT / "studies", tmp_path / "studies", ignore=shutil.ignore_patterns("results", "__pycache__"))
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "studies/__init__.py"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    (tmp_path / "studies/__init__.py").write_text("# changed\n")
+    command = [sys.executable, "-m", "studies.accuracy", "run", "--cells", "rs2-10", "--results", tmp_path / "results"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 1 and "the working tree has changes" in said.stderr
+
+
 def test_two_commands_do_not_train_into_one_folder(folder: Path, tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        command = [sys.executable, "-m", "studies.accuracy", "run", "--data", folder, "--results", tmp_path]
+        command = [sys.executable, "-m", "studies.accuracy", "run", "--dirty", "--data", folder, "--results", tmp_path]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 1 and f"another command trains into {tmp_path}" in said.stderr
 
@@ -289,7 +425,8 @@ def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     text = written.read_text()
     assert "| `pads` | 2 |" in text and "| `uniform-50` | 2 |" in text
     assert "`pads` (2)" in text, "a cell with too few seeds is not named as missing"
-    assert "No run yet" in text, "a recipe without runs is not named"
+    assert "| too few seeds |" in text, "a verdict from two seeds"
+    assert "No table of it is open" in text, "a recipe without runs is not named"
     plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
     assert report.write(records).read_text() == text
     assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
@@ -301,7 +438,7 @@ def test_a_live_run_waits_for_its_store_and_is_reported(folder: Path, tmp_path: 
     records = tmp_path / "results"
     # Where `make test` builds shade-slow-store.
     programs = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
-    command = [sys.executable, "-m", "studies.accuracy", "live", "--cells", "echo", "--rates", "0.01", "--epochs", "2"]
+    command = [sys.executable, "-m", "studies.accuracy", "live", "--dirty", "--cells", "echo", "--rates", "0.01", "--epochs", "2"]
     folders = ["--data", folder, "--results", records, "--programs", programs]
     # What it reads from other programs does not depend on the user's log.
     environment = {**os.environ, "SHADE_LOG": "warn"}
@@ -323,7 +460,7 @@ def test_a_live_run_waits_for_its_store_and_is_reported(folder: Path, tmp_path: 
 
     results.write(run_of(folder, "echo"), results.path_of(records, RECIPE, "echo", 0))
     text = report.write(records).read_text()
-    assert "| `echo` | 0.01 | 2 |" in text and "1 of 1 runs with a limit delivered the ids" in text
+    assert re.search(r"\| `echo` \| \d\.\d \| 0.01 \| 2 \|", text) and "1 of 1 runs with a limit delivered the ids" in text
 
 
 def live_run(rate: float | None, simulated: float | None, ids: str = "a") -> results.Run:
@@ -332,8 +469,9 @@ def live_run(rate: float | None, simulated: float | None, ids: str = "a") -> res
         **{"cell": "pads", "seed": 0, "rate": rate, "epochs": 1, "samples_trained": 1000, "ids_sha256": ids},
         **{"compute_seconds": 10.0, "stall_seconds": 3.0, "records_per_read": None, "samples_per_second": 100.0},
         **{"store": {"kind": "simulated"}, "date": "2026-11-24T00:00:00", "machine": "one"},
+        **{"bytes_read": 1_600_000, "dataset_bytes": 2_000_000, "dataset_samples": 1000},
         "simulated": None if simulated is None else {"stall_s": simulated},
-        "simulated_as_served": None,
+        "simulated_together": None if simulated is None else {"stall_s": simulated + 1},
     }
 
 
@@ -346,9 +484,9 @@ def test_live_waits_stand_beside_simulated_ones_by_rate(folder: Path, tmp_path: 
     text = report.write(records).read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `pads`") and "simulated" in line]
     assert rows == [
-        "| `pads` | no limit | 1 | simulated | 10.0 | 30.0 |  |  |  |  |  |",
-        "| `pads` | 0.3 | 1 | simulated | 10.0 | 30.0 | 40.0 | -10.0 |  |  |  |",
-        "| `pads` | 1 | 1 | simulated | 10.0 | 30.0 | 20.0 | +10.0 |  |  |  |",
+        "| `pads` | 2.0 | no limit | 1 | simulated | 10.0 | 30.0 |  |  |  |  |  | 0.80 |",
+        "| `pads` | 2.0 | 0.3 | 1 | simulated | 10.0 | 30.0 | 40.0 | -10.0 | 50.0 | -20.0 |  | 0.80 |",
+        "| `pads` | 2.0 | 1 | 1 | simulated | 10.0 | 30.0 | 20.0 | +10.0 | 30.0 | +0.0 |  | 0.80 |",
     ]
     assert "1 of 2 runs with a limit delivered the ids" in text and "None yet" not in text
 

@@ -53,7 +53,7 @@ declared! {
         /// whole.
         echo: f64 = 2.0, in 1.0 to (f64::MAX) in_words "a finite number of at least 1", as "echo TIMES";
 
-        /// InfoBatch: share of the samples with a score below the mean that an epoch leaves out, 0
+        /// InfoBatch: share of the samples with a loss below the mean that an epoch leaves out, 0
         /// to 1.
         prune: f64 = 0.5, in 0.0 to 1.0, as "prune SHARE";
 

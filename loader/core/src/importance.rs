@@ -46,17 +46,24 @@ pub struct Ranked {
 /// A report may be partial: the shorter of the two slices sets the number of pairs.
 #[must_use]
 pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
-    rank_by(ids, losses, |j, n| score_at((j as f64 + 0.5) / n as f64))
+    score_by(ids, losses, |j, n, _| score_at((j as f64 + 0.5) / n as f64))
 }
 
 /// As [`rank`], with scores that are equal on every machine: for plans of several strata.
 #[must_use]
 pub fn rank_portably(ids: &[SampleId], losses: &[f32]) -> Ranked {
-    rank_by(ids, losses, score_of_rank)
+    score_by(ids, losses, |j, n, _| score_of_rank(j, n))
 }
 
-/// Ranks losses; `score_of` gives the score of the j-th smallest of n.
-fn rank_by(ids: &[SampleId], losses: &[f32], score_of: impl Fn(usize, usize) -> f32) -> Ranked {
+/// As [`rank`], with scores that keep the losses themselves ([`loss_of`]): for a sampler that goes
+/// by their mean.
+#[must_use]
+pub fn keep_losses(ids: &[SampleId], losses: &[f32]) -> Ranked {
+    score_by(ids, losses, |_, _, loss| score_of_loss(loss))
+}
+
+/// Sorts losses; `score_of` gives the score of the j-th smallest of n, which is this loss.
+fn score_by(ids: &[SampleId], losses: &[f32], score_of: impl Fn(usize, usize, f64) -> f32) -> Ranked {
     let mut pairs: Vec<(SampleId, f64)> =
         ids.iter().zip(losses).map(|(&id, &loss)| (id, f64::from(loss))).collect();
     let nonfinite = pairs.iter().filter(|(_, loss)| !loss.is_finite()).count();
@@ -68,7 +75,8 @@ fn rank_by(ids: &[SampleId], losses: &[f32], score_of: impl Fn(usize, usize) -> 
         .filter_map(|same| same.first().map(|&(id, _)| (mean_or_hardest(same), id)))
         .collect();
     means.sort_unstable_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
-    let scores = means.iter().enumerate().map(|(j, &(_, id))| (id, score_of(j, means.len()))).collect();
+    let score = |(j, &(loss, id)): (usize, &(f64, SampleId))| (id, score_of(j, means.len(), loss));
+    let scores = means.iter().enumerate().map(score).collect();
     Ranked { scores, nonfinite: to_u32(nonfinite) }
 }
 
@@ -83,6 +91,25 @@ fn mean_or_hardest(same: &[(SampleId, f64)]) -> f64 {
 #[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
 pub(super) fn score_at(quantile: f64) -> f32 {
     (64.0 * quantile + 9.5).ln() as f32
+}
+
+/// The score that keeps a loss. All losses, also those below 0, are drawn together into the range
+/// of scores, and higher ones score higher. Only divisions, so every machine has the same score.
+#[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
+#[must_use]
+pub fn score_of_loss(loss: f64) -> f32 {
+    let drawn = if loss.is_finite() { loss / (1.0 + loss.abs()) } else { 1.0 };
+    let share = f64::midpoint(1.0, drawn);
+    (f64::from(SCORE_MIN) + f64::from(SCORE_MAX - SCORE_MIN) * share) as f32
+}
+
+/// The loss of a score that [`keep_losses`] gave: to 4 decimals where it is below 10. A sample
+/// never trained, or with a loss that is no number, has an infinite one.
+#[must_use]
+pub fn loss_of(score: f32) -> f64 {
+    let share = f64::from(score - SCORE_MIN) / f64::from(SCORE_MAX - SCORE_MIN);
+    let drawn = 2.0 * share - 1.0;
+    if score >= SCORE_MAX { f64::INFINITY } else { drawn / (1.0 - drawn.abs()) }
 }
 
 /// The quantile of a score's loss within its batch, 0 to 1: what [`rank`] made the score of. A
@@ -291,6 +318,20 @@ mod tests {
         assert_eq!(ranked.scores.iter().map(|pair| pair.0.0).collect::<Vec<_>>(), [1, 7, 2]);
         let middle = (64.0f64 * 0.5 + 9.5).ln();
         assert!((f64::from(ranked.scores[1].1) - middle).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_score_keeps_its_loss() {
+        for loss in [-3.5, -0.01, 0.0, 1e-3, 0.7, 2.25, 9.5] {
+            let kept = loss_of(score_of_loss(loss));
+            assert!((kept - loss).abs() < 1e-4, "{loss}: {kept}");
+        }
+        let ranked = keep_losses(&ids(&[4, 8, 4, 6]), &[1.0, f32::NAN, 2.0, 0.5]);
+        let kept: Vec<(u32, f64)> = ranked.scores.iter().map(|&(id, score)| (id.0, loss_of(score))).collect();
+        assert_eq!(kept.iter().map(|pair| pair.0).collect::<Vec<_>>(), [6, 4, 8]);
+        assert!((kept[1].1 - 1.5).abs() < 1e-4, "the mean of two losses");
+        assert_eq!((kept[2].1, ranked.nonfinite), (f64::INFINITY, 1));
+        assert_eq!(loss_of(Importance::new(1).score(SampleId(0))), f64::INFINITY);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::replay::{Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
-use shade_core::importance::Importance;
+use shade_core::importance::{Importance, loss_of};
 use shade_core::plan::{Part, SampleFacts, Strata, draw_plan, may_exchange};
 use shade_formats::SampleId;
 use shade_formats::ring::FLAG_PADDING;
@@ -98,14 +98,15 @@ fn should(sampler: Sampler, samples: u32) -> Vec<f64> {
     };
     let of_table =
         |table: WeightTable| share(table.weights().iter().map(|&weight| f64::from(weight)).collect());
-    let mean = scores.iter().sum::<f64>() / f64::from(samples);
+    let losses: Vec<f64> = table(samples, 0).scores().iter().map(|&score| loss_of(score)).collect();
+    let mean = losses.iter().sum::<f64>() / f64::from(samples);
     let rank = |score: &f64| scores.iter().filter(|other| *other < score).count() as f64;
     match sampler {
         Sampler::Pads => share(scores),
         Sampler::Iis | Sampler::Cis => {
             scores.iter().map(|score| (rank(score) / f64::from(samples - 1)).cbrt()).collect()
         }
-        Sampler::Infobatch => scores.iter().map(|&score| if score < mean { 0.5 } else { 1.0 }).collect(),
+        Sampler::Infobatch => losses.iter().map(|&loss| if loss < mean { 0.5 } else { 1.0 }).collect(),
         Sampler::Weighted => of_table(long_tail(samples)),
         Sampler::Balanced => of_table(by_class(samples)),
         Sampler::Uniform | Sampler::Sequential | Sampler::Replacement | Sampler::Echo => {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use shade_core::importance::{Importance, SCORE_MAX, rank};
+use shade_core::importance::{Importance, SCORE_MAX, rank, score_of_loss};
 use shade_core::plan::{Plan, draw_plan};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
@@ -384,19 +384,22 @@ fn echo_keeps_repeats_apart_whatever_order_is_asked_for() {
 #[test]
 fn infobatch_leaves_out_half_of_the_easy_and_weights_the_rest() {
     let samples = 1000;
-    let importance = table(samples);
-    let mean = importance.scores().iter().sum::<f32>() / samples as f32;
+    let mut importance = table(samples);
+    for id in (0..samples).map(SampleId) {
+        importance.set_score(id, score_of_loss(f64::from(id.0 % 100).powi(3) / 1e6));
+    }
+    // The mean of k³ over 0..100 is 245,025, above 62³ and below 63³: 63 of 100 are easy.
+    let easy = |id: SampleId| id.0 % 100 < 63;
     let spec = PlanSpec { sampler: Sampler::Infobatch, cover: 0, ..PlanSpec::default() };
     let mut left_out = vec![0; samples as usize];
     for epoch in 1..=200 {
         let plan = plan_of(spec, epoch, &importance);
         let counts = counts(&plan, samples);
-        assert_eq!(plan.ids.len(), 750, "half of the 500 below the mean");
+        assert_eq!(plan.ids.len(), 685, "half of the 630 below the mean");
         let weights: f64 = plan.weights.iter().map(|&weight| f64::from(weight)).sum();
         assert!((weights - f64::from(samples)).abs() < 1e-3, "the mean is that of a plain pass");
-        for (id, weight) in plan.ids.iter().zip(&plan.weights) {
-            let expected = if importance.score(*id) < mean { 2.0 } else { 1.0 };
-            assert_eq!(*weight, expected, "{id}");
+        for (&id, weight) in plan.ids.iter().zip(&plan.weights) {
+            assert_eq!(*weight, if easy(id) { 2.0 } else { 1.0 }, "{id}");
         }
         for (sum, count) in left_out.iter_mut().zip(counts) {
             *sum += 1 - count;
@@ -404,14 +407,15 @@ fn infobatch_leaves_out_half_of_the_easy_and_weights_the_rest() {
     }
     for (id, &times) in (0..).map(SampleId).zip(&left_out) {
         // 100 of 200, with a standard deviation of 7.
-        let easy = importance.score(id) < mean;
-        assert!(if easy { (60..140).contains(&times) } else { times == 0 }, "{id}: {times}");
+        assert!(if easy(id) { (60..140).contains(&times) } else { times == 0 }, "{id}: {times}");
     }
     let whole = PlanSpec { whole_from: 7, ..spec };
-    assert_eq!(plan_of(whole, 6, &importance).ids.len(), 750);
+    assert_eq!(plan_of(whole, 6, &importance).ids.len(), 685);
     assert_eq!(plan_of(whole, 7, &importance).ids.len(), 1000);
     // Nothing was ever delivered, so the guard takes all from epoch 4 on.
     assert_eq!(plan_of(PlanSpec { cover: 5, ..spec }, 4, &importance).ids.len(), 1000);
     let all = PlanSpec { prune: 1.0, ..spec };
-    assert_eq!(plan_of(all, 1, &importance).ids.len(), 501, "one stands for all of them");
+    assert_eq!(plan_of(all, 1, &importance).ids.len(), 371, "one stands for all of them");
+    // A sample without a loss is not left out, and has no part in the mean.
+    assert_eq!(plan_of(spec, 1, &Importance::new(samples)).ids.len(), 1000);
 }

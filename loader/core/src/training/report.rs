@@ -1,11 +1,13 @@
-//! Losses are ranked within their batch and credited to its samples. Validation scores are kept.
+//! Losses are ranked within their batch, or kept as they are for `infobatch`, and credited to its
+//! samples. Validation scores are kept.
 
 use shade_formats::SampleId;
+use shade_job::Sampler;
 
 use super::Training;
 use super::validation::Validation;
 use crate::ids::{BatchId, JobId, SessionId};
-use crate::importance::{rank, rank_portably};
+use crate::importance::{keep_losses, rank, rank_portably};
 
 /// A report, as far as it counts.
 pub(crate) struct Reported {
@@ -59,7 +61,11 @@ impl Training {
             return Some(Reported { job: id, rank: of_rank, losses: None });
         };
         let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
-        let rank = if is_shared { rank_portably } else { rank };
+        let rank = match job.spec.plan.sampler {
+            Sampler::Infobatch => keep_losses,
+            _ if is_shared => rank_portably,
+            _ => rank,
+        };
         let ranked = rank(&delivered.samples, losses);
         let rows = delivered.samples.len().min(losses.len());
         let new_rows = rows.saturating_sub(delivered.reported) as u64;

@@ -86,7 +86,8 @@ class Plan(Options):
             losses are noisy.
         echo: How often "echo" delivers a sample that it reads, at least 1. Default: 2.0; it need
             not be whole. Raise it if the store is too slow.
-        prune: Share of the samples of low loss, 0 to 1, that "infobatch" leaves out. Default: 0.5.
+        prune: Share of the samples with a loss below the mean, 0 to 1, that "infobatch" leaves out.
+            Default: 0.5.
         whole_from: The epoch from which "infobatch" leaves nothing out. Default: 0, which is never.
             The paper has 7/8 of the number of epochs.
         pace: Move samples by a few batches, so that batches and ranks miss the cache evenly.
