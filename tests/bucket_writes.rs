@@ -98,6 +98,54 @@ fn every_command_makes_in_a_bucket_what_it_makes_in_a_folder() {
 }
 
 #[test]
+fn a_command_that_was_killed_behind_its_index_finds_it_whole() {
+    let mut world = BucketWorld::new();
+    for (split, name) in [("photos/val", "here.shade"), ("photos/train", "more.shade")] {
+        world.packed(&["create", split, name, "--quiet"]);
+    }
+    let labels = (60..72).map(|number| format!("class{}/{number}.png,other{}\n", number % 3, number % 2));
+    fs::write(world.path("labels.csv"), format!("path,label\n{}", labels.collect::<String>())).unwrap();
+    let random = &mut StdRng::seed_from_u64(17);
+    let commands: [&dyn Fn(&'static str) -> Vec<&'static str>; 3] = [
+        &|out| vec!["merge", out, "here.shade", "more.shade", "-q"],
+        &|out| vec!["subset", "more.shade", out, "--copy", "--fraction", "0.5", "-q"],
+        &|out| vec!["relabel", "--labels", "labels.csv", "here.shade", out, "-q"],
+    ];
+    for command in commands {
+        world.bucket.be("");
+        world.packed(&command("out.shade"));
+        let there = command("s3://photos/out.shade");
+        for round in 0..3 {
+            // Behind its index a command asks two more times: for its claim, and to remove that.
+            world.bucket.be("latency_ms=80 seed=5");
+            let mut child = world.pack(&there).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            eventually("the index is there", || world.object("out.shade/dataset.shade").exists());
+            std::thread::sleep(Duration::from_millis(random.random_range(0..100)));
+            child.kill().unwrap();
+            assert!(!child.wait().unwrap().success(), "{there:?} had ended");
+            world.bucket.be("");
+            let mut before = world.there("out.shade");
+            // It says the truth: its process is gone. The next command takes it.
+            before.remove("dataset.changing");
+            // Another one, and the same where a shard is not what it was.
+            let other = ["subset", "here.shade", "s3://photos/out.shade", "--copy", "--fraction", "0.3"];
+            assert!(world.refused(&other).contains("s3://photos/out.shade exists"));
+            let shard = world.object("out.shade/shard-000000.tar");
+            let bytes = fs::read(&shard).unwrap();
+            fs::write(&shard, &bytes[1..]).unwrap();
+            assert!(world.refused(&there).contains("shard-000000.tar was written and is not there any more"));
+            fs::write(&shard, bytes).unwrap();
+            assert!(world.there("out.shade") == before, "round {round}");
+            let again = world.packed(&there);
+            assert!(again.contains("it is there already, and whole: nothing was written"), "{again}");
+            world.assert_same("out.shade");
+            fs::remove_dir_all(world.object("out.shade")).unwrap();
+        }
+        fs::remove_dir_all(world.path("out.shade")).unwrap();
+    }
+}
+
+#[test]
 fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
     let world = BucketWorld::new();
     let made = Command::new("tar")

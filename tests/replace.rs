@@ -7,11 +7,15 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use shade_client::{Batch, JobSpec, Launch, Next, Options, PlanSpec, Sampler, Session, Settings};
-use shade_tests::{Daemon, Packed, Taken, copy, eventually, program, spec};
+use shade_tests::{Daemon, Packed, Taken, copy, eventually, program, sorted_ids, spec};
 
 /// Ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Changes of daemons, of each kind of socket, while trainings begin.
+const ROUNDS: u32 = 12;
 
 /// A training that may start daemons, and whose daemons may not die.
 fn options(dataset: &Path) -> Options {
@@ -160,4 +164,54 @@ fn without_another_one_it_just_starts_and_what_cannot_start_ends_nothing() {
     assert!(daemon.is_alive());
     session.stats().unwrap();
     assert_eq!(session.successors(), 0);
+}
+
+#[test]
+fn a_training_that_begins_at_that_moment_is_served_by_one_of_the_two() {
+    let packed = Packed::mixed(33);
+    let socket = packed.beside("control.socket");
+    let random = &mut StdRng::seed_from_u64(11);
+    for file in [None, Some(&socket)] {
+        let args: Vec<&dyn AsRef<OsStr>> = match file {
+            None => Vec::new(),
+            Some(path) => vec![&"--socket", path],
+        };
+        let with: Vec<&dyn AsRef<OsStr>> =
+            [&"--replace" as &dyn AsRef<OsStr>].into_iter().chain(args.iter().copied()).collect();
+        let named = Options { socket: file.cloned(), ..options(&packed.dataset) };
+        let mut old = Daemon::start(&packed.dataset, &args);
+        for round in 0..ROUNDS {
+            // As long as the new one takes, and a little longer.
+            let moments = [0, 1].map(|_| Duration::from_micros(random.random_range(0..60_000)));
+            let (named, dataset) = (&named, &packed.dataset);
+            let begin = |job: &'static str, moment: Duration| {
+                std::thread::sleep(moment);
+                let session = Session::connect(dataset, job, 0, crate::job(Sampler::Uniform, 1), named);
+                let session = session.unwrap();
+                let began_in = session.daemon_pid();
+                session.start_epoch(0, 0).unwrap();
+                let taken: Vec<Taken> =
+                    std::iter::from_fn(|| next(&session)).map(|batch| seen(&batch)).collect();
+                (began_in, sorted_ids(&taken), session)
+            };
+            let (new, begun) = std::thread::scope(|scope| {
+                let begun = [("a", moments[0]), ("b", moments[1])]
+                    .map(|(job, moment)| scope.spawn(move || begin(job, moment)));
+                let new = Daemon::start(dataset, &with);
+                (new, begun.map(|thread| thread.join().unwrap()))
+            });
+            for (began_in, ids, session) in begun {
+                assert!(
+                    [old.pid(), new.pid()].contains(&began_in),
+                    "round {round}: process {began_in} serves it"
+                );
+                session.stats().unwrap();
+                assert_eq!(session.daemon_pid(), new.pid(), "round {round}");
+                assert!(ids.into_iter().eq(0..u32::try_from(packed.len()).unwrap()), "round {round}");
+            }
+            assert!(old.wait().success());
+            old = new;
+        }
+    }
+    assert!(socket.exists());
 }

@@ -1,13 +1,16 @@
 //! `shade-load resize` and `Session::resize_cache`: a running daemon's cache grows and shrinks
-//! while trainings take every row, right.
+//! while trainings take every row, right. A successor of that daemon has the size, too.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
-use shade_client::{ClientError, Session};
+use shade_client::{ClientError, Launch, Options, Session, Settings};
 use shade_formats::control::socket_name;
 use shade_tests::{
     Daemon, Packed, Taken, attach_to, copy, eventually, next, program, sorted_ids, spec, spec_by_epochs,
@@ -45,8 +48,17 @@ fn hits_of(packed: &Packed, session: &Session, epoch: u32) -> u32 {
 
 /// Bytes of the daemon that are resident and no file's.
 fn resident_bytes(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB")).unwrap();
+    status_bytes(daemon.pid(), "RssAnon:")
+}
+
+/// Bytes of data that the process may write to.
+fn data_bytes(pid: u32) -> u64 {
+    status_bytes(pid, "VmData:")
+}
+
+fn status_bytes(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_suffix("kB")).unwrap();
     line.trim().parse::<u64>().unwrap() * 1024
 }
 
@@ -198,9 +210,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         other => panic!("not refused: {other:?}"),
     }
     // As much data as it has, and a little: no memory can be had for more.
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.strip_suffix("kB")).unwrap();
-    let limit = Some((data.trim().parse::<u64>().unwrap() * 1024) + (8 << 20));
+    let limit = Some(data_bytes(daemon.pid()) + (8 << 20));
     let process = Pid::from_raw(daemon.pid().cast_signed());
     prlimit(process, Resource::Data, Rlimit { current: limit, maximum: limit }).unwrap();
     let (code, _, errors) = resize("100%", &packed);
@@ -235,4 +245,110 @@ fn a_job_among_others_may_only_if_it_started_the_daemon() {
     let _own = Daemon::start(&packed.dataset, &[]);
     let jobs = ["a", "b"].map(|job| attach_to(&packed.dataset, job, 0, spec_by_epochs(8)).unwrap());
     jobs.iter().for_each(|job| assert!(job.resize_cache("50%").is_ok()));
+}
+
+/// A rank that starts daemons by this program, with a cache of 10 %.
+fn survivor(packed: &Packed, job: &str, binary: Option<&Path>) -> Session {
+    let settings = Settings::from_text(r#"{"linger": 0.2, "cache": "10%"}"#).unwrap();
+    let launch = binary.map(|binary| Launch::new(binary.to_owned(), &packed.dataset, None, &settings));
+    let options = Options { launch, settings, timeout: Duration::from_secs(60), ..Options::default() };
+    Session::connect(&packed.dataset, job, 0, spec_by_epochs(8), &options).unwrap()
+}
+
+/// Kills the daemon of these ranks, and waits until each has found the next one. Bytes of its cache,
+/// and what the ranks were warned of.
+fn killed(sessions: &[&Session]) -> (u64, Vec<String>) {
+    let before: Vec<u32> = sessions.iter().map(|session| session.successors()).collect();
+    let pid = Pid::from_raw(sessions[0].daemon_pid().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("all have found the next one", || {
+        sessions.iter().zip(&before).all(|(session, before)| session.successors() > *before)
+    });
+    let bytes: Vec<u64> = sessions.iter().map(|session| figure(&stats(session), "cache_bytes")).collect();
+    assert!(bytes.iter().all(|of_one| *of_one == bytes[0]), "{bytes:?}");
+    let told = sessions.iter().flat_map(|session| std::iter::from_fn(|| session.take_warning()));
+    (bytes[0], told.collect())
+}
+
+/// The same, where each rank is warned of the death alone.
+fn size_after_a_kill(sessions: &[&Session]) -> u64 {
+    let (bytes, told) = killed(sessions);
+    assert_eq!(told.len(), sessions.len(), "{told:?}");
+    bytes
+}
+
+#[test]
+fn a_successor_has_the_size_whoever_has_given_it() {
+    let packed = Packed::mixed(33);
+    let launched = program("shade-load");
+    let first = survivor(&packed, "first", Some(&launched));
+    let began = figure(&stats(&first), "cache_bytes");
+    assert_eq!(size_after_a_kill(&[&first]), began);
+    // By the rank itself.
+    let by_rank = first.resize_cache("30%").unwrap();
+    assert_eq!(size_after_a_kill(&[&first]), by_rank);
+    // By a command, also for a rank that comes later and may not resize the cache itself.
+    assert_eq!(resize("60%", &packed).0, Some(0));
+    let by_command = figure(&stats(&first), "cache_bytes");
+    assert!(began < by_rank && by_rank < by_command);
+    let late = survivor(&packed, "late", Some(&launched));
+    assert_eq!(size_after_a_kill(&[&first, &late]), by_command);
+    // By another rank: what was before is forgotten.
+    assert_eq!(resize("0", &packed).0, Some(0));
+    assert_eq!(size_after_a_kill(&[&first, &late]), 0);
+    // One that nobody has resized again.
+    assert_eq!(size_after_a_kill(&[&first, &late]), 0);
+    // Who has a daemon replaced says what cache the next one has.
+    let _next = Daemon::start(&packed.dataset, &[&"--replace", &"--cache", &"10%"]);
+    eventually("the rank is there", || late.successors() == 4);
+    assert_eq!(figure(&stats(&late), "cache_bytes"), began);
+}
+
+#[test]
+fn a_daemon_that_somebody_else_starts_again_has_the_size_though_no_job_may_resize_it() {
+    let packed = Packed::mixed(33);
+    // The shell is its parent, so no trainer is. It ends with its last rank.
+    let by_shell = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "\"$0\" \"$@\"; true"]).arg(program("shade-load"));
+        let args: [&dyn AsRef<OsStr>; 5] = [&"--private", &"--linger", &"0s", &"--cache", &"10%"];
+        Daemon::start_by(shell, &packed.dataset, &args)
+    };
+    let mut daemon = by_shell();
+    let sessions = ["a", "b"].map(|job| survivor(&packed, job, None));
+    assert!(sessions[0].resize_cache("50%").is_err());
+    assert_eq!(resize("60%", &packed).0, Some(0));
+    let bytes = figure(&stats(&sessions[0]), "cache_bytes");
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            daemon.wait();
+            by_shell()
+        });
+        assert_eq!(size_after_a_kill(&sessions.each_ref()), bytes);
+        next.join().unwrap()
+    });
+}
+
+#[test]
+fn a_size_for_which_a_successor_has_no_memory_is_told_and_the_training_goes_on() {
+    let packed = Packed::pngs(33, 256);
+    let (script, limit): (PathBuf, PathBuf) = (packed.beside("daemon.sh"), packed.beside("limit"));
+    let (limit_path, program) = (limit.display(), program("shade-load"));
+    let text = format!(
+        "#!/bin/sh\n[ ! -e {limit_path} ] || ulimit -d $(cat {limit_path})\nexec {} \"$@\"\n",
+        program.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let session = survivor(&packed, "job", Some(&script));
+    let began = figure(&stats(&session), "cache_bytes");
+    // As much data as it has, and a little.
+    std::fs::write(&limit, (data_bytes(session.daemon_pid()) / 1024 + (8 << 10)).to_string()).unwrap();
+    let wanted = session.resize_cache("100%").unwrap();
+    let (bytes, told) = killed(&[&session]);
+    assert_eq!(bytes, began);
+    let complaint = format!("does not have the size of {wanted} bytes again: ");
+    assert!(told.len() == 2 && told[1].contains(&complaint), "{told:?}");
+    assert!(told[1].contains("no more memory for the cache"), "{told:?}");
+    hits_of(&packed, &session, 0);
 }

@@ -86,6 +86,8 @@ pub(crate) struct Merged {
     linked: bool,
     /// Bytes of its shards.
     bytes: u64,
+    /// Whether it was there already, made by a run that was killed before it could say so.
+    unchanged: bool,
     /// Labels that are others than in the datasets they are from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     relabelled: Vec<Relabelled>,
@@ -133,7 +135,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     // Before anything is copied: what cannot be read is told at once.
     let times: Vec<Times> = args.datasets.iter().map(|dir| Times::read(dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
-    let mut made = Made::begin(&args.out)?;
+    let mut made = Made::begin_or_find(&args.out)?;
     let moves = moves(args, &datasets, made.folder());
     let bytes = moves.iter().map(|shard| shard.row.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
@@ -148,7 +150,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     assembled.write(made.folder(), true)?;
     let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
-    made.publish(stop)?;
+    let unchanged = made.publish(stop)?;
     Ok(Merged {
         dataset: args.out.clone(),
         content_id: index.content_id().to_string(),
@@ -158,6 +160,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         shards: index.shard_count(),
         linked: args.link,
         bytes,
+        unchanged,
         relabelled,
         speed: Speed::since(start, bytes),
     })
@@ -307,6 +310,9 @@ impl fmt::Display for Merged {
             f,
             "{dataset}: {samples} samples of {classes} classes in {shards} shards, from {merged} datasets"
         )?;
+        if self.unchanged {
+            return write!(f, "it is there already, and whole: nothing was written, content id {content_id}");
+        }
         write!(f, "{bytes} {how} in {speed}, content id {content_id}")
     }
 }

@@ -54,7 +54,7 @@ fn requests() {
     assert_eq!(hex(&hello.encode()), bytes.concat());
     assert_eq!(Request::decode(&hello.encode()), Ok(hello));
     let (samples, content_id) = (A, CONTENT);
-    let cases: [(Request, &[&str]); 21] = [
+    let cases: [(Request, &[&str]); 22] = [
         (Request::TakeBase { loads: A, begun: B }, &["12000100", A_BYTES, B_BYTES]),
         (Request::TakeRedo, &["13000100"]),
         (
@@ -73,6 +73,7 @@ fn requests() {
         (Request::Avoid { samples: vec![A, B] }, &["14000100", "02000000", A_BYTES, B_BYTES]),
         (Request::Replace { protocol: PROTOCOL }, &["15000100", &protocol]),
         (Request::Bound { why: "ab".to_owned() }, &["16000100", AB_BYTES]),
+        (Request::ResizeAgain { cache_bytes: LONG }, &["17000100", LONG_BYTES]),
         (
             Request::Observe { protocol: PROTOCOL, samples, content_id, dataset, job },
             &["09000100", &protocol, A_BYTES, CONTENT_BYTES, D_BYTES, J_BYTES],

@@ -5,8 +5,8 @@
 
 use shade_formats::FormatError;
 use shade_formats::ring::{
-    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, LINE_BYTES, Line, PayloadSize, RELEASED, Segment, WAITING,
-    Working, line_of,
+    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, LINE_BYTES, Line, PayloadSize, RELEASED, RESIZED, Segment,
+    WAITING, Working, line_of,
 };
 
 use crate::sync::{Ordering, fence};
@@ -100,6 +100,15 @@ impl Consumer {
     /// Never for segments that could be attached to.
     pub fn heartbeat_ns(&self) -> Result<u64, FormatError> {
         self.daemon.load_u64(HEARTBEAT)
+    }
+
+    /// Bytes that the cache was given while the daemon ran; `None` while it has the size that it
+    /// began with.
+    ///
+    /// # Errors
+    /// Never for segments that could be attached to.
+    pub fn resized(&self) -> Result<Option<u64>, FormatError> {
+        Ok(self.daemon.load_u64(RESIZED)?.checked_sub(1))
     }
 
     /// The rows that the daemon's workers make for this ring, whose dataset has `samples` samples:

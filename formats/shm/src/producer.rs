@@ -5,7 +5,7 @@
 
 use shade_formats::FormatError;
 use shade_formats::ring::{
-    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, PayloadSize, RELEASED, Segment, WAITING, line_of,
+    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, PayloadSize, RELEASED, RESIZED, Segment, WAITING, line_of,
 };
 
 use crate::sync::{Ordering, fence};
@@ -128,6 +128,14 @@ impl Producer {
     #[must_use]
     pub fn work_board(&self) -> WorkBoard {
         WorkBoard::new(self.daemon.clone())
+    }
+
+    /// Tells the client that the cache was given this size, for the daemon's successor.
+    ///
+    /// # Errors
+    /// Never for the segments given to [`Producer::create`].
+    pub fn tell_resized(&self, cache_bytes: u64) -> Result<(), FormatError> {
+        self.daemon.store_u64(RESIZED, cache_bytes.saturating_add(1))
     }
 
     /// Tells the client that the daemon was alive at `now_ns` (CLOCK_MONOTONIC).

@@ -229,7 +229,7 @@ impl Bucket {
     }
 }
 
-fn exists(out: &Path) -> Error {
+pub(super) fn exists(out: &Path) -> Error {
     Error::Usage(format!("{} exists: remove it or choose another destination", out.display()))
 }
 

@@ -174,6 +174,16 @@ impl Bucket {
         }
     }
 
+    /// Whether the object `name` has the bytes of the file at `path`, by its length and, where the
+    /// store keeps one, its hash.
+    pub(super) fn is_as_in(&self, path: &Path, name: &str) -> Result<bool, Error> {
+        let Some(there) = self.look(name)? else { return Ok(false) };
+        let file = regular::open(path).map_err(Error::io("open", path))?;
+        let bytes = file.metadata().map_err(Error::io("look at", path))?.len();
+        let content = hash_of(&file, bytes).map_err(Error::io("read", path))?;
+        Ok(there.bytes == bytes && there.mark.is_none_or(|mark| mark.content == content))
+    }
+
     pub(super) fn written_by_another(&self, name: &str) -> Error {
         Error::Usage(format!("{} was written by somebody else meanwhile: not going on", self.url_of(name)))
     }

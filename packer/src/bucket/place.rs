@@ -68,6 +68,8 @@ pub(crate) struct Made {
     bucket: Option<Bucket>,
     /// The version of the index that this one's takes the place of.
     replaces: Option<Version>,
+    /// A command of this machine was killed behind its index there.
+    is_there: bool,
     is_published: bool,
 }
 
@@ -77,12 +79,27 @@ impl Made {
     /// # Errors
     /// Something is there, or another command makes it: usage. Or nothing can be made there.
     pub(crate) fn begin(out: &Path) -> Result<Self, Error> {
-        let Place { local, bucket } = Place::take(out, &[])?;
-        if let Some(bucket) = &bucket {
+        Self::begin_at(Place::take(out, &[])?, out, false)
+    }
+
+    /// As [`begin`](Self::begin), for a command that makes all here first. Where a command of this
+    /// machine was killed behind its index in a bucket, this one makes it again and compares.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(crate) fn begin_or_find(out: &Path) -> Result<Self, Error> {
+        let place = Place::take(out, &[])?;
+        let is_there = place.bucket.as_ref().map_or(Ok(false), Bucket::has_own_index)?;
+        Self::begin_at(place, out, is_there)
+    }
+
+    fn begin_at(place: Place, out: &Path, is_there: bool) -> Result<Self, Error> {
+        let Place { local, bucket } = place;
+        if let Some(bucket) = bucket.as_ref().filter(|_| !is_there) {
             bucket.prepare(out, Work { folder: None, restart: false })?;
         }
         let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
-        Ok(Self { partial, bucket, replaces: None, is_published: false })
+        Ok(Self { partial, bucket, replaces: None, is_there, is_published: false })
     }
 
     /// Begins another index of files in the place of the one at the address `out`.
@@ -99,7 +116,8 @@ impl Made {
             return Err(Error::Usage(text));
         };
         let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
-        Ok(Self { partial, bucket, replaces: Some(there.version), is_published: false })
+        let replaces = Some(there.version);
+        Ok(Self { partial, bucket, replaces, is_there: false, is_published: false })
     }
 
     /// Where its files are until it is published.
@@ -112,17 +130,19 @@ impl Made {
         self.bucket.as_ref().map(|bucket| ShardsTo { bucket, split: None })
     }
 
-    /// Makes the dataset appear at once, unless the command should stop.
+    /// Makes the dataset appear at once, unless the command should stop. Whether it was there
+    /// already, whole.
     ///
     /// # Errors
-    /// It cannot be written there; or another one is there by now: usage.
-    pub(crate) fn publish(&mut self, stop: &Stop) -> Result<(), Error> {
+    /// It cannot be written there; or another one is there: usage.
+    pub(crate) fn publish(&mut self, stop: &Stop) -> Result<bool, Error> {
         stop.check()?;
         match &self.bucket {
             None => self.partial.publish()?,
             Some(bucket) => {
                 let folder = self.partial.path();
                 match &self.replaces {
+                    None if self.is_there => bucket.compare(folder)?,
                     None => bucket.publish(folder, None, stop)?,
                     Some(version) => bucket.extend(folder, version, stop)?,
                 }
@@ -130,7 +150,7 @@ impl Made {
             }
         }
         self.is_published = true;
-        Ok(())
+        Ok(self.is_there)
     }
 }
 

@@ -8,6 +8,7 @@ use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 
 use super::address::below;
+use super::left::exists;
 use super::made::{Bucket, is_same, names_in};
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -57,6 +58,35 @@ impl Bucket {
             }
         }
         self.put_index(&folder.join(INDEX_FILE), INDEX_FILE, Some(version), stop)
+    }
+
+    /// Whether an index is there that a command of this machine has written, which did not come to
+    /// its end.
+    pub(super) fn has_own_index(&self) -> Result<bool, Error> {
+        Ok(self.look(INDEX_FILE)?.is_some_and(|there| self.is_marked(&there)))
+    }
+
+    /// Makes sure that the dataset there is the one in `folder`, by its index, and is whole.
+    ///
+    /// # Errors
+    /// It is another one, or something is missing: usage. Or the store does not answer.
+    pub(super) fn compare(&self, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(INDEX_FILE);
+        let own = regular::read(&path).map_err(Error::io("read", &path))?;
+        if self.get(INDEX_FILE, INDEX_BYTES_MAX)?.is_none_or(|there| there.bytes != own) {
+            return Err(exists(Path::new(self.url().as_str())));
+        }
+        let is_other = |name: &str| name == TIMES_FILE || shard_number(name).is_some();
+        for name in names_in(folder)?.into_iter().filter(|name| is_other(name)) {
+            if !self.is_as_in(&folder.join(&name), &name)? {
+                return Err(Error::Usage(format!(
+                    "{} was written and is not there any more, or is another one: remove {} and begin again",
+                    self.url_of(&name),
+                    self.url()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Makes sure that an index will name what is there: a machine that was thought to be dead may

@@ -244,7 +244,7 @@ fn write_there(args: &IndexArgs, is_there: bool, made: &Made, stop: &Stop) -> Re
     let begin = if is_there { MadeThere::begin_again } else { MadeThere::begin };
     let mut out = begin(&args.out)?;
     files::put(&out.folder().join(INDEX_FILE), &made.index, false)?;
-    out.publish(stop)
+    out.publish(stop).map(drop)
 }
 
 fn content_id(made: &Made, path: &Path) -> Result<String, Error> {

@@ -117,6 +117,8 @@ pub(crate) struct Report {
     linked: bool,
     /// Bytes written into new shards.
     copied_bytes: u64,
+    /// Whether it was there already, made by a run that was killed before it could say so.
+    unchanged: bool,
     #[serde(flatten)]
     speed: Speed,
 }
@@ -156,7 +158,7 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
         )));
     }
     let times = Times::read(&args.dataset)?;
-    let mut made = Made::begin(&args.out)?;
+    let mut made = Made::begin_or_find(&args.out)?;
     let chosen = chosen(dataset, &taken.samples, made.folder());
     let written = if args.how.copy {
         copied(args, dataset, &chosen, stop)?
@@ -166,7 +168,7 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
     let linked = !args.how.copy && !is_address(&args.out);
     let copied_bytes = if linked { 0 } else { written.iter().map(|shard| shard.bytes).sum() };
     let index = write_index(args, dataset, &times, taken, written, made.folder())?;
-    made.publish(stop)?;
+    let unchanged = made.publish(stop)?;
     Ok(Report {
         dataset: args.out.clone(),
         content_id: index.content_id().to_string(),
@@ -177,6 +179,7 @@ pub(super) fn make(args: &OverArgs, dataset: &Dataset, taken: &Taken, stop: &Sto
         shards: index.shard_count(),
         linked,
         copied_bytes,
+        unchanged,
         speed: Speed::since(start, copied_bytes),
     })
 }
@@ -309,7 +312,9 @@ impl fmt::Display for Report {
         if *empty_classes > 0 {
             writeln!(f, "{empty_classes} of {classes} classes have no sample; all keep their labels")?;
         }
-        if self.linked {
+        if self.unchanged {
+            write!(f, "it is there already, and whole: nothing was written")?;
+        } else if self.linked {
             write!(f, "its shards are those of the other dataset, no byte was copied")?;
         } else {
             write!(f, "{} copied in {speed}", human_bytes(self.copied_bytes))?;

@@ -126,7 +126,7 @@ impl Launch {
 /// Hears all that a daemon says, to its end.
 fn hear_all(mut child: Child, life: &Arc<Life>, tell: impl Fn(Outcome)) {
     let mut stdout = child.stdout.take().map(BufReader::new);
-    let (mut daemon, mut code, mut has_reported) = (None, None, false);
+    let (mut daemon, mut end, mut has_reported) = (None, None, false);
     let mut nonsense = String::new();
     while let Some(line) = stdout.as_mut().and_then(next_line) {
         match judge(&line) {
@@ -142,7 +142,7 @@ fn hear_all(mut child: Child, life: &Arc<Life>, tell: impl Fn(Outcome)) {
                 has_reported = true;
                 tell(outcome);
             }
-            Some(Said::Ended(last)) => code = Some(last),
+            Some(Said::Ended(last)) => end = Some(last),
             None if has_reported => life.hear(&line),
             None => {
                 nonsense = line;
@@ -153,7 +153,7 @@ fn hear_all(mut child: Child, life: &Arc<Life>, tell: impl Fn(Outcome)) {
     match daemon {
         Some(pid) if nonsense.is_empty() => {
             let own = if pid == child.id() { child.wait().ok().map(end_of) } else { reaped(pid) };
-            life.end_with(own.or(code.map(End::Code)).unwrap_or(End::Silent));
+            life.end_with(own.or(end).unwrap_or(End::Silent));
             if !has_reported {
                 tell(Outcome::Killed { pid, end: life.end() });
             }
@@ -187,8 +187,8 @@ enum Said {
     /// The first: its process id.
     Starting(u32),
     Report(Outcome),
-    /// The last: its exit code.
-    Ended(i32),
+    /// The last: its exit code, or the signal that ends it.
+    Ended(End),
 }
 
 /// What the line says; `None` if it is the log's or not ours.
@@ -198,8 +198,10 @@ fn judge(line: &str) -> Option<Said> {
     if let Some(pid) = number("starting") {
         return u32::try_from(pid).ok().map(Said::Starting);
     }
-    if let Some(code) = number("ended") {
-        return i32::try_from(code).ok().map(Said::Ended);
+    for (name, end) in [("ended", End::Code as fn(i32) -> End), ("signal", End::Signal)] {
+        if let Some(number) = number(name) {
+            return i32::try_from(number).ok().map(end).map(Said::Ended);
+        }
     }
     if said.get("ready").and_then(Value::as_bool) == Some(true) {
         return Some(Said::Report(Outcome::Ready));
@@ -248,7 +250,8 @@ mod tests {
         assert_eq!(judge(r#"{"ready":true,"pid":7,"socket":"x"}"#), report(Outcome::Ready));
         assert_eq!(judge(r#"{"error":"bind: Address already in use (os error 98)"}"#), report(Outcome::Lost));
         assert_eq!(judge(r#"{"error":"no index"}"#), report(Outcome::Failed("no index".to_owned())));
-        assert_eq!(judge(r#"{"ended":1}"#), Some(Said::Ended(1)));
+        assert_eq!(judge(r#"{"ended":1}"#), Some(Said::Ended(End::Code(1))));
+        assert_eq!(judge(r#"{"signal": 6}"#), Some(Said::Ended(End::Signal(6))));
         for other in ["", "hello", "[]", r#"{"ready":false}"#, r#"{"error":7}"#, r#"{"starting":-1}"#] {
             assert_eq!(judge(other), None, "{other}");
         }
@@ -286,6 +289,7 @@ mod tests {
         let says = |last: &str| end_after(&format!("{detached}{last}"));
         assert!(says(r#"echo '{"ended":0}'"#).starts_with("it was stopped and ended in order"));
         assert!(says(r#"echo '{"ended":3}'"#).starts_with("it failed (exit code 3)"));
+        assert!(says(r#"echo '{"signal":11}'"#).starts_with("it was killed by signal 11"));
         assert!(says("").starts_with("it was killed: if nobody did that"));
     }
 

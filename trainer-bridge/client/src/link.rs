@@ -225,6 +225,11 @@ impl Link {
         Death { epoch, batch, is_awaited, working: ring.consumer.working(self.welcome.content.samples) }
     }
 
+    /// Bytes that the daemon's cache was given while it ran, if it was.
+    pub(crate) fn cache_was_given(&self) -> Option<u64> {
+        lock(&self.ring).consumer.resized().ok().flatten()
+    }
+
     /// Starts an epoch.
     pub(crate) fn start_epoch(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
         let mut ring = lock(&self.ring);

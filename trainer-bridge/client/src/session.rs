@@ -262,12 +262,10 @@ impl Session {
     /// this job may not decide it.
     pub fn resize_cache(&self, cache: &str) -> Result<u64, ClientError> {
         let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
-        let resized = self.ask("resize_cache", &request, None, |(reply, _)| match reply {
+        self.ask("resize_cache", &request, None, |(reply, _)| match reply {
             Reply::Resized { cache_bytes, .. } => Ok(cache_bytes),
             other => Err(other),
-        })?;
-        self.succession.note_resized(cache);
-        Ok(resized)
+        })
     }
 
     /// Loads a state, of which `file` has the bytes. Another file is made for each try.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use shade_dataset::Content;
-use shade_formats::control::{PROTOCOL, Reply, Request};
+use shade_formats::control::{Reply, Request};
 use shade_formats::printable::Lines;
 use shade_job::{JobSpec, LINGERS_FOR_EVER};
 use shade_shm::memfd;
@@ -67,8 +67,8 @@ struct State {
     news: Vec<String>,
     /// The seats that the rank has told.
     seats: Option<Vec<u8>>,
-    /// The size that the rank has given the cache.
-    cache: Option<String>,
+    /// Bytes of the cache, if somebody has changed them while a daemon ran.
+    cache_bytes: Option<u64>,
     /// Somebody knows where the ring is, and may have registered it with a device.
     has_told_payload: bool,
     /// The rings before, if so: they stay mapped until they are let go of.
@@ -116,11 +116,6 @@ impl Succession {
     /// Notes the seats that the rank has told.
     pub(crate) fn note_seats(&self, seats: &[u8]) {
         lock(&self.state).seats = Some(seats.to_vec());
-    }
-
-    /// Notes the size that the rank has given the cache.
-    pub(crate) fn note_resized(&self, cache: &str) {
-        lock(&self.state).cache = Some(cache.to_owned());
     }
 
     /// Notes that somebody knows where the ring is.
@@ -183,10 +178,12 @@ impl Succession {
                     return Err(format!("{end}; it was not replaced: it was stopped"));
                 }
                 if dead.dialogue.was_replaced() {
-                    // Who replaces it starts the successor. No death, so no record and no batch.
-                    state.is_service = true;
+                    // Who replaces it starts the successor, with a cache as they want it. No death,
+                    // so no record and no batch.
+                    (state.is_service, state.cache_bytes) = (true, None);
                 } else {
                     state.deaths.note(&dead.death(), Instant::now());
+                    state.cache_bytes = dead.cache_was_given().or(state.cache_bytes);
                 }
                 return self.another(state, end).map(|()| false);
             }
@@ -226,8 +223,11 @@ impl Succession {
             return Err(over(state, format!("{end}; it was not replaced: {why}")));
         }
         let (hello, content) = (Arc::clone(&self.hello), self.content);
-        let told =
-            Told { seats: state.seats.clone(), avoided: state.deaths.avoided(), cache: state.cache.clone() };
+        let told = Told {
+            seats: state.seats.clone(),
+            avoided: state.deaths.avoided(),
+            cache_bytes: state.cache_bytes,
+        };
         let options = self.options_of_heir(state.is_service);
         let (tell, heir) = channel();
         let find = move || drop(tell.send(find(&hello, &options, content, &told)));
@@ -342,8 +342,8 @@ struct Told {
     seats: Option<Vec<u8>>,
     /// Samples whose decoders have ended daemons.
     avoided: Vec<u32>,
-    /// The size that it has given the cache.
-    cache: Option<String>,
+    /// Bytes of the cache, if it was given others than it began with.
+    cache_bytes: Option<u64>,
 }
 
 /// A successor.
@@ -392,20 +392,20 @@ fn find_now(hello: &Hello, options: &Options, content: Content, told: &Told) -> 
             other => Err(other),
         })?;
     }
-    let complaint = told.cache.as_deref().and_then(|cache| resize(&attached, cache).err());
+    let complaint = told.cache_bytes.and_then(|bytes| resize(&attached, bytes).err());
     Ok(Heir { attached, complaint })
 }
 
 /// Gives the cache of a successor the size that it had before. The error is for people: the
 /// training goes on without.
-fn resize(attached: &Attached, cache: &str) -> Result<(), String> {
-    let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
+fn resize(attached: &Attached, cache_bytes: u64) -> Result<(), String> {
+    let request = Request::ResizeAgain { cache_bytes };
     let resized = attached.dialogue.ask("resize_cache", &request, None, |(reply, _)| match reply {
         Reply::Resized { .. } => Ok(()),
         other => Err(other),
     });
     resized.map_err(|error| {
         let pid = attached.welcome.pid;
-        format!("the cache of the daemon (process {pid}) does not have the size {cache} again: {error}")
+        format!("the cache of the daemon (process {pid}) does not have the size of {cache_bytes} bytes again: {error}")
     })
 }

@@ -125,7 +125,8 @@ coded! {
             /// One JSON object.
             json: String [MESSAGE_BYTES_MAX],
         },
-        /// The daemon ends; or, drained, will end with its last rank.
+        /// The daemon ends; or, drained, will end with its last rank. In answer to a `Replace` the
+        /// socket comes with it at which it listens.
         10 => Stopping {
             /// The conversation's version.
             protocol: u32,

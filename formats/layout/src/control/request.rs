@@ -177,6 +177,13 @@ coded! {
             /// Why, for people; empty: it would go on in another daemon.
             why: String [cut BOUND_BYTES_MAX],
         },
+        /// To the successor of a daemon whose cache was given another size while it ran: this one
+        /// gets that size, unless somebody has given it one before. Answered by `Resized` or
+        /// `Failed`.
+        23 => ResizeAgain {
+            /// The size in bytes.
+            cache_bytes: u64,
+        },
         /// Offers the client's standard error, which comes with it, for the log of a private
         /// daemon. Not answered.
         13 => Log,
@@ -250,6 +257,7 @@ mod tests {
             prop::collection::vec(any::<u32>(), 0..AVOIDED_MAX)
                 .prop_map(|samples| Request::Avoid { samples }),
             any::<u32>().prop_map(|protocol| Request::Replace { protocol }),
+            any::<u64>().prop_map(|cache_bytes| Request::ResizeAgain { cache_bytes }),
             ".{0,60}".prop_map(|why| Request::Bound { why }),
             Just(Request::Bye),
             Just(Request::Log),
@@ -293,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..23, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..25, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Request::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());

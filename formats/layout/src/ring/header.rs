@@ -4,7 +4,7 @@ use super::descriptor::PLACES;
 use super::fields::{LINE_BYTES, Line, put_raw, put_u32, put_u64, raw_at, u32_at, u64_at};
 use super::layout::{
     CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, DESCRIPTORS, DESCRIPTORS_START, HEAD, HEADER, HEARTBEAT,
-    PayloadSize, RELEASED, RING_VERSION, WAITING, WORKING, check_payload_bytes, line_crc,
+    PayloadSize, RELEASED, RESIZED, RING_VERSION, WAITING, WORKING, check_payload_bytes, line_crc,
 };
 use crate::FormatError;
 use crate::limits::PAYLOAD_ALIGN_BYTES;
@@ -26,6 +26,7 @@ const LAYOUT_HASH: u64 = {
     let places = [
         HEAD,
         HEARTBEAT,
+        RESIZED,
         DESCRIPTORS_START,
         WORKING,
         WAITING,

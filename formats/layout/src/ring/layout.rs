@@ -6,7 +6,7 @@ use crate::checksum::crc32c;
 use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
-pub const RING_VERSION: u32 = 7;
+pub const RING_VERSION: u32 = 8;
 
 /// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
 /// has two: enough to wrap.
@@ -25,6 +25,9 @@ pub const HEADER: u64 = 0;
 pub const HEAD: u64 = 128;
 /// Daemon segment: CLOCK_MONOTONIC of the daemon's last sign of life, in nanoseconds.
 pub const HEARTBEAT: u64 = 256;
+/// Daemon segment: one more than the bytes that the cache was given while the daemon ran; 0 while
+/// it has the size that it began with.
+pub const RESIZED: u64 = 384;
 /// Daemon segment: the first of the words that say which row each worker makes, 8 bytes each.
 pub const WORKING: u64 = 512;
 /// Workers that have such a word. Those beyond say nothing.

@@ -18,7 +18,7 @@ pub use fields::{LINE_BYTES, Line};
 pub use header::Segment;
 pub use layout::{
     CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, DESCRIPTORS, ERROR_TEXT_BYTES_MAX, HEAD, HEADER, HEARTBEAT,
-    PayloadSize, RELEASED, RING_VERSION, WAITING, WORKING, WORKING_MAX, line_of,
+    PayloadSize, RELEASED, RESIZED, RING_VERSION, WAITING, WORKING, WORKING_MAX, line_of,
 };
 pub use payload_allocator::PayloadAllocator;
 pub use working::{Working, ended_by};

@@ -5,7 +5,8 @@
 //! and nobody could say which record it was: several workers decode at once. The handler of such a
 //! signal runs on the thread that has caused it, marks that thread's word, and lets the signal do
 //! what it did before. A signal from outside meets a worker only if it is sent to its very thread,
-//! and SIGKILL meets no handler: such deaths are no record's.
+//! and SIGKILL meets no handler: such deaths are no record's. Whichever thread it meets, the trainer
+//! that has started the daemon, and is not its parent, is told of the signal.
 #![expect(unsafe_code, reason = "a signal's handler is only to be had by system calls")]
 
 use std::io;
@@ -18,6 +19,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use shade_formats::SampleId;
 use shade_formats::ring::{Working, ended_by};
 use shade_shm::WorkBoard;
+
+use crate::log::LastWords;
 
 /// What a decoder can end a process by.
 const FATAL: [Signal; 6] =
@@ -92,18 +95,21 @@ extern "C" fn mark(number: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     if let Some(row) = unsafe { row.as_ref() } {
         row.board.write(row.worker, ended_by(row.word, u8::try_from(number).unwrap_or_default()));
     }
+    LastWords::say_signal(number);
+    // SAFETY: the system passes a valid `info` to a handler with SA_SIGINFO.
+    let was_sent = unsafe { (*info).si_code } <= 0;
     let at = FATAL.iter().position(|signal| *signal as c_int == number);
-    let before = at.and_then(|at| BEFORE.get()?.get(at));
+    // What std does at an overflow of a stack is of no use to a signal that was sent: it would
+    // return, and the daemon would go on.
+    let before = at.filter(|_| !was_sent).and_then(|at| BEFORE.get()?.get(at));
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     if let Ok(signal) = Signal::try_from(number) {
         // SAFETY: the action is the one that was there before this handler, or the system's.
         let _ = unsafe { sigaction(signal, before.unwrap_or(&default)) };
     }
-    // SAFETY: the system passes a valid `info` to a handler with SA_SIGINFO.
-    let code = unsafe { (*info).si_code };
     // One that the processor raised comes again by itself, at the same instruction. One that was
     // sent is sent again; it is blocked here, and comes when the handler returns.
-    if code <= 0 {
+    if was_sent {
         // SAFETY: sends this thread a signal.
         let _ = unsafe { libc::raise(number) };
     }

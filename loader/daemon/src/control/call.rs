@@ -137,6 +137,15 @@ impl Call {
 
     /// Asks with an opening message. A refusal is an error.
     pub(crate) fn ask(&self, request: &Request, fd: Option<BorrowedFd<'_>>) -> Result<Reply, CallError> {
+        self.exchange(request, fd).map(|(reply, _)| reply)
+    }
+
+    /// The same, with the descriptor that comes with the answer.
+    fn exchange(
+        &self,
+        request: &Request,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(Reply, Option<OwnedFd>), CallError> {
         let address = self.address.clone();
         // A daemon that hangs up before it reads may have sent a reason.
         match ask(&self.socket, request, fd) {
@@ -145,9 +154,9 @@ impl Call {
         }
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let answer = match receive(&self.socket, &mut buffer) {
-            Ok(Some((bytes, _))) => match Reply::other_protocol(bytes) {
+            Ok(Some((bytes, fd))) => match Reply::other_protocol(bytes) {
                 Some(protocol) => Err(format!("it speaks protocol {protocol}, this program {PROTOCOL}")),
-                None => Reply::decode(bytes).map_err(|error| error.to_string()),
+                None => Reply::decode(bytes).map(|reply| (reply, fd)).map_err(|error| error.to_string()),
             },
             // It was ending.
             Ok(None) => return Err(CallError::NoDaemon { address }),
@@ -157,15 +166,15 @@ impl Call {
             Err(error) => Err(error.to_string()),
         };
         match answer {
-            Ok(Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED | REFUSE_REPLACED, .. }) => {
+            Ok((Reply::Refuse { code: REFUSE_ENDING | REFUSE_STOPPED | REFUSE_REPLACED, .. }, _)) => {
                 Err(CallError::NoDaemon { address })
             }
-            Ok(Reply::Refuse { code, text }) => {
+            Ok((Reply::Refuse { code, text }, _)) => {
                 // Daemons of protocol 6 and earlier know no status.
                 let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };
                 Err(CallError::Refused { address, text, hint, busy: code == REFUSE_BUSY })
             }
-            Ok(reply) => Ok(reply),
+            Ok(answer) => Ok(answer),
             Err(what) => Err(CallError::Answer { address, what }),
         }
     }
@@ -186,11 +195,11 @@ impl Call {
         }
     }
 
-    /// Has the daemon make room for this one.
-    pub(crate) fn replace(&self) -> Result<u32, CallError> {
-        match self.ask(&Request::Replace { protocol: PROTOCOL }, None)? {
-            Reply::Stopping { pid, .. } => Ok(pid),
-            other => Err(self.unexpected(&other)),
+    /// Has the daemon make room for this one. Its process id, and the socket at which it listens.
+    pub(crate) fn replace(&self) -> Result<(u32, OwnedFd), CallError> {
+        match self.exchange(&Request::Replace { protocol: PROTOCOL }, None)? {
+            (Reply::Stopping { pid, .. }, Some(socket)) => Ok((pid, socket)),
+            (other, _) => Err(self.unexpected(&other)),
         }
     }
 

@@ -2,11 +2,13 @@
 //! into [`Message`]s.
 //!
 //! `admission` limits connections, `socket` passes messages and identifies the process at the other
-//! end, `socket_file` decides which daemon has a path. `call` is the other side, for the commands
-//! that ask a running daemon; `observe` asks it for a trace.
+//! end, `socket_file` decides which daemon has a path, `heritage` is what the next one is given.
+//! `call` is the other side, for the commands that ask a running daemon; `observe` asks it for a
+//! trace.
 
 mod admission;
 mod call;
+mod heritage;
 mod listener;
 mod message;
 mod observe;

@@ -26,6 +26,7 @@ use shade_job::{JobSpec, PlanSpec, Sampler, Settings, SpecError, Tables};
 use shade_shm::{Doorbell, Heard, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
+use super::heritage::Heritage;
 use super::message::{Asked, Message, Resized, Welcomed};
 use super::socket::{peer_process, peer_user, receive, send};
 use crate::log::outputs;
@@ -92,6 +93,7 @@ impl Drop for Leaving<'_> {
 pub(super) fn run(
     socket: Arc<OwnedFd>,
     session: SessionId,
+    heritage: &Heritage,
     served: &ServedDataset,
     messages: &Sender<Message>,
     admission: &Admission,
@@ -100,7 +102,7 @@ pub(super) fn run(
     let leaving = Leaving { session, messages };
     let process = peer_process(&socket);
     let stderr = RefCell::default();
-    let connection = Connection { socket, session, served, process, messages, stderr };
+    let connection = Connection { socket, session, heritage, served, process, messages, stderr };
     let ended =
         caught(|| connection.serve(&mut permits)).unwrap_or_else(|text| Err(SessionError::Defect(text)));
     let socket = &connection.socket;
@@ -141,6 +143,7 @@ enum Opening {
 struct Connection<'a> {
     socket: Arc<OwnedFd>,
     session: SessionId,
+    heritage: &'a Heritage,
     served: &'a ServedDataset,
     /// The peer's process; `None` where only the socket tells that it is gone.
     process: Option<OwnedFd>,
@@ -332,13 +335,15 @@ impl Connection<'_> {
         self.wait_for_goodbye()
     }
 
-    /// Makes room for another daemon, if all jobs go on there.
+    /// Makes room for another daemon, if all jobs go on there. That one gets the socket at which
+    /// this one listens: connections wait there meanwhile.
     fn replace(&self, permits: &mut Permits) -> Result<(), SessionError> {
         if let Err(text) = self.ask(Message::MayBeReplaced)? {
             return refuse(REFUSE_BUSY, text);
         }
         // Before the end is allowed, as in `stop`.
-        let sent = send(&self.socket, &Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() }, &[]);
+        let stopping = Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() };
+        let sent = send(&self.socket, &stopping, &[self.heritage.give()]);
         permits.greeting = None;
         self.tell(Message::Replace)?;
         sent?;

@@ -24,6 +24,8 @@ pub(super) struct SocketFile {
     lock_path: PathBuf,
     /// Held until the file is removed: fields are dropped after `drop` has run.
     lock: File,
+    /// Another daemon goes on with the file.
+    is_left: bool,
 }
 
 impl SocketFile {
@@ -49,12 +51,30 @@ impl SocketFile {
         let socket = socket.inspect_err(|_| drop(std::fs::remove_file(&lock_path)))?;
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
         let identity = identity(path)?;
-        Ok((Self { path: path.to_owned(), identity, lock_path, lock }, socket))
+        Ok((Self { path: path.to_owned(), identity, lock_path, lock, is_left: false }, socket))
+    }
+
+    /// Takes over `path` from a daemon that ends and has [left](Self::leave) it.
+    ///
+    /// # Errors
+    /// `AddrInUse` while that daemon, or another one, has its lock; or it is not there.
+    pub(super) fn inherit(path: &Path) -> io::Result<Self> {
+        let lock_path = lock_path(path);
+        let lock = lock(&lock_path)?;
+        Ok(Self { path: path.to_owned(), identity: identity(path)?, lock_path, lock, is_left: false })
+    }
+
+    /// The file stays when this is dropped: another daemon goes on with it.
+    pub(super) fn leave(&mut self) {
+        self.is_left = true;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         // Best effort: the next daemon replaces what stays behind.
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             let _ = std::fs::remove_file(&self.path);

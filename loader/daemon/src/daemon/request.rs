@@ -78,6 +78,10 @@ impl Daemon {
                 let reply = self.resize_for(session, &cache);
                 self.sessions.reply(session, &reply);
             }
+            Request::ResizeAgain { cache_bytes } => {
+                let reply = self.resize_again(cache_bytes);
+                self.sessions.reply(session, &reply);
+            }
             Request::Hello { .. }
             | Request::Observe { .. }
             | Request::Status { .. }

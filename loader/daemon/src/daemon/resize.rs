@@ -39,26 +39,36 @@ pub(super) enum ResizeError {
 impl Daemon {
     /// Answers a rank that wants the cache to have another size.
     pub(super) fn resize_for(&mut self, session: SessionId, cache: &str) -> Reply {
-        match self.check_owner(session).and_then(|()| self.resize(cache)) {
-            Ok(Resized { before_bytes, cache_bytes }) => {
-                Reply::Resized { protocol: PROTOCOL, before_bytes, cache_bytes }
-            }
-            Err(error) => Reply::Failed { text: error.to_string() },
+        answer(self.check_owner(session).and_then(|()| self.resize(cache)))
+    }
+
+    /// Answers a rank whose daemon before this one had died with a cache of this size, which it was
+    /// given. Any rank may ask, as that daemon has judged who may. A size that this daemon was given
+    /// is newer, and stays.
+    pub(super) fn resize_again(&mut self, cache_bytes: u64) -> Reply {
+        if self.sessions.has_resized() {
+            let now_bytes = self.lifecycle.settings.cache_bytes();
+            return answer(Ok(Resized { before_bytes: now_bytes, cache_bytes: now_bytes }));
         }
+        answer(self.resize_to(Capacity::Bytes(cache_bytes), "as a daemon before this one had"))
     }
 
     /// Gives the cache the size that `--cache` would give it.
     pub(super) fn resize(&mut self, cache: &str) -> Result<Resized, ResizeError> {
-        let asked = Capacity::given(cache)?;
+        self.resize_to(Capacity::given(cache)?, "as its user asked")
+    }
+
+    fn resize_to(&mut self, asked: Capacity, why: &str) -> Result<Resized, ResizeError> {
         let settings = &mut self.lifecycle.settings;
         let (before_bytes, cache_bytes) = (settings.cache_bytes(), settings.bytes_of(asked));
         let window_bytes = self.cache_memory.resize(&mut self.core, before_bytes, cache_bytes)?;
         self.events.push(Event::Resize { cache_bytes, window_bytes });
         settings.resized(asked, cache_bytes);
+        self.sessions.note_resized(cache_bytes);
         self.observers.resized(cache_bytes);
         self.turn();
         let (before, now) = (BinaryBytes(before_bytes), BinaryBytes(cache_bytes));
-        tracing::info!("the cache has {now} now, {before} before, as its user asked");
+        tracing::info!("the cache has {now} now, {before} before, {why}");
         Ok(Resized { before_bytes, cache_bytes })
     }
 
@@ -84,5 +94,14 @@ impl Daemon {
         };
         let target = target_of(&self.lifecycle.served.address, &self.lifecycle.served.folder);
         Err(ResizeError::NotOwner { jobs: jobs.join(", "), owner, or, target })
+    }
+}
+
+fn answer(resized: Result<Resized, ResizeError>) -> Reply {
+    match resized {
+        Ok(Resized { before_bytes, cache_bytes }) => {
+            Reply::Resized { protocol: PROTOCOL, before_bytes, cache_bytes }
+        }
+        Err(error) => Reply::Failed { text: error.to_string() },
     }
 }

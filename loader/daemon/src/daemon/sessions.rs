@@ -67,6 +67,8 @@ pub(super) struct Sessions {
     peers: HashMap<SessionId, Peer>,
     /// A session has ever told of samples.
     has_avoided: bool,
+    /// The size that the cache was given last, which each ring says.
+    resized: Option<u64>,
 }
 
 impl Sessions {
@@ -112,9 +114,27 @@ impl Sessions {
 
     pub(super) fn mapped(&mut self, session: SessionId, ring: RingEnd) {
         if let Some(peer) = self.peers.get_mut(&session) {
+            if let Some(cache_bytes) = self.resized {
+                // Cannot fail, as in `beat`.
+                let _ = ring.producer.tell_resized(cache_bytes);
+            }
             peer.ring = Some(ring);
             peer.promised_bytes = 0;
         }
+    }
+
+    /// The cache was given this size.
+    pub(super) fn note_resized(&mut self, cache_bytes: u64) {
+        self.resized = Some(cache_bytes);
+        for ring in self.peers.values().filter_map(|peer| peer.ring.as_ref()) {
+            // Cannot fail, as in `beat`.
+            let _ = ring.producer.tell_resized(cache_bytes);
+        }
+    }
+
+    /// Whether the cache was given a size while this daemon ran.
+    pub(super) fn has_resized(&self) -> bool {
+        self.resized.is_some()
     }
 
     /// No row is made of these samples for the session's job.

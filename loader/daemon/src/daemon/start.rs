@@ -182,14 +182,18 @@ fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepa
 fn replace(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
     let place = config.socket.as_deref().map_or_else(|| Address::of_dataset(folder), Address::given);
     match Call::connect(&place).and_then(|call| Ok((call.replace()?, call))) {
-        Ok((pid, call)) => {
+        Ok(((pid, socket), call)) => {
             tracing::info!("process {pid} makes room");
-            // It closes its sockets at once, and its memory takes longer.
+            // It hangs up at once, and its memory takes longer.
             let _ = call.wait_for_end(END);
+            let (path, address) = (config.socket.as_deref(), address(config, folder));
+            return Listener::inherit(socket, path, address.clone(), Instant::now() + END)
+                .map_err(|source| DaemonError::Bind { address, source });
         }
         Err(CallError::NoDaemon { .. }) => {}
         Err(error) => return Err(error.into()),
     }
+    // One that is ending by itself has the address yet.
     let deadline = Instant::now() + END;
     loop {
         match bind(config, folder) {
