@@ -159,8 +159,8 @@ def main() -> None:
             torch.distributed.barrier()
         if killer.hunt is not None:
             killer.hunt.join()
-        told = sum("has taken its place" in str(warning.message) for warning in caught)
         successors = loader.stats()["successors"]
+        told = sum("has taken its place" in str(warning.message) for warning in caught)
         if world > 1:
             torch.distributed.barrier()
         about = {"kills": len(killer.dead), "epochs": epoch, "warnings": told, "successors": successors}

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
@@ -244,6 +245,15 @@ def test_a_killed_daemon_is_replaced(
     os.kill(facts(shade, "shade_info", session)["daemon_pid"], signal.SIGKILL)
     assert ids_of_epoch(shade, session) == undisturbed
     assert facts(shade, "shade_stats", session)["successors"] == 1
+    assert capfd.readouterr().err.count("has taken its place") == 1
+    os.kill(facts(shade, "shade_info", session)["daemon_pid"], signal.SIGKILL)
+    assert facts(shade, "shade_stats", session)["successors"] == 2
+    assert capfd.readouterr().err.count("has taken its place") == 1
+    pid = facts(shade, "shade_info", session)["daemon_pid"]
+    os.kill(pid, signal.SIGKILL)
+    # Replaced while nothing is asked of it.
+    while facts(shade, "shade_info", session)["daemon_pid"] == pid:
+        time.sleep(0.001)
     shade.shade_close(session)
     assert capfd.readouterr().err.count("has taken its place") == 1
 

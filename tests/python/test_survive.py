@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 import warnings
 from contextlib import suppress
 
@@ -97,6 +98,19 @@ def test_a_warning_that_is_an_error_loses_no_batch(dataset: packed.Packed) -> No
     assert (survived, told) == (undisturbed, 1)
 
 
+def test_a_loader_that_asks_for_nothing_more_tells_of_a_successor_as_it_closes(dataset: packed.Packed) -> None:
+    loader = Loader(dataset.path, 2, daemon=Daemon(job="quiet", ring=1, linger=0.1))
+    first = loader.daemon_pid
+    next(iter(loader))
+    os.kill(first, signal.SIGKILL)
+    while loader.daemon_pid == first:
+        time.sleep(0.001)
+    with pytest.warns(RuntimeWarning, match="has taken its place") as told:
+        loader.close()
+    assert len(told) == 1
+    loader.close()
+
+
 def test_one_death_more_within_an_hour_than_is_allowed_is_an_error(dataset: packed.Packed) -> None:
     with pytest.raises(ValueError, match="deaths_max"):
         Daemon(deaths_max=-1)
@@ -105,9 +119,9 @@ def test_one_death_more_within_an_hour_than_is_allowed_is_an_error(dataset: pack
         batches = iter(loader)
         next(batches)
         os.kill(loader.daemon_pid, signal.SIGKILL)
-        assert loader.stats()["successors"] == 1
         with pytest.warns(RuntimeWarning, match="has taken its place"):
-            next(batches)
+            assert loader.stats()["successors"] == 1
+        next(batches)
         os.kill(loader.daemon_pid, signal.SIGKILL)
         with pytest.raises(DaemonGone, match=r"2 daemons of this rank have died within an hour, more than 1 \("):
             list(batches)

@@ -31,6 +31,23 @@ pub struct shade_session {
     position: Position,
 }
 
+impl shade_session {
+    /// Says on standard error which daemons were replaced.
+    fn tell_of_successors(&self) {
+        while let Some(text) = self.session.take_warning() {
+            // Without a standard error nobody wants to know.
+            let _ = writeln!(std::io::stderr(), "shade: {text}");
+        }
+    }
+}
+
+impl Drop for shade_session {
+    fn drop(&mut self) {
+        // The caller may have asked for nothing since.
+        self.tell_of_successors();
+    }
+}
+
 /// A delivered batch. Its memory goes back to the daemon with it and the last of its tensors.
 pub struct shade_batch {
     batch: Arc<Batch>,
@@ -164,10 +181,7 @@ pub extern "C" fn shade_next(
         let begun = Instant::now();
         loop {
             let next = session.session.next(most.saturating_sub(begun.elapsed()));
-            while let Some(text) = session.session.take_warning() {
-                // Without a standard error nobody wants to know.
-                let _ = writeln!(std::io::stderr(), "shade: {text}");
-            }
+            session.tell_of_successors();
             match next? {
                 Next::Batch(batch) => {
                     let facts = batch.descriptor();
@@ -334,7 +348,13 @@ pub extern "C" fn shade_stats(
     session: Option<&shade_session>,
     json: Option<&mut MaybeUninit<*mut c_char>>,
 ) -> c_int {
-    answer(|| put_text(json, &given(session, "session")?.session.stats()?))
+    answer(|| {
+        let session = given(session, "session")?;
+        let figures = session.session.stats()?;
+        // They count successors: each has been told of by now.
+        session.tell_of_successors();
+        put_text(json, &figures)
+    })
 }
 
 /// The training's state after the last delivered batch, for shade_load and shade_free.

@@ -59,6 +59,8 @@ pub(crate) struct GivenBase {
 struct Hearing {
     /// An unsolicited failure, for `next` to report once the ring is empty.
     fault: Option<ClientError>,
+    /// What has ended the epoch, for `next` to report at once if the rank has asked for another.
+    interruption: Option<String>,
     /// Answers to come of requests that timed out.
     owed: u32,
     /// An answer may still come that a failure overtook.
@@ -69,7 +71,7 @@ impl Hearing {
     /// A message that answers nothing that is asked now. Gives it back if none is expected.
     fn take_late(&mut self, reply: Reply) -> Option<Reply> {
         match reply {
-            Reply::Interrupted { text } => self.fault = Some(ClientError::Failed { text }),
+            Reply::Interrupted { text } => self.interruption = Some(text),
             // It hangs up now.
             Reply::Refuse { code: REFUSE_STOPPED | REFUSE_REPLACED, .. } => {}
             // A daemon that ends while it welcomes this rank refuses it after all.
@@ -240,11 +242,11 @@ impl Dialogue {
                     hearing.stray_allowed = true;
                     return Err(ClientError::Failed { text });
                 }
-                Ok((Reply::Interrupted { text }, _)) => hearing.fault = Some(ClientError::Failed { text }),
+                Ok((Reply::Interrupted { text }, _)) => hearing.interruption = Some(text),
                 Ok(received) => match accept(received) {
                     Ok(answer) => {
                         if matches!(request, Request::LoadState { .. }) {
-                            hearing.fault = None;
+                            (hearing.fault, hearing.interruption) = (None, None);
                         }
                         return Ok(answer);
                     }
@@ -279,7 +281,14 @@ impl Dialogue {
 
     /// Fails with an unsolicited failure, once.
     pub(crate) fn fault(&self) -> Result<(), ClientError> {
+        self.interruption()?;
         self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)
+    }
+
+    /// Fails with what has ended the epoch, once.
+    pub(crate) fn interruption(&self) -> Result<(), ClientError> {
+        let text = self.try_hearing().and_then(|mut hearing| hearing.interruption.take());
+        text.map_or(Ok(()), |text| Err(ClientError::Failed { text }))
     }
 
     /// Whether the daemon has said that it was stopped.

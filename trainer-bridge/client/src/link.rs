@@ -450,7 +450,10 @@ impl Link {
                 return Err(FormatError::new("ring generation", 0, descriptor.generation, expected).into());
             }
             if ring.is_unheard {
-                self.hear_base()?;
+                // It is not lost with an error.
+                ring.ahead = Some(descriptor);
+                self.hear_before_the_first()?;
+                ring.ahead = None;
             }
             (ring.is_unbegun, ring.is_unheard, ring.is_awaited) = (false, false, false);
             return self.open_descriptor(ring, descriptor).map(Some);
@@ -458,20 +461,18 @@ impl Link {
         Ok(None)
     }
 
-    /// Takes the base that the daemon has given before the first batch of an epoch, if it gives
-    /// any. Whether the daemon is gone is told with the batches that follow.
-    fn hear_base(&self) -> Result<(), ClientError> {
-        let has_bases = lock(&self.redo).has_bases();
-        if has_bases {
-            match self.dialogue.listen_all() {
-                Ok(()) | Err(ClientError::DaemonGone { .. }) => {}
-                Err(error) => return Err(error),
-            }
+    /// Takes what the daemon has said before the first batch of an epoch: the base, if it gives any,
+    /// and what has ended the epoch before. Whether the daemon is gone is told with the batches that
+    /// follow.
+    fn hear_before_the_first(&self) -> Result<(), ClientError> {
+        match self.dialogue.listen_all() {
+            Ok(()) | Err(ClientError::DaemonGone { .. }) => {}
+            Err(error) => return Err(error),
         }
         if let Some(GivenBase { epoch, file }) = self.dialogue.take_base() {
             lock(&self.redo).begin(epoch, file);
         }
-        Ok(())
+        self.dialogue.interruption()
     }
 
     fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {

@@ -68,11 +68,6 @@ impl Redo {
         }
     }
 
-    /// Whether a base is expected before an epoch's first batch.
-    pub(crate) fn has_bases(&self) -> bool {
-        self.has_bases
-    }
-
     /// From now on the job's plans may be others than its document's.
     pub(crate) fn depart(&mut self) {
         self.has_bases = true;

@@ -136,6 +136,30 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
 }
 
 #[test]
+fn what_has_ended_an_epoch_is_told_before_batches_of_the_next() {
+    let name = unique("interrupted-before");
+    let listener = Listener::bind(&name);
+    let (tell, published) = channel();
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        daemon.epoch_started();
+        daemon.peer.say(&Reply::Interrupted { text: "rank 0".to_owned() });
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"next"]);
+        tell.send(()).unwrap();
+        daemon
+    });
+    let session = connect(&name);
+    session.start_epoch(0, 0).unwrap();
+    session.start_epoch(1, 0).unwrap();
+    published.recv().unwrap();
+    assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: rank 0");
+    // The batch is not lost.
+    drop(next_batch(&session));
+    daemon.join().unwrap();
+}
+
+#[test]
 fn the_reason_is_told_before_the_end() {
     reason_before_end("reason", false);
     reason_before_end("reason-asked", true);

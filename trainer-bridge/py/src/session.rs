@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fmt::Display;
+use std::iter;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -210,7 +211,10 @@ impl Session {
 
     /// The daemon's figures as JSON text.
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
-        self.ask(py, |session| session.stats())
+        let figures = self.ask(py, |session| session.stats())?;
+        // They count successors: each has been told of by now.
+        self.warn_of_successors(py)?;
+        Ok(figures)
     }
 
     /// Gives the daemon's cache another size. Returns its capacity in bytes.
@@ -251,9 +255,11 @@ impl Session {
     /// Leaves the daemon. Kept batches stay valid. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        let session = lock(&self.session).take();
+        let Some(session) = lock(&self.session).take() else { return Ok(()) };
+        // Nobody may have asked for anything since.
+        let news: Vec<_> = iter::from_fn(|| session.take_warning()).collect();
         py.detach(|| drop(session));
-        Ok(())
+        news.iter().try_for_each(|text| warn(py, text))
     }
 }
 
@@ -329,8 +335,7 @@ impl Session {
     /// Warns of each daemon that was replaced, before a batch of its successor is taken.
     fn warn_of_successors(&self, py: Python<'_>) -> PyResult<()> {
         while let Some(text) = self.open()?.take_warning() {
-            let text = CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
-            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+            warn(py, &text)?;
         }
         Ok(())
     }
@@ -387,6 +392,12 @@ impl Session {
 /// A panic elsewhere leaves nothing half-done under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Warns of something that happened to the daemon.
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let text = CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
 }
 
 /// Losses as float32, from a tensor or a sequence of numbers.
