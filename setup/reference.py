@@ -29,6 +29,7 @@ MODULES = {
     "integrations/lightning.py": ("shade_load.integrations.lightning", "For Lightning."),
     "integrations/transformers.py": ("shade_load.integrations.transformers", "For Transformers' Trainer."),
     "integrations/accelerate.py": ("shade_load.integrations.accelerate", "For Accelerate."),
+    "integrations/dlio.py": ("shade_load.integrations.dlio", "For DLIO, the engine of MLPerf Storage."),
 }
 COUNTS = ("core/src/figures/counts.rs Counts", "core/src/stats.rs CountStats")
 RANK = ("core/src/figures/waits.rs RankStatus", "core/src/figures/waits.rs Waits")

@@ -111,6 +111,20 @@ fn a_restarted_trainer_finds_the_daemon_that_lingers() {
     end(pid);
 }
 
+/// Connects once the daemon of what the dataset was has no rank: a busy one may notice that some
+/// time after the last has left.
+fn connect_when_free(dataset: &Path, options: &Options) -> Session {
+    let mut session = None;
+    eventually("no rank is left", || match connect(dataset, 0, spec(4, 1), options) {
+        Err(ClientError::Refused { code: REFUSE_DATASET, .. }) => false,
+        attached => {
+            session = Some(attached.unwrap());
+            true
+        }
+    });
+    session.unwrap()
+}
+
 #[test]
 fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
     let _turn = TURN.lock();
@@ -121,7 +135,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
     drop(first);
     // The first daemon still lingers. It is asked to end and does.
     replace(&packed, &other);
-    let second = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    let second = connect_when_free(&packed.dataset, &options);
     assert_eq!(second.samples() as usize, other.len());
     assert_eq!(
         take_epoch(&second, 0).unwrap().iter().map(|batch| batch.ids.len()).sum::<usize>(),
@@ -136,7 +150,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
         ["append".as_ref(), more.images.as_os_str(), packed.dataset.as_os_str(), "--quiet".as_ref()];
     let appended = Command::new(program("shade-pack")).args(command).output().unwrap();
     assert!(appended.status.success(), "{appended:?}");
-    let third = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    let third = connect_when_free(&packed.dataset, &options);
     assert!(third.samples() as usize > other.len(), "{}", third.samples());
     let grown = third.samples() as usize;
 
@@ -154,7 +168,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
         other => panic!("not refused: {other:?}"),
     }
     drop(third);
-    let fourth = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    let fourth = connect_when_free(&packed.dataset, &options);
     assert_eq!(fourth.samples() as usize, packed.len());
     assert_ne!(fourth.daemon_pid(), pid);
     drop(fourth);

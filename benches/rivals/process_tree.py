@@ -31,6 +31,11 @@ def own_mb() -> tuple[float, float]:
     return tuple(_kib(status, (name,)) * 1024 / MB for name in ("RssAnon", "RssShmem"))  # type: ignore[return-value]
 
 
+def below(root: int) -> list[int]:
+    """The living descendants of `root`."""
+    return _below(root, _stats())[1:]
+
+
 def _stats() -> dict[int, list[str]]:
     found = {}
     for entry in os.listdir("/proc"):

@@ -19,13 +19,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
-    _end_with_parent()
-    # Orphans below us become our children.
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True, check=False, preexec_fn=_end_with_parent)
+    end_with_parent()
+    adopt_orphans()
+    done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True, check=False, preexec_fn=end_with_parent)
     if done.returncode != 0:
         return 1
-    _wait_for_all()
+    wait_for_all()
     result = json.loads(done.stdout.splitlines()[-1])
     before = result.pop("cpu_seconds_before")
     print(json.dumps({**result, "cpu_seconds": _used(resource.RUSAGE_CHILDREN) - before}))
@@ -42,7 +41,8 @@ def _used(whose: int) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """This process is killed when its parent ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -51,7 +51,13 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _wait_for_all() -> None:
+def adopt_orphans() -> None:
+    """What is left of processes below this one become its children."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def wait_for_all() -> None:
+    """Waits until this process has no children."""
     while True:
         try:
             os.wait()

@@ -115,10 +115,14 @@ def test_its_log_goes_to_the_training_that_is_still_there(dataset: packed.Packed
             while peer.recv(1 << 16):
                 pass
 
+    assert first.stderr is not None and second.stderr is not None
     leave_a_line()
-    _, heard = first.communicate("")
+    # It is logged by then, and on its way.
+    heard = ""
+    while "WARN" not in heard:
+        heard += first.stderr.readline()
+    heard += first.communicate("")[1]
     assert "serving" in heard and heard.count("WARN") == 1, heard
     leave_a_line()
-    assert second.stdin is not None and second.stderr is not None
     assert "WARN" in second.stderr.readline()
     second.communicate("")

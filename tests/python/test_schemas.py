@@ -10,6 +10,8 @@ import packed
 import pytest
 from jsonschema import Draft202012Validator
 from shade_load import Daemon, Loader
+from shade_load.compare.points import Point
+from shade_load.compare.told import Comparison
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schemas"
 SIMULATED = "--samples 300 --batch-size 10 --epochs 2 --policy lookahead,lru --cache 20%,50%"
@@ -159,6 +161,16 @@ def test_packing_in_parts(dataset: packed.Packed, tmp_path: Path) -> None:
     assert pack("shade-pack-finish", "finish", out, code=5)["missing_shards"]
     pack("shade-pack-create-part", "create", folder, out, "--part", "0/1")
     assert not pack("shade-pack-finish", "finish", out)["missing_shards"]
+
+
+@pytest.mark.parametrize("seeds", [0, 1, 4])
+def test_a_comparison(seeds: int) -> None:
+    runs = {
+        cell: {seed: [Point(1, 9, 0.5, 0.1), Point(2, 18, 1.0, 0.2, score + seed % 2)] for seed in range(seeds)}
+        for cell, score in (("uniform", 70.0), ("echo", 70.5))
+    }
+    report = check("compare", Comparison("train.py", runs, 0.5, notes=["a note"]).as_json())
+    assert len(report["verdicts"]) == (seeds > 0)
 
 
 def test_every_schema_is_tried() -> None:

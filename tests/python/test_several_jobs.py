@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -128,6 +129,12 @@ def test_names_of_launchers_are_made_unique_for_trainings_of_one_rank(
             assert validates.job == "slurm-77.eval"
 
 
+def cache_of(loader: Loader) -> dict:
+    """What has become of the job's accesses, and the daemon's cache."""
+    stats = loader.stats()
+    return {name: stats[name] for name in ("total", "resident", "cache_used_bytes")}
+
+
 def test_validation_beside_training_reads_past_the_cache(dataset: packed.Packed) -> None:
     with warnings.catch_warnings():
         # A validation without options is content with the daemon of the training.
@@ -138,10 +145,11 @@ def test_validation_beside_training_reads_past_the_cache(dataset: packed.Packed)
         assert (validates.job, validates.daemon_pid) == ("default.eval", trains.daemon_pid)
         for batch in trains:
             del batch
-        # Its next epoch's first batches are filled.
-        while trains.stats()["rank"]["open"] == 0 or trains.stats()["reads_submitted"] > 0:
-            pass
-        before = {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}
+        # Its next epoch's first batches are filled, and nothing happens any more.
+        before, now = {}, cache_of(trains)
+        while before != now or trains.stats()["rank"]["open"] == 0 or trains.stats()["reads_submitted"] > 0:
+            time.sleep(0.1)
+            before, now = now, cache_of(trains)
         assert 0 < before["resident"] < len(dataset)
         hits: list[Counter[int]] = []
         for _ in range(2):
@@ -156,7 +164,7 @@ def test_validation_beside_training_reads_past_the_cache(dataset: packed.Packed)
         counts = validates.stats()["total"]
         assert (counts["admitted"], counts["evicted"]) == (0, 0)
         assert counts["misses"] == counts["reads"] + counts["coalesced"] == 2 * (len(dataset) - before["resident"])
-        assert {name: trains.stats()[name] for name in before} == before
+        assert cache_of(trains) == before
         jobs = {job["name"]: job["admit"] for job in trains.stats()["jobs"]}
         assert jobs == {"default": True, "default.eval": False}
 

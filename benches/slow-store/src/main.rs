@@ -44,6 +44,12 @@ struct Args {
     /// Default: they stay in the page cache. While a file is open its contents stay in any case.
     #[arg(long)]
     no_page_cache: bool,
+    /// Show each name of a file (hard link) as a file of its own.
+    ///
+    /// The page cache then has its contents once for each name, so that a file with many names
+    /// stands for as many files.
+    #[arg(long)]
+    links_apart: bool,
     /// Operations to delay. Others are answered at once.
     ///
     /// The default is all that a network file system sends. Opening a directory, closing and
@@ -77,7 +83,7 @@ fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     // Nobody reads the result any more: end the command, too.
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let wire = Arc::new(Wire::new(Duration::from_micros(args.delay_us), args.at_once, &args.operations));
-    let store = Store::open(&args.source, Arc::clone(&wire), args.no_page_cache)?;
+    let store = Store::open(&args.source, Arc::clone(&wire), args.no_page_cache, args.links_apart)?;
     let mounted = fuser::spawn_mount(store, &args.mountpoint, &options())
         .map_err(|error| format!("cannot mount at {}: {error}", args.mountpoint.display()))?;
     let outcome = time(&args.command);

@@ -9,14 +9,15 @@ use std::process::{Command, Output};
 
 use rustix::process::geteuid;
 
-/// The operations that the store is sent when one file is read twice. None where nothing can be
-/// mounted.
-fn operations(options: &[&str]) -> Option<BTreeMap<String, u64>> {
+/// The operations that the store is sent when one file is read twice, then under this name. None
+/// where nothing can be mounted.
+fn operations(options: &[&str], again: &str) -> Option<BTreeMap<String, u64>> {
     let scratch = tempfile::tempdir().unwrap();
     let (source, mount) = (scratch.path().join("source"), scratch.path().join("mount"));
     std::fs::create_dir(&source).unwrap();
     std::fs::create_dir(&mount).unwrap();
     std::fs::write(source.join("file"), "a record").unwrap();
+    std::fs::hard_link(source.join("file"), source.join("link")).unwrap();
     let trial = mounted(&source, &mount, &["--", "true"]);
     if !trial.status.success() {
         let why = String::from_utf8_lossy(&trial.stderr).into_owned();
@@ -25,10 +26,10 @@ fn operations(options: &[&str]) -> Option<BTreeMap<String, u64>> {
         return None;
     }
     let told = scratch.path().join("told.json");
-    let script = "cat \"$1/file\" \"$1/file\"";
+    let script = "cat \"$1/file\" \"$1/$2\"";
     let mut words = vec!["--delay-us", "100", "--at-once", "2", "--out", told.to_str().unwrap()];
     words.extend(options);
-    words.extend(["--", "sh", "-c", script, "sh", mount.to_str().unwrap()]);
+    words.extend(["--", "sh", "-c", script, "sh", mount.to_str().unwrap(), again]);
     let output = mounted(&source, &mount, &words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stdout, b"a recorda record");
@@ -52,12 +53,20 @@ fn mounted(source: &Path, mount: &Path, words: &[&str]) -> Output {
 
 #[test]
 fn contents_stay_from_one_opening_to_the_next() {
-    let Some(operations) = operations(&[]) else { return };
+    let Some(operations) = operations(&[], "file") else { return };
     assert_eq!((operations["open"], operations["read"]), (2, 1));
 }
 
 #[test]
 fn without_a_page_cache_each_opening_reads_anew() {
-    let Some(operations) = operations(&["--no-page-cache"]) else { return };
+    let Some(operations) = operations(&["--no-page-cache"], "file") else { return };
     assert_eq!((operations["open"], operations["read"]), (2, 2));
+}
+
+#[test]
+fn a_link_has_the_contents_of_its_file_unless_it_is_shown_as_a_file_of_its_own() {
+    let Some(shared) = operations(&[], "link") else { return };
+    assert_eq!((shared["open"], shared["read"]), (2, 1));
+    let apart = operations(&["--links-apart"], "link").unwrap();
+    assert_eq!((apart["open"], apart["read"]), (2, 2));
 }

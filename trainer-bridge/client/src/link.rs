@@ -461,9 +461,9 @@ impl Link {
         Ok(None)
     }
 
-    /// Takes what the daemon has said before the first batch of an epoch: the base, if it gives any,
-    /// and what has ended the epoch before. Whether the daemon is gone is told with the batches that
-    /// follow.
+    /// Takes what the daemon has said before the first batch of an epoch: the base, if it gives
+    /// any, and what has ended the epoch before. Whether the daemon is gone is told with the
+    /// batches that follow.
     fn hear_before_the_first(&self) -> Result<(), ClientError> {
         match self.dialogue.listen_all() {
             Ok(()) | Err(ClientError::DaemonGone { .. }) => {}

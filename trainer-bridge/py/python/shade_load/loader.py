@@ -16,6 +16,7 @@ from ._native import LoaderTimeout, ShadeError
 from .as_data_loader import AsDataLoader, misplaced
 from .attach import Attach
 from .batch import Batch
+from .compare.inside import Arguments, InRun
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .exchange import Exchange, torch_exchange
@@ -126,6 +127,7 @@ class Loader(AsDataLoader):
     _device: CudaDevice | None = None
     _leaders: Leaders | None = None
     _scores: ScoreExchange | None = None
+    _in_run: InRun | None = None
     # The figures that `metrics` has told.
     _told: dict[str, Any] | None = None
 
@@ -152,12 +154,13 @@ class Loader(AsDataLoader):
     ) -> None:
         if moved:
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
-        for given_as, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
-            if not isinstance(given, kind):
-                raise TypeError(f"{given_as}: got {shown(given)}, expected a {kind.__name__}")
+        _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
         self.rank, self.world_size = ranks(rank, world_size)
         dataset, (decode, transform) = indexed(dataset), recipe(decode, transform)
         self._trains, self._has_views = flag("train", train), has_views(decode)
+        self._in_run = InRun.of(dataset, self._trains)
+        if self._in_run is not None:
+            plan, daemon, cache, seed = self._in_run.replaced(Arguments(plan, daemon, cache, seed))
         self._job = _document(
             dataset,
             preset=choice("preset", preset, _native.PRESETS),
@@ -186,8 +189,7 @@ class Loader(AsDataLoader):
             if self._job["decode"] is None:
                 raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
         # Last of all that may fail in one rank only: the others wait for it.
-        asked = plan.strata if self._trains else 1
-        placement = place(path, socket, self.rank, self._job, asked, exchange)
+        placement = place(path, socket, self.rank, self._job, plan.strata if self._trains else 1, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
         # The strata that the user chose, which a state must have, or 0.
         self._strata = (plan.strata or 0) if self._trains else 0
@@ -217,6 +219,8 @@ class Loader(AsDataLoader):
         buffered = daemon.io == "buffered"
         self._fields = session.fields(buffered)
         self._dataset = PackedDataset(self, attach.dataset, session.content, buffered)
+        if self._in_run is not None:
+            self._in_run.attached(self, session.settings, session.content_id)
 
     def __len__(self) -> int:
         """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer.
@@ -300,6 +304,8 @@ class Loader(AsDataLoader):
         # Only now, as all that follows: a start that fails changes nothing.
         self._reports.begin(is_first=self._at.iteration == 0)
         self._at.begin(epoch)
+        if self._in_run is not None:
+            self._in_run.began()
         return _RestOfEpoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
@@ -324,7 +330,10 @@ class Loader(AsDataLoader):
 
         Any or all ranks may report it. One score per epoch counts: the lowest rank's latest.
         """
-        self._open().report_validation(number("score", score, -1e300, 1e300))
+        score = number("score", score, -1e300, 1e300)
+        self._open().report_validation(score)
+        if self._in_run is not None:
+            self._in_run.scored(score)
 
     def stats(self) -> dict[str, Any]:
         """The figures of this Loader's job and of the daemon, and `stall_seconds`: this process's waiting
@@ -412,6 +421,8 @@ class Loader(AsDataLoader):
                 closing.callback(scores.close)
             elif leaders is not None:
                 closing.callback(leaders.leave)
+            if self._in_run is not None:
+                closing.callback(self._in_run.close)
 
     def __enter__(self) -> Loader:
         return self
@@ -440,6 +451,8 @@ class Loader(AsDataLoader):
         native = self._patience.next_batch(session)
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:
+            if self._in_run is not None:
+                self._in_run.delivered(self, self._at.epoch, is_last=True)
             self._at.end()
             return None
         if is_first and self._scores is not None:
@@ -449,6 +462,8 @@ class Loader(AsDataLoader):
             session.let_go_of_former_payloads()
         batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views)
         self._at.deliver(native.index)
+        if self._in_run is not None:
+            self._in_run.delivered(self, self._at.epoch, is_last=self._at.batch == len(self))
         return batch
 
     def _open(self) -> _native.Session:
@@ -489,6 +504,13 @@ class _RestOfEpoch(Iterator[Batch]):
             self._has_ended = True
             raise StopIteration
         return batch
+
+
+def _check_kinds(**given: tuple[Any, type]) -> None:
+    """Refuses an argument that is of another type than its own."""
+    for name, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: got {shown(value)}, expected a {kind.__name__}")
 
 
 def _document(dataset: Any, **arguments: Any) -> dict[str, Any]:
