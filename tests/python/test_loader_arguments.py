@@ -75,6 +75,8 @@ BAD_PLANS = [
     ("explore", 2),
     ("echo", 0.5),
     ("echo", float("inf")),
+    ("gap", 0),
+    ("gap", 1.5),
     ("prune", -0.5),
     ("whole_from", 1.5),
     ("replacement", 1),

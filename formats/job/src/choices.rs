@@ -39,7 +39,7 @@ names! {
     Shuffled = "shuffled": "A seeded global shuffle",
     HitsFirst = "hits_first":
         "Residents first, as published; for reproduction, as it starves the GPU at the epoch's end",
-    Spaced = "spaced": "Repeats of a sample 20 to 60 batches apart, so that a small cache serves them",
+    Spaced = "spaced": "Repeats of a sample some batches apart (gap), so that a small cache serves them",
     Opportunistic = "opportunistic":
         "Drawn from what is in memory while the rest streams in (DeepIO); for comparison, as it is less random",
 }

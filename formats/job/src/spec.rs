@@ -10,6 +10,7 @@ use shade_formats::limits::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::declared::{canonical, declared, with_field};
+use crate::values::auto;
 use crate::{Declared, Decode, OnError, Order, Output, Parameter, Sampler, SpecError, Tail};
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
@@ -27,8 +28,8 @@ declared! {
         /// `weighted` draws by a table of weights, and `balanced` draws all classes equally often.
         sampler: Sampler = Sampler::Uniform, of Sampler, as "sampler SAMPLER";
 
-        /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20
-        /// to 60 batches apart, `hits_first` has cached samples first (SHADE as published), and
+        /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample some
+        /// batches apart (`gap`), `hits_first` has cached samples first (SHADE as published), and
         /// `opportunistic` draws from what is in memory (DeepIO).
         order: Order = Order::Shuffled, of Order, as "order ORDER";
 
@@ -52,6 +53,12 @@ declared! {
         /// Echo: how often a sample that is read comes in an epoch, at least 1; it need not be
         /// whole.
         echo: f64 = 2.0, in 1.0 to (f64::MAX) in_words "a finite number of at least 1", as "echo TIMES";
+
+        /// Echo, and the order `spaced`: most batches of one rank from a use of a sample to the
+        /// next; the fewest are a third of them. `auto` is 60. Where the cache holds less than that
+        /// when the job begins it is four fifths of what it holds; not with ranks on several nodes.
+        #[serde(with = "auto")]
+        gap: Option<u32> = None, in 1 to (u32::MAX) in_words "auto, or batches, at least 1", as "gap auto|BATCHES";
 
         /// InfoBatch: share of the samples with a loss below the mean that an epoch leaves out, 0
         /// to 1.
@@ -129,11 +136,19 @@ impl PlanSpec {
         asks && self.sampler != Sampler::Sequential
     }
 
-    /// Digest of its canonical form without strata, of which a state has its own. Plans with equal
-    /// ones may go on from the same state.
+    /// Whether repeats of a sample have a gap.
+    #[must_use]
+    pub fn spaces_repeats(&self) -> bool {
+        self.sampler == Sampler::Echo || self.order == Order::Spaced
+    }
+
+    /// Digest of its canonical form without strata and gap, of which a state has its own. Plans
+    /// with equal ones may go on from the same state.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        xxh3_64(canonical(&Self { strata: 1, ..*self }).as_bytes())
+        let text = canonical(&Self { strata: 1, gap: None, ..*self });
+        // States from before there was a gap have the digest of a document without it.
+        xxh3_64(text.replace(r#""gap":"auto","#, "").as_bytes())
     }
 }
 
@@ -315,6 +330,7 @@ mod tests {
             ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
             ("echo", JobSpec { plan: PlanSpec { echo: 0.5, ..plan }, ..spec() }),
             ("echo", JobSpec { plan: PlanSpec { echo: f64::NAN, ..plan }, ..spec() }),
+            ("gap", JobSpec { plan: PlanSpec { gap: Some(0), ..plan }, ..spec() }),
             ("prune", JobSpec { plan: PlanSpec { prune: 1.5, ..plan }, ..spec() }),
             ("group", JobSpec { plan: PlanSpec { group: 1, pace: true, ..plan }, ..spec() }),
             ("group", JobSpec { plan: PlanSpec { group: 1, rep: 2.0, ..plan }, ..spec() }),
@@ -400,6 +416,7 @@ mod tests {
             "3",
             ".5",
             "1.5",
+            "24",
             "0.25",
             "7",
             "false",
@@ -425,6 +442,7 @@ mod tests {
             cover: 3,
             explore: 0.5,
             echo: 1.5,
+            gap: Some(24),
             prune: 0.25,
             whole_from: 7,
             replacement: false,

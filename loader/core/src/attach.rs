@@ -13,7 +13,7 @@ use crate::training::{Attached, Begun, EpochRequest};
 impl<M: Memory> Core<M> {
     pub(super) fn attach(&mut self, now_ns: u64, attach: Attach, actions: &mut Vec<Action<M>>) {
         let session = attach.session;
-        match self.training.attach(now_ns, attach) {
+        match self.training.attach(now_ns, attach, self.records.cache_samples()) {
             Ok(Attached { job, accepted, ring, begun }) => {
                 let has_begun = begun.is_some();
                 begun.into_iter().for_each(|begun| self.begin_job(job, begun));

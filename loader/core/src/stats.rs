@@ -71,6 +71,10 @@ pub struct JobStatus {
     pub order: Order,
     /// How often an epoch has a sample at most, on average.
     pub rep: f64,
+    /// Samples in a batch of a rank.
+    pub batch_size: u32,
+    /// Batches of a rank that this daemon's cache holds.
+    pub cache_batches: u64,
     /// Whether its records may stay in the cache now.
     pub admit: bool,
     /// Digest of its group's name; `None` without a group.
@@ -163,6 +167,8 @@ impl<M: Memory> Core<M> {
                 sampler: job.spec().plan.sampler,
                 order: job.spec().plan.order,
                 rep: job.spec().plan.rep,
+                batch_size: job.spec().batch_size,
+                cache_batches: self.records.cache_samples() / u64::from(job.spec().batch_size.max(1)),
                 admit: self.training.jobs().admits(job),
                 group: (job.spec().plan.group != 0).then_some(job.spec().plan.group),
                 epoch: job.epoch(),

@@ -3,6 +3,7 @@
 use shade_formats::limits::RANKS_TOLD_MAX;
 use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Done, Job as JobLine, Line, Open, RankSnapshot, Release, Report, Snapshot};
+use shade_job::JobSpec;
 
 use crate::action::Action;
 use crate::batches::{Batch, BatchRow, RowState};
@@ -114,7 +115,8 @@ fn rank_snapshot(rank: &RankStatus) -> RankSnapshot {
 
 /// The action that hands a line to an observer.
 fn job_line(now_ns: u64, under_way: bool, job: &Job) -> Line {
-    Line::Job(JobLine { at_us: now_ns / NS_PER_US, under_way, document: job.spec().to_value() })
+    let document = JobSpec { plan: job.plan_spec(), ..job.spec().clone() }.to_value();
+    Line::Job(JobLine { at_us: now_ns / NS_PER_US, under_way, document })
 }
 
 pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {

@@ -281,7 +281,7 @@ proptest! {
         depth in 1..9u32, pads: bool, order in prop::sample::select(Order::ALL), seed: u64,
     ) {
         let sampler = if pads { Sampler::Pads } else { Sampler::Uniform };
-        let plan = PlanSpec { sampler, order, rep: 1.5, seed, ..PlanSpec::default() };
+        let plan = PlanSpec { sampler, order, rep: 1.5, seed, gap: Some(24), ..PlanSpec::default() };
         for policy in policies() {
             compare(Setup { samples, job: job(batch_size, world_size, plan), policy, cache_bytes }, depth, seed);
         }

@@ -109,9 +109,9 @@ fn three_worlds(plan: PlanSpec, tail: Tail, worlds: [(u32, u32); 3]) {
 /// How often each sample is in the plan of a saved state.
 fn planned(state: &[u8]) -> BTreeMap<u32, u32> {
     let mut planned = BTreeMap::new();
-    assert_eq!(word(state, 76), 0, "seats");
-    for place in 0..word(state, 80) as usize {
-        *planned.entry(word(state, 112 + 4 * place)).or_default() += 1;
+    assert_eq!(word(state, 80), 0, "seats");
+    for place in 0..word(state, 84) as usize {
+        *planned.entry(word(state, 116 + 4 * place)).or_default() += 1;
     }
     planned
 }
@@ -197,7 +197,7 @@ fn node_with(policy: Policy, plan: PlanSpec, world_size: u32, ranks: &[u32]) -> 
 /// it. What the epoch's rest reads is what its ranks are given.
 fn go_on(policy: Policy, plan: PlanSpec, (world_size, nodes): Grouping, state: &[u8]) -> Vec<Taken> {
     let mut all = Vec::new();
-    let (strata, repeat_max) = (word(state, 44), word(state, 92));
+    let (strata, repeat_max) = (word(state, 44), word(state, 96));
     for ranks in nodes {
         let mut node = node_with(policy, plan, world_size, ranks);
         let resumed = node.load(state);

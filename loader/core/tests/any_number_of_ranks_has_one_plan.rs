@@ -34,8 +34,8 @@ fn trained(plan: PlanSpec) -> Vec<u8> {
 /// The plan in a saved state without seats.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    assert_eq!(word(76), 0, "seats");
-    (0..word(80) as usize).map(|position| word(112 + 4 * position)).collect()
+    assert_eq!(word(80), 0, "seats");
+    (0..word(84) as usize).map(|position| word(116 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.

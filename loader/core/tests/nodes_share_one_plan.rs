@@ -82,7 +82,9 @@ fn nodes_deliver_together_what_one_delivers() {
             if mix > 0.0 && !is_known_to_all {
                 continue;
             }
-            let plan = PlanSpec { sampler, draw_ahead, strata, mix, cover: 2, ..PlanSpec::default() };
+            // Left out it would follow from the cache on one node, and not on several.
+            let gap = Some(20);
+            let plan = PlanSpec { sampler, draw_ahead, strata, mix, gap, cover: 2, ..PlanSpec::default() };
             let mut one = [node(Policy::Lookahead, plan, &[0, 1, 2, 3])];
             let of_one = given(run(&mut one, 4));
             for grouping in groupings {

@@ -382,6 +382,31 @@ fn echo_keeps_repeats_apart_whatever_order_is_asked_for() {
 }
 
 #[test]
+fn the_gap_of_repeats_is_what_the_plan_says_and_changes_no_count() {
+    let samples = 4000;
+    let importance = Importance::new(samples);
+    let plan = |gap| {
+        let spec = PlanSpec { sampler: Sampler::Echo, echo: 2.0, gap, ..PlanSpec::default() };
+        plan_of(spec, 1, &importance)
+    };
+    assert_eq!(plan(None).ids, plan(Some(60)).ids);
+    for (gap, few) in [(6, 2), (12, 4), (30, 10)] {
+        let plan_of_gap = plan(Some(gap));
+        assert_eq!(counts(&plan_of_gap, samples), counts(&plan(None), samples));
+        let mut last = vec![None; samples as usize];
+        let gaps: Vec<usize> = (plan_of_gap.ids.iter().enumerate())
+            .filter_map(|(position, id)| {
+                let batch = position / BATCH_SIZE as usize;
+                last[id.index()].replace(batch).map(|before| batch - before)
+            })
+            .collect();
+        let wrong = gaps.iter().filter(|&&found| !(few..=gap as usize).contains(&found)).count();
+        assert_eq!(gaps.len(), 2000);
+        assert!(wrong < 100, "{wrong} of 2000 are not {few} to {gap} batches apart");
+    }
+}
+
+#[test]
 fn infobatch_leaves_out_half_of_the_easy_and_weights_the_rest() {
     let samples = 1000;
     let mut importance = table(samples);

@@ -79,6 +79,60 @@ fn the_rest_is_identical_under_every_policy() {
     }
 }
 
+/// Two epochs of `echo` on a cache of 10 batches, then a state; and what loads it.
+fn echoes(cache_samples: u64, gap: Option<u32>, state: Option<&[u8]>) -> (Replay, Vec<Taken>) {
+    let plan = PlanSpec { sampler: Sampler::Echo, gap, ..PlanSpec::default() };
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), Policy::App, cache_samples * 512, 4, 7);
+    replay.attach_all(&job, 0);
+    for rank in state.iter().flat_map(|_| 0..WORLD_SIZE) {
+        let bytes = state.unwrap_or_default().to_vec();
+        replay.step(Event::LoadState { strata: 0, session: rank, bytes });
+    }
+    let taken = in_order(replay.epoch(0));
+    (replay, taken)
+}
+
+/// The layout of before there was a gap.
+fn without_gap(state: &[u8]) -> Vec<u8> {
+    let rest = &state[80..state.len() - 4];
+    let mut before = [b"SHADEST9", &state[8..76], rest].concat();
+    let crc = shade_formats::checksum::crc32c(&before);
+    before.extend(crc.to_le_bytes());
+    before
+}
+
+#[test]
+fn repeats_are_as_far_apart_as_the_cache_held_when_the_job_began() {
+    let (mut small, of_small) = echoes(100, None, None);
+    let of_next = in_order(small.epoch(1));
+    let state = small.save(1, 0);
+    let (mut large, of_large) = echoes(290, None, None);
+    assert_ne!(of_small, of_large, "10 batches of 20 samples, and 29");
+    assert_eq!(echoes(100, Some(8), None).1, of_small);
+    assert_eq!(echoes(290, Some(23), None).1, of_large);
+    for cache_samples in [0, 300, 600, 3000] {
+        assert_eq!(echoes(cache_samples, None, None).1, echoes(1, Some(60), None).1, "{cache_samples}");
+    }
+
+    // The state's gap, whatever the cache is now.
+    for gap in [None, Some(8)] {
+        let (mut resumed, again) = echoes(290, gap, Some(&state));
+        assert_eq!(again, of_small);
+        assert_eq!(in_order(resumed.epoch(1)), of_next);
+    }
+    let (refused, _) = echoes(290, Some(9), Some(&state));
+    assert!(refused.failed[0].contains("gap is 9, and not 8: give Plan(gap=8)"), "{:?}", refused.failed);
+    large.epoch(1);
+    let (_, again) = echoes(100, None, Some(&large.save(1, 0)));
+    assert_eq!(again, of_large);
+
+    // A state of before there was a gap.
+    let (mut before, taken) = echoes(100, Some(60), None);
+    let before = without_gap(&before.save(1, 0));
+    assert_eq!(echoes(100, None, Some(&before)).1, taken);
+}
+
 #[test]
 fn plans_drawn_by_residents_are_not_those_of_an_empty_cache() {
     let drawn = |cache_bytes| {

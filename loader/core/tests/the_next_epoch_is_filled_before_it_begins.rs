@@ -23,7 +23,11 @@ const KNOWN: [Sampler; 6] = [
 ];
 
 fn job(sampler: Sampler, cover: u32, world_size: u32) -> JobSpec {
-    JobSpec { plan: PlanSpec { sampler, cover, ..PlanSpec::default() }, ..spec(BATCH, world_size) }
+    // Caches differ here, and the gap would follow from them.
+    JobSpec {
+        plan: PlanSpec { sampler, cover, gap: Some(9), ..PlanSpec::default() },
+        ..spec(BATCH, world_size)
+    }
 }
 
 /// A core with a cache of `cached` records.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use shade_dataset::Dataset;
 use shade_formats::printable::OneLine;
 use shade_job::{LatencyModel, Policy, StoreModel};
-use shade_simulate::{CachePolicy, Simulate, SimulateError};
+use shade_simulate::{BATCH_SIZE, CachePolicy, Simulate, SimulateError};
 
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
 use crate::monitor::{DaemonFigures, JobFigures, figures};
@@ -51,6 +51,9 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
         plan.set_if_missing("sampler", told.sampler.as_str())?;
         plan.set_if_missing("order", told.order.as_str())?;
         plan.set_if_missing("rep", &told.rep.to_string())?;
+        if args.batch_size == BATCH_SIZE && told.batch_size > 0 {
+            args.batch_size = told.batch_size;
+        }
     }
     if let Some(policy) =
         now.settings.get("policy").and_then(|policy| policy.as_str()?.parse::<Policy>().ok())

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::daemon::Figures;
-use crate::doctor::Diagnosis;
+use crate::doctor::{Comparison, Diagnosis};
 use crate::monitor::DaemonFigures;
 use crate::schemas::is_described;
 use crate::status::DaemonStatus;
@@ -25,5 +25,6 @@ fn reports_are_described() {
     is_described::<Vec<DaemonStatus>>("shade-load-status", "shade-load status --json");
     is_described::<Vec<DaemonFigures>>("shade-load-top", "shade-load top --once --json");
     is_described::<Diagnosis>("shade-load-doctor", "shade-load doctor --json");
+    is_described::<Comparison>("shade-load-doctor-compare", "shade-load doctor --compare --json");
     is_described::<LoaderStats>("loader-stats", "Loader.stats()");
 }

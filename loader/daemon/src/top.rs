@@ -229,6 +229,7 @@ fn of_job(job: &JobFigures) -> Vec<Line<'static>> {
             Span::raw(format!("   ring full {}", percent(job.ring_full))),
         ]),
     ];
+    lines.extend(job.advice.as_ref().map(|advice| Line::from(format!("    {advice}"))));
     lines.extend(job.by_rank.chunks(RANKS_IN_LINE).map(of_ranks));
     lines
 }

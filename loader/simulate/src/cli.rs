@@ -21,6 +21,9 @@ const SEEDS_MAX: i64 = 1000;
 /// Limit of the compute time of a sample.
 const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 
+/// Samples in a batch, unless given.
+pub const BATCH_SIZE: u32 = 64;
+
 /// Below the options.
 const HELP: &str = "\
 The daemon's own code decides, but no record is read. With --store time is virtual: eight batches are \
@@ -110,7 +113,7 @@ pub struct Simulate {
     pub cache: Vec<CacheSize>,
 
     /// Samples in a batch.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    #[arg(long, value_name = "N", default_value_t = BATCH_SIZE, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub batch_size: u32,
 
     /// The first epoch that counts: leave out cold ones. The share of the dataset ever seen counts

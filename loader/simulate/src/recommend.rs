@@ -1,12 +1,15 @@
 //! The smallest cache that is enough: it removes most of the stall that a cache of everything would
-//! remove.
+//! remove. And the sampler that reads less with the caches that were asked about.
 
 use serde::Serialize;
+use shade_core::plan::fewer_reads;
+use shade_job::Sampler;
 
 use crate::error::SimulateError;
 use crate::interval::mean;
 use crate::row::Simulation;
 use crate::system::System;
+use crate::workload::{Accesses, Workload};
 
 /// Share of the removable stall that is removed.
 const ENOUGH: f64 = 0.9;
@@ -35,6 +38,41 @@ pub(super) struct Recommendation {
     pub(super) stall_share_uncached: f64,
     /// The stall with everything cached, over compute.
     pub(super) stall_share_all_cached: f64,
+}
+
+/// The samplers that read less than permutations with a cache, as far as their accuracy is known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct FewerReads {
+    /// Capacity as it was given.
+    pub(super) cache: String,
+    /// Batches that it holds.
+    pub(super) batches: u64,
+    /// `echo` or `pads` (with `draw_ahead`), where losses are reported; `None`: none.
+    pub(super) with_losses: Option<&'static str>,
+    /// `echo`, where none are; `None`: none.
+    pub(super) without_losses: Option<&'static str>,
+}
+
+impl FewerReads {
+    /// With a cache of this capacity; `None` if that is everything or nothing, or if the workload is
+    /// no training on permutations, whose samplers are a choice of another kind.
+    pub(super) fn of(workload: &Workload, cache: &str, capacity: u64) -> Option<Self> {
+        let Accesses::Training { plan, .. } = &workload.accesses else { return None };
+        let samples = u128::from(workload.dataset.samples);
+        let total = workload.total();
+        let held = u128::from(capacity) * samples / u128::from(total.max(1));
+        let batches = u64::try_from(held / u128::from(workload.batch_size.max(1))).unwrap_or(u64::MAX);
+        let is_part = capacity > 0 && capacity < total;
+        let share = capacity as f64 / total.max(1) as f64;
+        let sampler = |losses| fewer_reads(batches, share, losses).map(|found| found.sampler.as_str());
+        (plan.sampler == Sampler::Uniform && is_part).then(|| Self {
+            cache: cache.to_owned(),
+            batches,
+            with_losses: sampler(true),
+            without_losses: sampler(false),
+        })
+    }
 }
 
 /// Looks for the capacity that is enough for `system`.

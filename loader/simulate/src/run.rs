@@ -7,7 +7,7 @@ use shade_formats::trace::Header;
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;
-use crate::recommend::{self, Recommendation, recommend};
+use crate::recommend::{self, FewerReads, Recommendation, recommend};
 use crate::row::{Row, Simulation};
 use crate::surroundings::surroundings;
 use crate::system::System;
@@ -54,6 +54,9 @@ pub(super) struct Report {
     /// The cache that is enough, for each policy; with --recommend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recommend: Option<Vec<Recommendation>>,
+    /// A sampler that reads less with each cache; with --recommend, of one training on permutations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) fewer_reads: Vec<FewerReads>,
 }
 
 /// Hits of a recorded daemon, over the epochs that count.
@@ -117,6 +120,7 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         rows: Vec::new(),
         recorded: Recorded::of(&workload),
         recommend: args.recommend.then(Vec::new),
+        fewer_reads: fewer_reads(args, &workload, &capacities),
     };
     let simulations = simulations(args, systems.len(), around.jobs());
     let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
@@ -128,6 +132,13 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
     }
     write(out, args.json, &report)?;
     ended
+}
+
+/// What reads less with each of the capacities, where that is asked.
+fn fewer_reads(args: &Simulate, workload: &Workload, capacities: &[u64]) -> Vec<FewerReads> {
+    let is_asked = args.recommend && args.jobs.is_none() && args.nodes.nodes.is_none();
+    let caches = args.cache.iter().zip(capacities).filter(|_| is_asked);
+    caches.filter_map(|(cache, &capacity)| FewerReads::of(workload, cache.text(), capacity)).collect()
 }
 
 /// How often the accesses of a job are played.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use indicatif::{BinaryBytes, HumanCount};
 
-use crate::recommend::Recommendation;
+use crate::recommend::{FewerReads, Recommendation};
 use crate::row::Row;
 use crate::run::{Recorded, Report};
 
@@ -163,6 +163,7 @@ impl fmt::Display for Report {
                 writeln!(f, "  {}", self.advice(found))?;
             }
         }
+        self.write_fewer_reads(f)?;
         self.write_losses(f)
     }
 }
@@ -223,6 +224,23 @@ impl Report {
             percent(of_time(found.stall_share)),
             percent(of_time(found.stall_share_all_cached))
         )
+    }
+
+    /// Samplers that read less than permutations.
+    fn write_fewer_reads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.fewer_reads.is_empty() {
+            writeln!(f, "\nto read less than permutations do; what it costs: docs/which-sampler.md")?;
+        }
+        for FewerReads { cache, batches, with_losses, without_losses } in &self.fewer_reads {
+            let words = |sampler: Option<&str>| match sampler {
+                Some("pads") => "pads with draw_ahead".to_owned(),
+                sampler => sampler.unwrap_or("none").to_owned(),
+            };
+            let (with, without, batches) =
+                (words(*with_losses), words(*without_losses), HumanCount(*batches));
+            writeln!(f, "  {cache}, {batches} batches: {with}; {without} if no losses are reported")?;
+        }
+        Ok(())
     }
 
     /// Each table after an empty line.
@@ -446,6 +464,24 @@ lru     20% 1.00 MiB  a part each          99.7        99.8
                 prop_assert!(!is_narrow || tables.iter().filter(has_some).count() == 1);
             }
         }
+    }
+
+    #[test]
+    fn a_sampler_that_reads_less_is_named_for_each_cache() {
+        let of = |batches, with_losses, without_losses| FewerReads {
+            cache: "20%".to_owned(),
+            batches,
+            with_losses,
+            without_losses,
+        };
+        let fewer_reads = vec![of(1562, Some("pads"), Some("echo")), of(39, None, None)];
+        let text = Report { fewer_reads, ..report(Vec::new(), Some(Vec::new())) }.to_string();
+        let expected = "
+to read less than permutations do; what it costs: docs/which-sampler.md
+  20%, 1,562 batches: pads with draw_ahead; echo if no losses are reported
+  20%, 39 batches: none; none if no losses are reported
+";
+        assert!(text.ends_with(expected), "\n{text}");
     }
 
     #[test]

@@ -12,11 +12,11 @@
 //! | slice | which position is in which batch of which rank | `slice` |
 //!
 //! `epoch` runs all but the last. The plan is a pure function of its `inputs`: seed, epoch, score
-//! table, residency and parameters. It depends on neither the number of ranks nor the machine;
-//! `random` has its random numbers. A daemon has the `part` of it that its ranks deliver. While the
-//! plan is delivered, `lookahead` says when its samples are used next, and `exchange` lets samples
-//! change places, with `stand_ins` where packages are read. `entropy` measures how random an order
-//! is.
+//! table, residency and parameters, among them the `gap` of repeats. It depends on neither the
+//! number of ranks nor the machine; `random` has its random numbers. A daemon has the `part` of it
+//! that its ranks deliver. While the plan is delivered, `lookahead` says when its samples are used
+//! next, and `exchange` lets samples change places, with `stand_ins` where packages are read.
+//! `entropy` measures how random an order is.
 //!
 //! # How to add a sampler
 //!
@@ -53,10 +53,12 @@
 //! residents. Repeats are moved apart
 //! afterwards; an order need not see to that.
 
+mod advice;
 mod bijection;
 mod entropy;
 mod epoch;
 mod exchange;
+mod gap;
 mod inputs;
 mod lookahead;
 mod mix;
@@ -69,9 +71,12 @@ mod slice;
 mod stand_ins;
 mod strata;
 
+pub use advice::{FewerReads, fewer_reads};
 pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use exchange::may_exchange;
+pub use gap::GAP_BATCHES;
+pub(crate) use gap::{gap_batches, gap_follows_from_cache};
 pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;

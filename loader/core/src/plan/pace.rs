@@ -11,11 +11,10 @@
 
 use shade_formats::SampleId;
 
-use super::orders::GAP_BATCHES;
 use super::random::Random;
 
 /// Batches within which samples move.
-const WINDOW_BATCHES: usize = GAP_BATCHES.0;
+const WINDOW_BATCHES: usize = 20;
 
 /// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch
 /// began. Repeats may have to stay in their batches.

@@ -168,6 +168,12 @@ impl<M: Memory> Records<M> {
         self.cache.len() == self.index.len() as usize && !self.cache.has_surplus()
     }
 
+    /// Number of samples that the cache has room for, if they are as large as all are on average.
+    pub(super) fn cache_samples(&self) -> u64 {
+        let bytes = u128::from(self.cache.capacity_bytes()) * u128::from(self.index.len());
+        bytes.checked_div(u128::from(self.all_bytes)).and_then(|all| all.try_into().ok()).unwrap_or(u64::MAX)
+    }
+
     /// Number of samples in the cache.
     pub(super) fn len(&self) -> usize {
         self.cache.len()

@@ -24,7 +24,7 @@ impl Training {
         let epoch = self.jobs.get(id)?.epoch()?.checked_add(1)?;
         let order = self.next_order(id);
         let job = self.jobs.get_mut(id)?;
-        let inputs = job.plan_inputs(job.spec.plan, epoch, |_| false);
+        let inputs = job.plan_inputs(job.plan_spec(), epoch, |_| false);
         let (strata, seats, part) = (inputs.strata.clone(), inputs.seats.clone(), inputs.part.clone());
         job.ahead = Some(Ahead { order, epoch, strata, seats, part, drawn: None });
         let (plan, seats_of_next, is_told) = (None, None, false);

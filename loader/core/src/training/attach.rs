@@ -44,11 +44,16 @@ pub(crate) struct Left {
 }
 
 impl Training {
-    /// A rank asks to attach.
+    /// A rank asks to attach, to a cache that holds `cache_samples` samples of the usual size.
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) fn attach(&mut self, now_ns: u64, attach: Attach) -> Result<Attached, Refusal> {
+    pub(crate) fn attach(
+        &mut self,
+        now_ns: u64,
+        attach: Attach,
+        cache_samples: u64,
+    ) -> Result<Attached, Refusal> {
         let Attach { session, job: name, rank, spec, tables, survives } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if rank >= spec.world_size {
@@ -76,7 +81,7 @@ impl Training {
                     given.weights = Some(weights);
                 }
                 let id = self.jobs.next_id();
-                let job = Job::new(id, name, spec, given, &*self.index)?;
+                let job = Job::new(id, name, spec, given, &*self.index, cache_samples)?;
                 (id, Some(self.begin_job(job)))
             }
         };

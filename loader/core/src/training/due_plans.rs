@@ -110,7 +110,7 @@ impl Training {
         job.part = job.part_of(ranks);
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let warning = job.end_plan(if next.is_some() { epoch.saturating_add(1) } else { epoch });
-        let spec = spec_now(&job.spec.plan, job.reports.had_come());
+        let spec = spec_now(&job.plan_spec(), job.reports.had_come());
         job.current.lookahead = None;
         if let Some((order, drawn)) = job.take_ahead(epoch) {
             job.awaits = Some(drawn.map_or(Awaited::Order(order), Awaited::Group));

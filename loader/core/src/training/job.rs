@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shade_formats::control::{REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
-use shade_job::{JobSpec, Output, Seats, Subset, Tables, WeightTable};
+use shade_job::{JobSpec, Output, PlanSpec, Seats, Subset, Tables, WeightTable};
 
 use super::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use super::epoch::Epoch;
@@ -20,7 +20,7 @@ use super::validation::Validation;
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::ids::JobId;
 use crate::importance::Importance;
-use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, Strata};
+use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, Strata, gap_batches};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, check_sizes, payload_size};
 
@@ -30,6 +30,9 @@ pub(crate) struct Job {
     /// The name that its ranks give.
     pub(super) name: String,
     pub(super) spec: JobSpec,
+    /// Most batches from a use of a sample to the next: its document's, or else what followed from
+    /// the cache when it began, or from that in a state that it goes on from.
+    pub(super) gap: u32,
     /// Its output, for orders.
     output: Arc<Output>,
     /// Size of each rank's ring.
@@ -117,6 +120,7 @@ impl Job {
         spec: JobSpec,
         tables: Tables,
         index: &dyn Samples,
+        cache_samples: u64,
     ) -> Result<Self, Refusal> {
         let samples = index.len();
         let output = spec.output().map(Arc::new).map_err(|error| unfit(error.to_string()))?;
@@ -141,6 +145,7 @@ impl Job {
             rooms,
             weights: weights.map(Arc::new),
             pace: Pace::new(spec.batch_size, spec.world_size),
+            gap: gap_batches(&spec, strata.samples(), cache_samples),
             spec,
             importance: Importance::new(samples),
             scored_at: ScoredAt::new(samples),
@@ -188,6 +193,11 @@ impl Job {
     /// What its ranks asked for.
     pub(crate) fn spec(&self) -> &JobSpec {
         &self.spec
+    }
+
+    /// The parameters of its plans, all of them.
+    pub(crate) fn plan_spec(&self) -> PlanSpec {
+        PlanSpec { gap: Some(self.gap), ..self.spec.plan }
     }
 
     /// What its rows become.

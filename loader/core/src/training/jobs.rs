@@ -253,7 +253,7 @@ mod tests {
     /// A job that finds one sample hard, and whose trainer waits for batches or not.
     fn job(id: JobId, hard: u32, waits: bool) -> Job {
         let spec = JobSpec { batch_size: 1, ring_bytes: 1 << 20, ..JobSpec::default() };
-        let mut job = Job::new(id, id.to_string(), spec, Tables::default(), &Lens).ok().unwrap();
+        let mut job = Job::new(id, id.to_string(), spec, Tables::default(), &Lens, 0).ok().unwrap();
         for sample in 0..SAMPLES {
             job.importance.set_score(SampleId(sample), score_at(if sample == hard { 1.0 } else { 0.0 }));
         }

@@ -9,13 +9,13 @@ use shade_job::{JobSpec, PlanSpec, Seats, WeightTable};
 use super::drawing::{DrawnPlan, OrderId};
 use super::lists::Lists;
 use super::scored_at::ScoredAt;
-use super::snapshot::{MAGIC, NO_EPOCH};
+use super::snapshot::{MAGIC, MAGIC_BEFORE, NO_EPOCH};
 use super::stop::{Next, complete};
 use super::validation::Validation;
 use crate::fields::Fields;
 use crate::ids::{JobId, SessionId};
 use crate::importance::Importance;
-use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
+use crate::plan::{GAP_BATCHES, Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
 
 /// The order to read a state.
 pub struct LoadOrder {
@@ -47,6 +47,7 @@ pub struct LoadedState {
 /// What a state says.
 pub(super) struct State {
     pub(super) strata: Strata,
+    pub(super) gap: u32,
     pub(super) seats: Seats,
     pub(super) plan: Option<DrawnPlan>,
     pub(super) next_plan: Option<Plan>,
@@ -76,8 +77,8 @@ impl LoadOrder {
         let mut fields = Fields::new("saved state", &self.bytes)?;
         let magic: [u8; 8] = fields.array()?;
         fields.expect(
-        "SHADEST9, a state that this version has saved: finish the training with the version that began it",
-        magic == *MAGIC,
+        "SHADES10, a state that this version has saved: finish the training with the version that began it",
+        [MAGIC, MAGIC_BEFORE].contains(&&magic),
     )?;
         let found = u128::from_le_bytes(fields.array()?);
         fields.expect("the state of this very dataset", found == content_id)?;
@@ -93,9 +94,11 @@ impl LoadOrder {
         )?;
         let strata = self.read_strata(&mut fields)?;
         let next = Next::read(&mut fields)?;
+        let gap = if magic == *MAGIC { fields.u32()? } else { GAP_BATCHES };
+        let plan_spec = self.with_gap(&mut fields, gap)?;
         let seats = read_seats(&mut fields, strata.count(), samples)?;
-        let plan = read_plan(&mut fields, samples, &spec.plan, &strata)?;
-        let next_plan = read_plan(&mut fields, samples, &spec.plan, &strata)?;
+        let plan = read_plan(&mut fields, samples, &plan_spec, &strata)?;
+        let next_plan = read_plan(&mut fields, samples, &plan_spec, &strata)?;
         fields.expect("a position of the plan", next.fits(plan.as_ref(), strata.samples()))?;
         let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
         let lists = match &plan {
@@ -114,7 +117,7 @@ impl LoadOrder {
                     seats: &seats,
                     part: &Part::WHOLE,
                 };
-                match complete(&spec.plan, part, next.batch_size, facts, &lists) {
+                match complete(&plan_spec, part, next.batch_size, facts, &lists) {
                     // The next plan follows from the same, too.
                     (whole, None) => (Some(whole), None),
                     (part, Some(why)) => {
@@ -138,6 +141,7 @@ impl LoadOrder {
             // The next epoch may have other strata.
             next_plan: next_plan.filter(|_| strata.stay(&self.own_strata, spec.world_size)),
             strata,
+            gap,
             seats,
             validation,
             has_reports: reported == 1,
@@ -145,6 +149,18 @@ impl LoadOrder {
             importance,
             next,
         })
+    }
+
+    /// The parameters of the state's plans, which had this gap: the job's own, if it says one.
+    fn with_gap(&self, fields: &mut Fields<'_>, gap: u32) -> Result<PlanSpec, FormatError> {
+        let plan = self.spec.plan;
+        fields.expect("a gap of batches", gap > 0)?;
+        let expected = format!(
+            "a plan whose gap is {}, and not {gap}: give Plan(gap={gap}), or none",
+            plan.gap.unwrap_or_default()
+        );
+        fields.expect(&expected, !plan.spaces_repeats() || plan.gap.is_none_or(|own| own == gap))?;
+        Ok(PlanSpec { gap: Some(gap), ..plan })
     }
 
     /// Reads the strata of the state's plan: as many as are wanted, and such as the job could have

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST9"
+//! 0..8        magic "SHADES10"
 //! 8..24       content id of the dataset, u128
 //! 24..32      `PlanSpec::digest`
 //!             (a state resumes only the plan it came from)
@@ -13,6 +13,7 @@
 //!             the plan is of another epoch)
 //! 60..68      where the epoch's batches begin: position, number of the batch, u32 each
 //! 68..76      batch size, world size, u32 each
+//! 76..80      most batches from a use of a sample to the next, u32; `SHADEST9` has none: it is 60
 //! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each,
 //!             u32; the plan; the next one, if it was drawn early; V validation scores;
 //!             if the plan is a part: 1 if it was drawn by losses, else 0, u32; the lists that are
@@ -42,11 +43,13 @@ use super::validation::Validation;
 use crate::ids::SessionId;
 use crate::importance::Importance;
 use crate::number::to_u32;
-use crate::plan::{Part, Plan, PlanSummary};
+use crate::plan::{GAP_BATCHES, Part, Plan, PlanSummary};
 
-pub(super) const MAGIC: &[u8; 8] = b"SHADEST9";
+pub(super) const MAGIC: &[u8; 8] = b"SHADES10";
+/// That of states without a gap.
+pub(super) const MAGIC_BEFORE: &[u8; 8] = b"SHADEST9";
 /// Header of the state.
-const HEADER_BYTES: usize = 76;
+const HEADER_BYTES: usize = 80;
 /// Header of a plan.
 const PLAN_HEADER_BYTES: usize = 32;
 /// The epoch of a validation score from before the first epoch.
@@ -105,6 +108,7 @@ impl StateToSave {
         bytes.extend_from_slice(&u32::from(self.has_reports).to_le_bytes());
         bytes.extend_from_slice(&self.strata.to_le_bytes());
         bytes.extend(self.next.fields().iter().flat_map(|field| field.to_le_bytes()));
+        bytes.extend_from_slice(&self.plan_spec.gap.unwrap_or(GAP_BATCHES).to_le_bytes());
         write_seats(&self.seats, &mut bytes);
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         for &Validation { epoch, rank, score } in &self.validation {

@@ -125,7 +125,7 @@ impl Job {
         let lists = || self.shared_scores.as_ref().map_or_else(Lists::default, |shared| shared.lists.clone());
         StateToSave {
             content_id,
-            plan_spec: self.spec.plan,
+            plan_spec: self.plan_spec(),
             strata: self.strata.count(),
             has_reports: self.reports.have_come(),
             next,
@@ -164,10 +164,10 @@ impl Job {
 
     /// Goes on where the state says.
     pub(super) fn restore(&mut self, state: State) -> Resumed {
-        let State { strata, seats, plan, next_plan, validation, has_reports, scored_at, importance, next } =
-            state;
+        let State { strata, gap, seats, plan, next_plan, .. } = state;
+        let State { validation, has_reports, scored_at, importance, next, .. } = state;
         self.is_restored = true;
-        (self.strata, self.seats) = (strata, seats);
+        (self.strata, self.seats, self.gap) = (strata, seats, gap);
         self.forget_lists();
         self.begin(plan);
         self.next_plan = next_plan;

@@ -26,7 +26,7 @@ use super::rank::Rank;
 use super::states::Loader;
 use super::stop::Next;
 use crate::ids::{BatchId, JobId, SessionId};
-use crate::plan::{Origin, Slot, spec_now};
+use crate::plan::{Origin, Slot, gap_follows_from_cache, spec_now};
 
 /// What was handed over is complete.
 pub(crate) enum Gathered {
@@ -282,7 +282,8 @@ impl Job {
     /// planned samples.
     pub(super) fn needs_base(&self, exchanges: bool) -> bool {
         let depends = self.spec.plan.depends_on_its_node() || (exchanges && self.spec.admit);
-        depends || self.is_restored || self.told.is_some()
+        // A successor may have another cache.
+        depends || gap_follows_from_cache(&self.spec) || self.is_restored || self.told.is_some()
     }
 
     /// The order to write the base of `epoch`, as the job is now, for a plan that is drawn with it.

@@ -12,11 +12,14 @@ use shade_tier::PASSWORD_VARIABLE;
 /// Longest probe, in seconds: every read's latency is kept in memory until the end.
 const PROBE_SECONDS_MAX: f64 = 300.0;
 
+/// Longest comparison, in seconds.
+const COMPARE_SECONDS_MAX: f64 = 86_400.0;
+
 /// `shade-load doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 done (with or without advice), 1 cannot look or may not read the shards, 2 usage, \
-                  3 the dataset is damaged, 130 interrupted."
+    after_help = "Exit codes: 0 done (with or without advice), 1 cannot look or compare, or may not read the \
+                  shards, 2 usage, 3 the dataset is damaged, 130 interrupted."
 )]
 pub struct Doctor {
     /// A packed dataset, or any folder, whose files are then not read. Or the address of a dataset
@@ -36,6 +39,38 @@ pub struct Doctor {
     #[arg(long, value_name = "SERVERS")]
     pub tier: Option<Servers>,
 
+    /// Compare, on these very files: what a PyTorch DataLoader gets from this folder of images, and
+    /// what shade gets from PATH, the same images packed. Without PATH shade reads the files as
+    /// they are. Cold and warm, by turns, each side the same records. Nothing is written to the
+    /// folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub compare: Option<PathBuf>,
+
+    /// With --compare: about how long it takes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = parse_length, requires = "compare")]
+    pub seconds: f64,
+
+    /// With --compare: samples in a batch.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=32768),
+          requires = "compare")]
+    pub batch_size: u32,
+
+    /// With --compare: both sides decode, resize and crop images to this side, the DataLoader with
+    /// torchvision. Without it records are delivered as bytes.
+    #[arg(long, value_name = "SIDE", value_parser = clap::value_parser!(u32).range(1..=8192), requires = "compare")]
+    pub image_size: Option<u32>,
+
+    /// With --compare: worker processes of the DataLoader. Without it one per core and four per
+    /// core are tried, and the faster is compared.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512), requires = "compare")]
+    pub workers: Option<u32>,
+
+    /// With --compare: a Python that has shade_load and torch. Default: the one beside this
+    /// program, else python3. Where it has no torch, threads that read the files stand in for the
+    /// DataLoader.
+    #[arg(long, value_name = "PROGRAM", requires = "compare")]
+    pub python: Option<PathBuf>,
+
     /// Print one JSON object instead of text; loader/daemon/src/doctor/REPORT.md describes its
     /// keys.
     #[arg(long)]
@@ -47,6 +82,13 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     seconds
         .filter(|seconds| (0.0..=PROBE_SECONDS_MAX).contains(seconds))
         .ok_or_else(|| format!("{text:?} is no probe's length: write seconds, 0 to {PROBE_SECONDS_MAX}"))
+}
+
+fn parse_length(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (1.0..=COMPARE_SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| format!("{text:?} is no length: write seconds, 1 to {COMPARE_SECONDS_MAX}"))
 }
 
 /// The errors of `shade-load doctor`.
@@ -89,6 +131,14 @@ pub enum DoctorError {
     /// The dataset's shards may not be read. The findings are written.
     #[error("cannot probe: {0}")]
     Forbidden(String),
+    /// The comparison cannot start, or has failed and said why.
+    #[error("cannot compare by {}: {what}", python.display())]
+    Compare {
+        /// The Python that was asked.
+        python: PathBuf,
+        /// How it ended.
+        what: String,
+    },
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),

@@ -5,10 +5,12 @@
 //! would; `sweep` has what it found at each depth. `bucket` does the same at an address in an
 //! object store, by `requests`. `tier` asks the servers of a tier. `advice` follows from these
 //! facts alone; `report` prints them, `run` is the command. REPORT.md describes the JSON.
+//! `compare` is another command under this name: a DataLoader beside shade.
 
 mod advice;
 mod bucket;
 mod cli;
+mod compare;
 mod kernel;
 mod machine;
 mod mountstats;
@@ -23,6 +25,8 @@ mod sweep;
 mod tier;
 
 pub use cli::{Doctor, DoctorError};
+#[cfg(test)]
+pub(crate) use compare::Comparison;
 #[cfg(test)]
 pub(crate) use report::Diagnosis;
 pub use run::doctor;

@@ -106,7 +106,7 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
         Some(dataset) => shards_folder(&path, &dataset.index).to_owned(),
         None => path,
     };
-    let mount = mountinfo::of_path(mounts, &path, mount_id(&path)).cloned();
+    let mount = mount_of(&path, mounts);
     let nfs = mount.as_ref().and_then(nfs);
     let found = PathFacts {
         read_ahead_kib: mount.as_ref().and_then(|mount| read_ahead_kib(&mount.device)),
@@ -118,6 +118,11 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
         path,
     };
     Ok((found, dataset))
+}
+
+/// The mount of a path without links.
+pub(super) fn mount_of(path: &Path, mounts: &[Mount]) -> Option<Mount> {
+    mountinfo::of_path(mounts, path, mount_id(path)).cloned()
 }
 
 /// `None` before Linux 5.8.

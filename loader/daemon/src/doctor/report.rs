@@ -109,7 +109,7 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+pub(super) fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     writeln!(f, "  {name:<11} {value}")
 }
 
@@ -294,7 +294,7 @@ fn write_advice(f: &mut fmt::Formatter<'_>, all: &[Advice]) -> fmt::Result {
 }
 
 /// Writes `text` after `mark`, wrapped; lines after the first are indented.
-fn write_paragraph(f: &mut fmt::Formatter<'_>, mark: &str, text: &str) -> fmt::Result {
+pub(super) fn write_paragraph(f: &mut fmt::Formatter<'_>, mark: &str, text: &str) -> fmt::Result {
     let mut column = mark.len();
     write!(f, "{mark}")?;
     for (number, word) in text.split(' ').enumerate() {

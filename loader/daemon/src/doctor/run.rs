@@ -9,6 +9,7 @@ use shade_dataset::{Address, Dataset, DatasetError};
 
 use super::bucket;
 use super::cli::{Doctor, DoctorError};
+use super::compare::compare;
 use super::machine;
 use super::mountstats::reads_so_far;
 use super::path_facts::{self, DatasetFacts, PathFacts};
@@ -23,6 +24,9 @@ use crate::proc::{mountinfo, text};
 /// # Errors
 /// It cannot look, or was interrupted; the findings so far are written then too.
 pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
+    if let Some(folder) = &args.compare {
+        return compare(args, folder, out);
+    }
     let mounts = mountinfo::parse(&text("/proc/self/mountinfo"));
     let report = match args.path.as_deref().map(Address::of_path).transpose().map_err(DatasetError::from)? {
         Some(Address::Url(url)) => {
@@ -59,7 +63,7 @@ fn looked_at(args: &Doctor, dataset: Option<&DatasetFacts>) -> Option<TierFacts>
 }
 
 /// Set by Ctrl-C.
-fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, DoctorError> {
+pub(super) fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, DoctorError> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))

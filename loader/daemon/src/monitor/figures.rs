@@ -5,7 +5,7 @@ use serde::Serialize;
 use shade_core::{Counts, JobStatus, RankStatus, ReadLatency};
 use shade_formats::printable::OneLine;
 
-use super::remedy::{Facts, Place, Remedy, Shares, remedy};
+use super::remedy::{Facts, Place, Remedy, Shares, advice, remedy};
 use crate::status::DaemonStatus;
 
 /// A daemon.
@@ -73,6 +73,8 @@ pub(crate) struct JobFigures {
     pub(crate) ring_full: f64,
     /// What to do about its waits.
     pub(crate) remedy: Remedy,
+    /// A sampler that would read less; `None` where that is no use, or not known to be.
+    pub(crate) advice: Option<String>,
     /// Its ranks at this daemon.
     pub(crate) by_rank: Vec<RankFigures>,
 }
@@ -177,6 +179,8 @@ fn of_job(
         reads_late: daemon.reads_late,
         store_trouble: daemon.store_trouble.clone(),
     };
+    let cached = job.cache_batches.saturating_mul(job.batch_size.into());
+    let cache_share = share(cached, daemon.samples.into());
     JobFigures {
         name: job.name.clone(),
         epoch: job.epoch,
@@ -186,6 +190,7 @@ fn of_job(
         hit_ratio: (accesses > 0).then(|| share(since_old(|counts| counts.hits), accesses)),
         waits,
         ring_full,
+        advice: advice(job, cache_share, &waits, &facts),
         remedy: remedy(&waits, &facts),
         by_rank,
     }

@@ -1,6 +1,9 @@
 //! The shares of a wait by cause, what a wait means, and what to do about it: the one table of it.
 
 use serde::Serialize;
+use shade_core::JobStatus;
+use shade_core::plan::{FewerReads, fewer_reads};
+use shade_job::{Order, Sampler};
 
 use crate::ask::target_of;
 
@@ -161,6 +164,33 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
     Remedy { cause: Some(cause), reason, text }
 }
 
+/// A sampler that reads less than the job's, which takes each sample once an epoch: for a training
+/// on one node that waits much for its store while the cache, which has this share of the data, is
+/// full, from the second epoch on. `None` if that does not help, or is not known to.
+pub(crate) fn advice(job: &JobStatus, cache_share: f64, waits: &Shares, facts: &Facts) -> Option<String> {
+    let is_plain = job.sampler == Sampler::Uniform && job.order == Order::Shuffled && job.group.is_none();
+    let is_on_one_node = job.ranks_here == job.world_size;
+    let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
+    let is_later = job.epoch.is_some_and(|epoch| epoch > 0);
+    let waits_much = waits.storage >= WAITS_MUCH && waits.named().first()?.0 == "storage";
+    let has_trouble = facts.reads_late > 0 || facts.store_trouble.is_some();
+    if !(job.admit && is_plain && is_on_one_node && is_full && is_later && waits_much) || has_trouble {
+        return None;
+    }
+    let told = |losses: bool| fewer_reads(job.cache_batches, cache_share, losses);
+    let plan = |FewerReads { sampler, reads_share }| {
+        let plan = match sampler {
+            Sampler::Pads => "Plan(sampler=\"pads\", draw_ahead=True), if you report losses,".to_owned(),
+            sampler => format!("Plan(sampler=\"{sampler}\")"),
+        };
+        format!("{plan} would read some {:.0} % of this", 100.0 * reads_share)
+    };
+    let (with, without) = (told(true), told(false));
+    let plans = [with, without.filter(|_| without != with)].into_iter().flatten().map(plan);
+    let plans: Vec<_> = plans.collect();
+    (!plans.is_empty()).then(|| format!("{}; what it costs: docs/which-sampler.md", plans.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +205,40 @@ mod tests {
             reads_late,
             store_trouble: None,
         }
+    }
+
+    #[test]
+    fn a_training_on_permutations_that_waits_for_its_store_is_told_what_reads_less() {
+        let waits = |storage| Shares { storage, ..Shares::default() };
+        let (ranks_here, world_size, epoch) = (2, 2, Some(1));
+        let cache_batches = 60;
+        let job =
+            JobStatus { admit: true, epoch, ranks_here, world_size, cache_batches, ..JobStatus::default() };
+        let told = |job: &JobStatus, share| advice(job, share, &waits(0.3), &facts(95, 0, 0.5));
+        let costs = "; what it costs: docs/which-sampler.md";
+        let echo = "Plan(sampler=\"echo\") would read some 55 % of this";
+        let pads = "Plan(sampler=\"pads\", draw_ahead=True), if you report losses, would read some";
+        assert_eq!(told(&job, 0.1).unwrap(), format!("{echo}{costs}"));
+        assert_eq!(told(&job, 0.4).unwrap(), format!("{pads} 50 % of this, {echo}{costs}"));
+        let small = JobStatus { cache_batches: 59, ..job.clone() };
+        assert_eq!(told(&small, 0.1).unwrap(), format!("{pads} 65 % of this{costs}"));
+        assert_eq!(told(&small, 0.01), None);
+        for other in [
+            JobStatus { admit: false, ..job.clone() },
+            JobStatus { sampler: Sampler::Echo, ..job.clone() },
+            JobStatus { order: Order::Spaced, ..job.clone() },
+            JobStatus { epoch: Some(0), ..job.clone() },
+            JobStatus { ranks_here: 1, ..job.clone() },
+        ] {
+            assert_eq!(told(&other, 0.1), None, "{other:?}");
+        }
+        for (storage, facts) in
+            [(0.09, facts(95, 0, 0.5)), (0.3, facts(80, 0, 0.5)), (0.3, facts(95, 1, 0.5))]
+        {
+            assert_eq!(advice(&job, 0.1, &waits(storage), &facts), None, "{facts:?}");
+        }
+        let decodes = Shares { storage: 0.2, workers: 0.3, ..Shares::default() };
+        assert_eq!(advice(&job, 0.1, &decodes, &facts(95, 0, 0.5)), None);
     }
 
     #[test]

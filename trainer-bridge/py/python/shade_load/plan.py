@@ -55,7 +55,7 @@ class Plan(Options):
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
             "replacement" draws uniformly with replacement: as many repeats as "pads", no losses.
             "echo" reads a part of the samples in each epoch and delivers each `echo` times, augmented
-            anew: 1/`echo` of the reads. With `echo` 2 nearly all repeats are 20 to 60 batches apart.
+            anew: 1/`echo` of the reads. Repeats are some batches apart (`gap`).
             Choose it if the store is the limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
             them (`batch.weights`), so epochs are shorter.
             "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
@@ -73,7 +73,7 @@ class Plan(Options):
             WeightedRandomSampler. False rounds: a sample that is expected 2.3 times comes 2 or 3
             times.
         order: Order of an epoch's samples. Default: the preset's, which is "shuffled". "spaced"
-            puts repeats of a sample 20 to 60 batches apart, for more hits in a small cache.
+            puts repeats of a sample some batches apart (`gap`), for more hits in a small cache.
             "hits_first" (SHADE as published) and "opportunistic" (DeepIO) are for comparison.
         rep: Factor by which "pads" draws cached samples more often, at least 1. Default: 1.0, which
             is off. Raise it if the store is too slow: more hits, less variety.
@@ -86,6 +86,11 @@ class Plan(Options):
             losses are noisy.
         echo: How often "echo" delivers a sample that it reads, at least 1. Default: 2.0; it need
             not be whole. Raise it if the store is too slow.
+        gap: Most batches of one rank from a use of a sample to the next, by "echo" and the order
+            "spaced"; the fewest are a third of them. Default: None, which is 60. A cache that holds
+            fewer batches when the training begins makes it four fifths of what it holds, at least
+            6, so that repeats are hits. A state goes on with its own. With ranks on several nodes
+            None is always 60. Give one for plans that do not depend on the cache's size.
         prune: Share of the samples with a loss below the mean, 0 to 1, that "infobatch" leaves out.
             Default: 0.5.
         whole_from: The epoch from which "infobatch" leaves nothing out. Default: 0, which is never.
@@ -131,6 +136,7 @@ class Plan(Options):
     cover: int = 5
     explore: float = 0.0
     echo: float = 2.0
+    gap: int | None = None
     prune: float = 0.5
     whole_from: int = 0
     indices: Any = None
@@ -177,7 +183,7 @@ def _of_its_type(name: str, value: Any, default: Any) -> Any:
         return None
     if isinstance(default, bool):
         return flag(name, value)
-    if isinstance(default, int) or name == "strata":
+    if isinstance(default, int) or name in ("strata", "gap"):
         return integer(name, value, 0, UINT32_MAX)
     if isinstance(default, float):
         return real(name, value)

@@ -94,7 +94,7 @@ impl World {
             tables: Tables::default(),
             survives: false,
         };
-        let attached = training.attach(0, attach).unwrap_or_else(|refusal| panic!("{}", refusal.text));
+        let attached = training.attach(0, attach, 0).unwrap_or_else(|refusal| panic!("{}", refusal.text));
         assert_eq!(attached.job, JOB);
         figures.begin_job(JOB, "job");
         let mut batches = Batches::new(4, 0);

@@ -9,5 +9,4 @@ mod shuffled;
 mod spaced;
 mod table;
 
-pub(super) use spaced::GAP_BATCHES;
 pub(super) use table::{as_drawn, in_order};

@@ -1,5 +1,5 @@
-//! The order `spaced`: the repeats of a sample 20 to 60 batches apart, so that a small cache holds
-//! it from use to use.
+//! The order `spaced`: the repeats of a sample some batches apart (`gap`), 20 to 60 by default, so
+//! that a small cache holds it from use to use.
 //!
 //! Batches are filled from first to last, with the repeats that are due and with samples that
 //! begin. These come in random order, except that a sample with many repeats begins early enough
@@ -18,11 +18,10 @@ use std::collections::VecDeque;
 use shade_formats::SampleId;
 
 use super::ordered::Ordered;
+use crate::plan::gap::{GAP_BATCHES, GAP_SHARE};
 use crate::plan::inputs::Inputs;
 use crate::plan::random::{Random, Stage};
 
-/// Fewest and most batches from one use of a sample to the next.
-pub(in crate::plan) const GAP_BATCHES: (usize, usize) = (20, 60);
 /// Resolution of the places at which samples begin, in parts of a batch.
 const PARTS: u64 = 1 << 16;
 
@@ -31,17 +30,24 @@ type Due = (SampleId, u32);
 
 /// Fewest and most batches from a use to the next.
 #[derive(Clone, Copy)]
-struct Gaps {
-    min: usize,
+pub(super) struct Gaps {
+    pub(super) min: usize,
     max: usize,
+}
+
+impl Gaps {
+    /// Those of a stratum's list, in its own batches.
+    pub(super) fn of(inputs: &Inputs<'_>) -> Self {
+        let most = inputs.spec.gap.unwrap_or(GAP_BATCHES);
+        let own = |batches: u32| inputs.own_batches(batches as usize);
+        Self { min: own(most / GAP_SHARE), max: own(most) }
+    }
 }
 
 /// Lists each sample as often as `counts` says.
 pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     let residents = if inputs.spec.pace { inputs.residents() } else { &[] };
-    let (gap_min, gap_max) = GAP_BATCHES;
-    let gaps = Gaps { min: inputs.own_batches(gap_min), max: inputs.own_batches(gap_max) };
-    list(counts, residents, inputs.batch_size, gaps, &mut inputs.random(Stage::Space)).into()
+    list(counts, residents, inputs.batch_size, Gaps::of(inputs), &mut inputs.random(Stage::Space)).into()
 }
 
 /// The draws in this order, with fewest and most batches from use to use. `resident` says by sample
@@ -119,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    const GAPS: Gaps = Gaps { min: GAP_BATCHES.0, max: GAP_BATCHES.1 };
+    const GAPS: Gaps = Gaps { min: 20, max: 60 };
 
     fn run(counts: &[u32], batch_size: usize, seed: u64) -> Vec<SampleId> {
         list(counts, &[], batch_size, GAPS, &mut Random::new(seed, 1, Stage::Space))
@@ -159,7 +165,7 @@ mod tests {
         let counts = drawn(50_000);
         let ids = run(&counts, 64, 3);
         let gaps = gaps(&ids, counts.len(), 64);
-        let right = gaps.iter().filter(|&&gap| (GAP_BATCHES.0..=GAP_BATCHES.1).contains(&gap)).count();
+        let right = gaps.iter().filter(|&&gap| (GAPS.min..=GAPS.max).contains(&gap)).count();
         assert!(right as f64 >= 0.97 * gaps.len() as f64, "{right} of {}", gaps.len());
     }
 

@@ -8,7 +8,7 @@ use super::hits_first::hits_first;
 use super::opportunistic::opportunistic;
 use super::ordered::Ordered;
 use super::shuffled::shuffled;
-use super::spaced::{GAP_BATCHES, spaced};
+use super::spaced::{Gaps, spaced};
 use crate::plan::inputs::Inputs;
 use crate::plan::random::Stage;
 
@@ -42,7 +42,7 @@ fn apart(Ordered { mut ids, split }: Ordered, order: Order, inputs: &Inputs<'_>)
     let mut random = inputs.random(Stage::Spread);
     let distance = match order {
         // Further apart would be against the order.
-        Order::Spaced => inputs.distance.min(inputs.batch_size * inputs.own_batches(GAP_BATCHES.0)),
+        Order::Spaced => inputs.distance.min(inputs.batch_size * Gaps::of(inputs).min),
         _ => inputs.distance,
     };
     let (first, second) = ids.split_at_mut(split);

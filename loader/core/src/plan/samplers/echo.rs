@@ -5,8 +5,8 @@
 //! through one permutation after another, each epoch where the one before it stopped. So the reads
 //! of any two samples never differ by more than one, and every sample is expected equally often:
 //! the weights are 1. Where e is no whole number, some samples come once more than others, chosen
-//! at random. Repeats are 20 to 60 batches apart (the order `spaced`, whatever order the job asks
-//! for) and augmented anew, since every position has a crop of its own.
+//! at random. Repeats are some batches apart (the order `spaced`, whatever order the job asks for)
+//! and augmented anew, since every position has a crop of its own.
 
 use shade_job::Order;
 

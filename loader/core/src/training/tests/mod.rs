@@ -124,7 +124,7 @@ impl World {
             (self.next_session, u32::try_from(slot % 2).unwrap(), format!("job {}", job_of(slot)));
         let attach = Attach { session, job, rank, spec, tables: Tables::default(), survives: false };
         let (is_there, other) = (self.sessions[slot].is_some(), self.sessions[slot ^ 1].is_some());
-        match self.training.attach(0, attach) {
+        match self.training.attach(0, attach, 0) {
             Err(refusal) => assert!(is_there, "{}", refusal.text),
             Ok(attached) => {
                 assert!(!is_there && attached.begun.is_some() != other, "the first rank begins a job");

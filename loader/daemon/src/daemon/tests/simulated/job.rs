@@ -42,6 +42,8 @@ impl Job {
             group,
             seed: random.random(),
             draw_ahead: random.random(),
+            // The undisturbed training has another cache, from which it would follow.
+            gap: Some(9),
             ..PlanSpec::default()
         };
         if random.random_bool(0.2) {
