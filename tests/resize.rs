@@ -255,8 +255,8 @@ fn survivor(packed: &Packed, job: &str, binary: Option<&Path>) -> Session {
     Session::connect(&packed.dataset, job, 0, spec_by_epochs(8), &options).unwrap()
 }
 
-/// Kills the daemon of these ranks, and waits until each has found the next one. Bytes of its cache,
-/// and what the ranks were warned of.
+/// Kills the daemon of these ranks, and waits until each has found the next one. Bytes of its
+/// cache, and what the ranks were warned of.
 fn killed(sessions: &[&Session]) -> (u64, Vec<String>) {
     let before: Vec<u32> = sessions.iter().map(|session| session.successors()).collect();
     let pid = Pid::from_raw(sessions[0].daemon_pid().cast_signed()).unwrap();

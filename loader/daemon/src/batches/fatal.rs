@@ -5,8 +5,8 @@
 //! and nobody could say which record it was: several workers decode at once. The handler of such a
 //! signal runs on the thread that has caused it, marks that thread's word, and lets the signal do
 //! what it did before. A signal from outside meets a worker only if it is sent to its very thread,
-//! and SIGKILL meets no handler: such deaths are no record's. Whichever thread it meets, the trainer
-//! that has started the daemon, and is not its parent, is told of the signal.
+//! and SIGKILL meets no handler: such deaths are no record's. Whichever thread it meets, the
+//! trainer that has started the daemon, and is not its parent, is told of the signal.
 #![expect(unsafe_code, reason = "a signal's handler is only to be had by system calls")]
 
 use std::io;

@@ -43,8 +43,8 @@ impl Daemon {
     }
 
     /// Answers a rank whose daemon before this one had died with a cache of this size, which it was
-    /// given. Any rank may ask, as that daemon has judged who may. A size that this daemon was given
-    /// is newer, and stays.
+    /// given. Any rank may ask, as that daemon has judged who may. A size that this daemon was
+    /// given is newer, and stays.
     pub(super) fn resize_again(&mut self, cache_bytes: u64) -> Reply {
         if self.sessions.has_resized() {
             let now_bytes = self.lifecycle.settings.cache_bytes();
