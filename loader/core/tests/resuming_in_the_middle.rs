@@ -95,8 +95,8 @@ fn echoes(cache_samples: u64, gap: Option<u32>, state: Option<&[u8]>) -> (Replay
 
 /// The layout of before there was a gap.
 fn without_gap(state: &[u8]) -> Vec<u8> {
-    let rest = &state[80..state.len() - 4];
-    let mut before = [b"SHADEST9", &state[8..76], rest].concat();
+    let [head, rest] = [8..76, 80..state.len() - 4].map(|part| state.get(part).unwrap_or_default());
+    let mut before = [b"SHADEST9", head, rest].concat();
     let crc = shade_formats::checksum::crc32c(&before);
     before.extend(crc.to_le_bytes());
     before

@@ -65,6 +65,17 @@ impl LoadedState {
     }
 }
 
+/// What a state of another format is not.
+const EXPECTED: &str =
+    "SHADES10, a state that this version has saved: finish the training with the version that began it";
+
+/// Reads the format's mark. Whether a state of it has a gap.
+fn read_format(fields: &mut Fields<'_>) -> Result<bool, FormatError> {
+    let magic: [u8; 8] = fields.array()?;
+    fields.expect(EXPECTED, [MAGIC, MAGIC_BEFORE].contains(&&magic))?;
+    Ok(magic == *MAGIC)
+}
+
 impl LoadOrder {
     /// Reads the state.
     pub(crate) fn carry_out(self) -> LoadedState {
@@ -75,11 +86,7 @@ impl LoadOrder {
     fn read(&self) -> Result<State, FormatError> {
         let &Self { rank, content_id, samples, ref spec, .. } = self;
         let mut fields = Fields::new("saved state", &self.bytes)?;
-        let magic: [u8; 8] = fields.array()?;
-        fields.expect(
-        "SHADES10, a state that this version has saved: finish the training with the version that began it",
-        [MAGIC, MAGIC_BEFORE].contains(&&magic),
-    )?;
+        let has_gap = read_format(&mut fields)?;
         let found = u128::from_le_bytes(fields.array()?);
         fields.expect("the state of this very dataset", found == content_id)?;
         let digest = u64::from_le_bytes(fields.array()?);
@@ -94,7 +101,7 @@ impl LoadOrder {
         )?;
         let strata = self.read_strata(&mut fields)?;
         let next = Next::read(&mut fields)?;
-        let gap = if magic == *MAGIC { fields.u32()? } else { GAP_BATCHES };
+        let gap = if has_gap { fields.u32()? } else { GAP_BATCHES };
         let plan_spec = self.with_gap(&mut fields, gap)?;
         let seats = read_seats(&mut fields, strata.count(), samples)?;
         let plan = read_plan(&mut fields, samples, &plan_spec, &strata)?;
