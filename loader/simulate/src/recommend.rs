@@ -55,8 +55,8 @@ pub(super) struct FewerReads {
 }
 
 impl FewerReads {
-    /// With a cache of this capacity; `None` if that is everything or nothing, or if the workload is
-    /// no training on permutations, whose samplers are a choice of another kind.
+    /// With a cache of this capacity; `None` if that is everything or nothing, or if the workload
+    /// is no training on permutations, whose samplers are a choice of another kind.
     pub(super) fn of(workload: &Workload, cache: &str, capacity: u64) -> Option<Self> {
         let Accesses::Training { plan, .. } = &workload.accesses else { return None };
         let samples = u128::from(workload.dataset.samples);

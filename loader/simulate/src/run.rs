@@ -54,7 +54,8 @@ pub(super) struct Report {
     /// The cache that is enough, for each policy; with --recommend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recommend: Option<Vec<Recommendation>>,
-    /// A sampler that reads less with each cache; with --recommend, of one training on permutations.
+    /// A sampler that reads less with each cache; with --recommend, of one training on
+    /// permutations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fewer_reads: Vec<FewerReads>,
 }
