@@ -174,6 +174,7 @@ def test_a_comparison(seeds: int) -> None:
 
 
 def test_every_schema_is_tried() -> None:
-    tried = Path(__file__).read_text(encoding="utf-8")
+    files = (Path(__file__), Path(__file__).with_name("test_doctor_compare.py"))
+    tried = "".join(file.read_text(encoding="utf-8") for file in files)
     names = {path.stem for path in SCHEMAS.glob("*.json")}
     assert names and [name for name in names if f'"{name}"' not in tried] == []

@@ -50,7 +50,7 @@ pub struct Doctor {
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = parse_length, requires = "compare")]
     pub seconds: f64,
 
-    /// With --compare: samples in a batch.
+    /// With --compare: samples in a batch; fewer where the folder has too few images.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=32768),
           requires = "compare")]
     pub batch_size: u32,

@@ -33,8 +33,8 @@ _ALONE_MAX = 64
 _IMAGES_MIN = 32
 # More workers are no use to most machines.
 _WORKERS_MAX = 64
-# Batches of a set, below which there is one pair of sets and not two.
-_BATCHES_MIN = 8
+# A set with fewer batches, as a multiple of two for each worker, is worth a word.
+_ENOUGH = 4
 # Cached share of a cold set that is worth a word.
 _CACHED_MIN = 0.02
 # Records whose sizes are compared with those of their files.
@@ -73,7 +73,9 @@ class Comparison:
         self._paths = self._common()
         self._unused = list(self._paths)
         self._random.shuffle(self._unused)
-        self._batch_size = max(1, min(asked.batch_size, len(self._paths) // 16))
+        # A trial then has two batches for each worker, and a set more: with less, workers would idle.
+        self._least = 2 * max(self._workers())
+        self._batch_size = max(1, min(asked.batch_size, len(self._paths) // (_TRIAL_SHARE * self._least)))
         self._cached: list[float] = []
         self._notes: list[str] = []
 
@@ -167,9 +169,10 @@ class Comparison:
     def _sets(self, *rates: float) -> list[list[int]]:
         """Sets that both sides together read in the time of two rounds."""
         count = int(4 * self._part / sum(1 / rate for rate in rates))
-        sets = 4 if len(self._unused) >= 4 * _BATCHES_MIN * self._batch_size else 2
-        count = max(self._batch_size, min(count, len(self._unused) // sets))
-        if count < _BATCHES_MIN * self._batch_size:
+        least = self._least * self._batch_size
+        sets = 4 if len(self._unused) >= 4 * least else 2
+        count = min(max(count, least), len(self._unused) // sets)
+        if count < _ENOUGH * least:
             self._notes.append(
                 f"a round had {count} records only: more --seconds, a larger folder or a smaller --batch-size tell more"
             )

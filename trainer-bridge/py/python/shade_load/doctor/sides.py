@@ -188,9 +188,9 @@ class ShadeSide:
         self.name = "shade"
         self._dataset, self._batch_size, self._image_size, self._cache = dataset, batch_size, image_size, cache
         self._socket, self._opened, self._reads = socket, 0, 0
-        # Keeps the daemon between two sets, and takes no part in its cache.
+        # Keeps the daemon between two sets, and takes no part in its cache. It ends with the last of them.
         self._keeper = Loader(
-            dataset, 1, train=False, cache=cache, rank=0, world_size=1, daemon=Daemon(job="keeper", socket=socket)
+            dataset, 1, train=False, cache=cache, rank=0, world_size=1, daemon=Daemon(job="keeper", socket=socket, linger=0.0)
         )
         self._is_in_place = not any(Path(dataset).glob("*.tar")) if "://" not in dataset else False
 
@@ -206,7 +206,7 @@ class ShadeSide:
             rank=0,
             world_size=1,
             plan=Plan(indices=sorted(ids)),
-            daemon=Daemon(job=f"set-{self._opened}", socket=self._socket),
+            daemon=Daemon(job=f"set-{self._opened}", socket=self._socket, linger=0.0),
         )
 
         def epoch() -> Iterator[int]:
