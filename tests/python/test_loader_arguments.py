@@ -156,6 +156,7 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
         plan.pop(name, None)
     assert inspect.signature(Loader).parameters["seed"].default == plan.pop("seed")
     assert (plan.pop("weights_digest"), plan.pop("subset_digest")) == (0, 0)
+    assert (plan.pop("gap"), given.pop("gap")) == ("auto", None)
     assert given == {**plan, **{name: job[name] for name in ("tail", "on_error", "bad_max")}}
 
 
