@@ -58,8 +58,8 @@ def test_a_killed_rank_costs_what_came_since_the_last_state(tmp_path: Path) -> N
     out.mkdir()
     options = ["--standalone", "--nproc-per-node=2", "--max-restarts=2"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, SCRIPT, dataset.path, out]
-    # torch 2.15 shares one store among all attempts, in which gloo finds addresses of ranks that are gone: without this
-    # a restart may fail, also of a script without a Loader.
+    # torch 2.15 shares one store among all attempts, in which gloo finds addresses of ranks that
+    # are gone: without this a restart may fail, also of a script without a Loader.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     try:
         done = subprocess.run(

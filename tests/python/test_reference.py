@@ -19,7 +19,7 @@ VARIABLE = r"(?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+|RANK"
 # Names of that form which are no variables: of the compiler, of the package, of the system.
 NO_VARIABLES = {
     "CARGO_PKG_VERSION", "DEBUG_BUILD", "LINGERS_FOR_EVER", "IORING_REGISTER_PROBE", "O_NONBLOCK",
-    "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NOFILE",
+    "RLIMIT_AS", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "SC_CLK_TCK",
 }  # fmt: skip
 # What libraries read (rustls-native-certs, object_store), and what the package computes from a
 # program's name.

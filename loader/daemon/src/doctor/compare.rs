@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::cli::{Doctor, DoctorError};
+use super::interrupt::stopped_by_ctrl_c;
 use super::path_facts;
 use super::report::{line, write_paragraph};
-use super::run::stopped_by_ctrl_c;
 use crate::proc::mountinfo::{self, Mount};
 use crate::proc::text;
 

@@ -4,13 +4,14 @@
 //! says: `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon
 //! would; `sweep` has what it found at each depth. `bucket` does the same at an address in an
 //! object store, by `requests`. `tier` asks the servers of a tier. `advice` follows from these
-//! facts alone; `report` prints them, `run` is the command. REPORT.md describes the JSON.
-//! `compare` is another command under this name: a DataLoader beside shade.
+//! facts alone; `report` prints them, `run` is the command, which `interrupt` ends early. REPORT.md
+//! describes the JSON. `compare` is another command under this name: a DataLoader beside shade.
 
 mod advice;
 mod bucket;
 mod cli;
 mod compare;
+mod interrupt;
 mod kernel;
 mod machine;
 mod mountstats;

@@ -1,8 +1,6 @@
 //! The command: examines, probes, writes.
 
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shade_dataset::{Address, Dataset, DatasetError};
@@ -10,6 +8,7 @@ use shade_dataset::{Address, Dataset, DatasetError};
 use super::bucket;
 use super::cli::{Doctor, DoctorError};
 use super::compare::compare;
+use super::interrupt::stopped_by_ctrl_c;
 use super::machine;
 use super::mountstats::reads_so_far;
 use super::path_facts::{self, DatasetFacts, PathFacts};
@@ -60,15 +59,6 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
 fn looked_at(args: &Doctor, dataset: Option<&DatasetFacts>) -> Option<TierFacts> {
     let record_bytes = dataset.map(|facts| facts.record_mean_bytes);
     args.tier.as_ref().map(|servers| tier::look(servers, record_bytes))
-}
-
-/// Set by Ctrl-C.
-pub(super) fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, DoctorError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
-        .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
-    Ok(stop)
 }
 
 /// The probe of a dataset that has records, if one is wanted.
