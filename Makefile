@@ -86,7 +86,7 @@ test: ## format, lints, Rust tests, Python tests
 
 # Both wait for other processes half of their time. One line for each test, so that they mix.
 test-rust:
-	+cargo test --workspace --no-fail-fast 2>&1 | tee '$(target)/tests.log'
+	MAKEFLAGS= cargo test --workspace --no-fail-fast 2>&1 | tee '$(target)/tests.log'
 
 test-python:
 	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --verbose

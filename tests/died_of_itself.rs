@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use shade_client::{ClientError, JobSpec, Launch, Next, Options, PlanSpec, Sampler, Session, Settings};
-use shade_tests::{Packed, Taken, copy, eventually, program, spec};
+use shade_tests::{Packed, Taken, copy, eventually, is_gone, program, spec};
 
 /// Ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -66,11 +66,6 @@ fn train(packed: &Packed, is_detached: bool, end: Option<&dyn Fn(&Session)>) -> 
     let told: Vec<String> = std::iter::from_fn(|| session.take_warning()).collect();
     assert_eq!(told.len(), session.successors() as usize, "{told:?}");
     (taken, told)
-}
-
-fn is_gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
 }
 
 /// Where in the process's own memory this word is.

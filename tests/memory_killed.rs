@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use shade_client::{ClientError, JobSpec, Launch, Next, Options, Session, Settings};
-use shade_tests::{Packed, eventually, left_out, program, spec};
+use shade_tests::{Packed, eventually, is_gone, left_out, program, spec};
 
 /// Ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -139,11 +139,6 @@ fn take_rest(session: &Session) -> Result<u32, ClientError> {
             Next::Pending => assert!(started.elapsed() < PATIENCE, "no batch within {PATIENCE:?}"),
         }
     }
-}
-
-fn is_gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
 }
 
 #[test]

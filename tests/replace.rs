@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use shade_client::{Batch, JobSpec, Launch, Next, Options, PlanSpec, Sampler, Session, Settings};
-use shade_tests::{Daemon, Packed, Taken, copy, eventually, program, sorted_ids, spec};
+use shade_tests::{Daemon, Packed, Taken, copy, eventually, is_gone, program, sorted_ids, spec};
 
 /// Ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,11 +42,6 @@ fn refused(packed: &Packed, args: &[&str]) -> String {
     let text = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{text}");
     text
-}
-
-fn is_gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
 }
 
 /// A batch without hits and misses: the cache begins empty.

@@ -15,7 +15,7 @@ use shade_client::{
     Batch, BatchId, ClientError, JobSpec, Launch, Next, Options, Order, PlanSpec, Sampler, Session, Settings,
 };
 use shade_job::{Filters, Pair, Transform};
-use shade_tests::{Daemon, Packed, Taken, copy, eventually, program, spec};
+use shade_tests::{Daemon, Packed, Taken, copy, eventually, is_gone, program, spec};
 
 /// Ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -136,11 +136,6 @@ fn shared_memory() -> usize {
     let open = open.filter(|file| file.to_string_lossy().contains("shade-")).count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     open + maps.lines().filter(|line| line.contains("memfd:shade")).count()
-}
-
-fn is_gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
 }
 
 /// Plans that do not go by what is cached: of their documents alone, by losses, by deliveries.

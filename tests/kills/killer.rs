@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 use shade_client::Session;
+use shade_tests::is_gone;
 
 /// How long a successor is looked for. The training's own patience is longer.
 const HUNT: Duration = Duration::from_secs(30);
@@ -315,11 +316,6 @@ fn until(condition: impl Fn() -> bool) {
     while !condition() && started.elapsed() < HUNT {
         std::thread::sleep(Duration::from_micros(300));
     }
-}
-
-pub(crate) fn is_gone(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.is_empty() || stat.contains(") Z ")
 }
 
 /// Living processes that execute `shade-load serve` with this word among their arguments.

@@ -39,16 +39,16 @@ def without_torch(folder: Path) -> str:
 
 def test_a_dataloader_and_shade_read_the_files_as_they_are(dataset: packed.Packed, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in dataset.folder.rglob("*")}
-    words = ("--seconds", "2", "--workers", "1", "--image-size", packed.SIDE, "--json")
+    words = ("--seconds", "1", "--workers", "1", "--image-size", packed.SIDE, "--json")
     cache = tmp_path / "cache"
     running = compare(dataset.folder, *words, TMPDIR=tmp_path, XDG_CACHE_HOME=cache)
     report = check("shade-load-doctor-compare", finished(running))
     assert (report["images"], report["dataset"], report["image_size"]) == (61, None, packed.SIDE)
     assert report["has_torch"] and report["loader"] == "DataLoader, 1 workers"
     assert report["record_share"] == 1.0 and 0 < report["read_alone_p50_ms"] <= report["read_alone_max_ms"]
-    for rounds, count in (("cold", 2), ("warm", 2)):
-        for side in report[rounds].values():
-            assert len(side["rounds"]) == count and min(side["rounds"]) > 0, report
+    for counts, rounds in (((2, 4), report["cold"]), ((2,), report["warm"])):
+        for side in rounds.values():
+            assert len(side["rounds"]) in counts and min(side["rounds"]) > 0, report
     # Nothing is read that the cache holds.
     assert report["cold"]["shade"]["operations_per_s"] > 0 == report["warm"]["shade"]["operations_per_s"]
     assert {path: path.stat().st_mtime_ns for path in dataset.folder.rglob("*")} == before

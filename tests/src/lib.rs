@@ -42,7 +42,7 @@ pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
 pub use product::Product;
-pub use programs::{eventually, processes_of, program, settles};
+pub use programs::{eventually, is_gone, processes_of, program, settles};
 pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use recorder::{Recorder, recorded_lines};
 pub use sources::{code, production, root, sources};

@@ -46,6 +46,17 @@ pub fn settles<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, look: i
     assert_eq!(look(), *expected, "still not so after {PATIENCE:?}: {what}");
 }
 
+/// Whether a process has ended, and so have all its threads: until then its files and sockets are
+/// open.
+#[must_use]
+pub fn is_gone(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have anything: the state, and 17 words on the number of threads.
+    let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let (state, threads) = (words.next(), words.nth(16).and_then(|word| word.parse::<u32>().ok()));
+    state.is_none() || (state == Some("Z") && threads.unwrap_or(0) <= 1)
+}
+
 /// Children of this process, including those not reaped yet.
 ///
 /// # Panics
