@@ -233,7 +233,7 @@ fn a_client_that_says_nothing_blocks_nobody() {
     let ids: usize = take_epoch(&session, 0).unwrap().iter().map(|batch| batch.ids.len()).sum();
     assert_eq!(ids, 33);
     drop((silent, session));
-    eventually("nothing of them is left", || daemon.session_resources() == idle);
+    eventually("nothing of them is left", || daemon.session_resources() <= idle);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
 
     witness.ends_beside_a_good_rank(&packed, job.clone());
     assert!(daemon.is_alive());
-    eventually("nothing of them is left", || daemon.session_resources() == idle);
+    eventually("nothing of them is left", || daemon.session_resources() <= idle);
 }
 
 #[test]

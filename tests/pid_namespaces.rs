@@ -78,7 +78,7 @@ fn the_trainer_in_one_and_the_daemon_outside() {
     let mut trainer = trainer_in_namespace(&packed, &socket, 0, 1);
     trainer.holds_batches();
     trainer.kill();
-    eventually("its death is noticed", || daemon.session_resources() == idle);
+    eventually("its death is noticed", || daemon.session_resources() <= idle);
     a_whole_epoch_comes(&connect(&packed, &socket, 0, 1));
 }
 

@@ -19,14 +19,14 @@ fn its_ring_is_freed_and_its_rank_gets_the_whole_epoch_anew() {
         assert!(daemon.session_resources() > idle, "a session has a ring");
         trainer.kill();
         eventually("the daemon has closed what belonged to the session", || {
-            daemon.session_resources() == idle
+            daemon.session_resources() <= idle
         });
 
         let session = attach(&packed.dataset, 0, spec(8, 1));
         session.start_epoch(0, 0).unwrap();
         assert!(sorted_ids(&take_rest(&session).unwrap()).into_iter().eq(0..102), "round {round}");
         drop(session);
-        eventually("and again after a session that left", || daemon.session_resources() == idle);
+        eventually("and again after a session that left", || daemon.session_resources() <= idle);
     }
 }
 

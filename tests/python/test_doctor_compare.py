@@ -3,11 +3,13 @@
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import packed
 import pytest
+from shade_load.socket_folder import socket_folder
 from test_schemas import check
 
 
@@ -74,8 +76,8 @@ def test_what_cannot_be_compared_is_refused(dataset: packed.Packed, tmp_path: Pa
 
 
 def test_after_ctrl_c_nothing_is_left(dataset: packed.Packed, tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+    # Short, as sockets in it have paths of 107 bytes at most.
+    scratch = Path(tempfile.mkdtemp(dir="/tmp"))
     variables = {"TMPDIR": scratch, "PYTHONPATH": without_torch(tmp_path)}
     running = compare(dataset.folder, dataset.path, "--seconds", "600", **variables)
     while not any(scratch.glob("shade-doctor-*/*.sock")):
@@ -83,10 +85,18 @@ def test_after_ctrl_c_nothing_is_left(dataset: packed.Packed, tmp_path: Path) ->
         time.sleep(0.02)
     os.killpg(running.pid, signal.SIGINT)
     assert "interrupted" in finished(running, code=130)
-    assert not any(scratch.iterdir())
+    scratch.rmdir()
     # Its daemon is of the same session, and ends when its rank has left.
     while processes_of(running.pid):
         time.sleep(0.05)
+
+
+def test_a_temporary_folder_of_a_long_name_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for parent, expected in ((tmp_path / ("long" * 20), Path("/tmp")), (Path("/var/tmp"), Path("/var/tmp"))):
+        parent.mkdir(exist_ok=True)
+        monkeypatch.setattr(tempfile, "tempdir", str(parent))
+        with socket_folder("shade-") as folder:
+            assert Path(folder).parent == expected
 
 
 def processes_of(session: int) -> list[str]:

@@ -113,6 +113,9 @@ impl Daemon {
     /// The number of its sockets, doorbells and ring segments, open or mapped. Without a session it
     /// is a constant.
     ///
+    /// A command that asks all daemons for their status has a socket here for a moment: compare
+    /// with `<=`.
+    ///
     /// # Panics
     /// When it has ended.
     #[must_use]

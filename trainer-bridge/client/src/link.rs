@@ -27,8 +27,9 @@ use crate::{Batch, BatchId, ClientError};
 
 /// How long `next` polls the ring before it sleeps: about the cost of waking.
 const SPIN: Duration = Duration::from_micros(20);
-/// How long a daemon that has told a failure has to hang up, if it is its last.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long a daemon that has told a failure has to hang up, if it is its last. That may take a
+/// second on a busy machine.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Pause between two looks whether an epoch has begun.
 const BEGINNING_PAUSE: Duration = Duration::from_millis(2);
 
@@ -331,6 +332,18 @@ impl Link {
                 Err(self.dialogue.gone())
             }
             told => told,
+        }
+    }
+
+    /// A failure that was a daemon's last words is its end, where daemons are replaced.
+    pub(crate) fn as_end(&self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::Failed { .. }
+                if self.is_replaced && self.dialogue.hangs_up_within(Duration::ZERO) =>
+            {
+                self.dialogue.gone()
+            }
+            other => other,
         }
     }
 

@@ -163,7 +163,7 @@ impl Session {
         self.owner.check()?;
         loop {
             let link = self.link();
-            match link.start_epoch(epoch, first_batch) {
+            match link.start_epoch(epoch, first_batch).map_err(|error| link.as_end(error)) {
                 Err(gone @ ClientError::DaemonGone { .. }) => {
                     let is_replaced = self.succession.advance(&self.link, &link, gone, Duration::ZERO)?;
                     // The successor is told of it, for which `next` waits.
@@ -188,7 +188,7 @@ impl Session {
         self.owner.check()?;
         let started = Instant::now();
         let link = self.link();
-        match link.next(wait_most) {
+        match link.next(wait_most).map_err(|error| link.as_end(error)) {
             Err(gone @ ClientError::DaemonGone { .. }) => {
                 let left = wait_most.saturating_sub(started.elapsed());
                 // Without a batch, so that a caller can warn before it takes one.
@@ -313,7 +313,7 @@ impl Session {
     fn with<T>(&self, work: impl Fn(&Link) -> Result<T, ClientError>) -> Result<T, ClientError> {
         loop {
             let link = self.link();
-            match work(&link) {
+            match work(&link).map_err(|error| link.as_end(error)) {
                 Err(gone @ ClientError::DaemonGone { .. }) => {
                     self.succession.advance(&self.link, &link, gone, SLICE)?;
                 }
@@ -335,7 +335,7 @@ impl Session {
         let link = self.link();
         let told = work(&link, &redo);
         drop(redo);
-        match told {
+        match told.map_err(|error| link.as_end(error)) {
             Err(gone @ ClientError::DaemonGone { .. }) => {
                 self.succession.advance(&self.link, &link, gone, Duration::ZERO).map(drop)
             }

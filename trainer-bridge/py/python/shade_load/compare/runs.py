@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..plan import BY_LOSS
+from ..socket_folder import socket_folder
 from .cells import Cell
 from .inside import RUN_FILE, VARIABLE
 from .points import Notes, notes_in, reported, trained
@@ -154,7 +154,7 @@ class Run:
         settings = self.settings()
         _drop_pages(self.dataset.path)
         date, load, started = datetime.now(timezone.utc), os.getloadavg()[0], time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="shade-compare-") as sockets:
+        with socket_folder("shade-compare-") as sockets:
             run = {"dataset": str(self.dataset.path), "plan": self.cell.plan, "seed": self.seed, "cache": self.cache}
             run |= {"log": str(self.log.resolve()), "sockets": sockets}
             (self.folder / RUN_FILE).write_text(json.dumps(run), encoding="utf-8")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import statistics
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 from .. import ShadeError, _native
 from ..in_place import indexed
 from ..options import dataset_path
+from ..socket_folder import socket_folder
 from .page_cache import cached_share, drop
 from .sides import DataLoaderSide, Files, PoolSide, ShadeSide, Side, cpu_s, data_loaders, read_file
 
@@ -73,7 +73,8 @@ class Comparison:
         self._paths = self._common()
         self._unused = list(self._paths)
         self._random.shuffle(self._unused)
-        # A trial then has two batches for each worker, and a set more: with less, workers would idle.
+        # A trial then has two batches for each worker, and a set more: with less, workers would
+        # idle.
         self._least = 2 * max(self._workers())
         self._batch_size = max(1, min(asked.batch_size, len(self._paths) // (_TRIAL_SHARE * self._least)))
         self._cached: list[float] = []
@@ -86,7 +87,7 @@ class Comparison:
         files = Files(self._paths, self._asked.image_size)
         tried = data_loaders(files, self._batch_size, self._workers())
         try:
-            with tempfile.TemporaryDirectory(prefix="shade-doctor-") as scratch:
+            with socket_folder("shade-doctor-") as scratch:
                 cold = self._shade("0", Path(scratch) / "cold.sock")
                 try:
                     trials = [(side, self._trial(side)) for side in tried]
