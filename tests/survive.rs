@@ -380,7 +380,8 @@ fn what_goes_by_the_cache_loses_no_row_and_the_warning_says_so() {
         }
         let told = warnings(&session);
         assert!(told.len() > 3 && told.iter().all(|text| text.contains(why)), "{told:?}");
-        // The next one's daemon has other settings.
+        // The next one's daemon has other settings. One that was killed last has a successor yet.
+        eventually("it is replaced", || !is_gone(session.daemon_pid()));
         let pid = session.daemon_pid();
         drop(session);
         eventually("nothing is left", || is_gone(pid));

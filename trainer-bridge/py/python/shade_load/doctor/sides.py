@@ -188,7 +188,8 @@ class ShadeSide:
         self.name = "shade"
         self._dataset, self._batch_size, self._image_size, self._cache = dataset, batch_size, image_size, cache
         self._socket, self._opened, self._reads = socket, 0, 0
-        # Keeps the daemon between two sets, and takes no part in its cache. It ends with the last of them.
+        # Keeps the daemon between two sets, and takes no part in its cache. It ends with the last
+        # of them.
         self._keeper = Loader(
             dataset, 1, train=False, cache=cache, rank=0, world_size=1, daemon=Daemon(job="keeper", socket=socket, linger=0.0)
         )
