@@ -12,7 +12,6 @@
 Each run is a process of its own and leaves one JSON file in studies/accuracy/results/."""
 
 import argparse
-import fcntl
 import math
 import os
 import shutil
@@ -20,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from shade_load.compare.alone import alone
 
 from studies.accuracy import report, results
 from studies.accuracy.cells import CELLS, RETIRED
@@ -167,7 +167,7 @@ def _train(runs: Sequence[Run], arguments: argparse.Namespace, more: Sequence[st
 
     _refuse_changes(arguments)
     ends = None if arguments.minutes is None else time.monotonic() + 60 * arguments.minutes
-    with _alone(arguments.results):
+    with alone(arguments.results, _in_use(arguments.results)):
         missing = [run for run in runs if not run.has_record(arguments.results)]
         print(f"{len(runs) - len(missing)} of {len(runs)} runs have a record", flush=True)
         # Before several processes would write the same folders.
@@ -192,16 +192,8 @@ def _refuse_changes(arguments: argparse.Namespace) -> None:
         raise Dirty("the working tree has changes: commit them, so that records say what was run, or give --dirty to try")
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other command trains into the folder meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(f"another command trains into {folder}") from None
-        yield
+def _in_use(folder: Path) -> OSError:
+    return OSError(f"another command trains into {folder}")
 
 
 def train_one(arguments: argparse.Namespace) -> int:
@@ -245,7 +237,7 @@ def measure_live(arguments: argparse.Namespace) -> int:
     from studies.accuracy import live
 
     _refuse_changes(arguments)
-    with _alone(arguments.results), tempfile.TemporaryDirectory(prefix="shade-live-") as scratch:
+    with alone(arguments.results, _in_use(arguments.results)), tempfile.TemporaryDirectory(prefix="shade-live-") as scratch:
         for record_bytes in arguments.record_bytes:
             session = live.Live(arguments.recipe, arguments.data, arguments.programs, Path(scratch), record_bytes)
             if not session.is_mounted:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
+from killed_train import save
 from shade_load import Daemon, Loader, Plan
 
 EPOCHS = 3
@@ -65,17 +66,6 @@ def train(dataset: Path, out: Path, rank: int, attempt: int) -> None:
                 if (batch.index + 1) % SAVED_EVERY == 0:
                     save(loader, rank, state)
             save(loader, rank, state)
-
-
-def save(loader: Loader, rank: int, state: Path) -> None:
-    """Rank 0 saves the state, once all ranks have noted their batches."""
-    torch.distributed.barrier()
-    if rank == 0:
-        new = state.with_suffix(".new")
-        new.write_bytes(pickle.dumps(loader.state_dict()))
-        new.rename(state)
-    # All go on from it, or none.
-    torch.distributed.barrier()
 
 
 if __name__ == "__main__":

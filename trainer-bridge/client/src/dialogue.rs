@@ -281,7 +281,6 @@ impl Dialogue {
 
     /// Fails with an unsolicited failure, once.
     pub(crate) fn fault(&self) -> Result<(), ClientError> {
-        self.interruption()?;
         self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)
     }
 

@@ -323,28 +323,25 @@ impl Link {
         }
     }
 
-    /// A failure that the daemon has told; or its end, if that was its last word.
+    /// What has ended the epoch, or a failure that the daemon has told; or its end, if that was its
+    /// last word.
     fn fault(&self) -> Result<(), ClientError> {
-        match self.dialogue.fault() {
-            Err(ClientError::Failed { .. })
-                if self.is_replaced && self.dialogue.hangs_up_within(LAST_WORDS) =>
-            {
-                Err(self.dialogue.gone())
-            }
-            told => told,
-        }
+        // Never a daemon's last word, so nothing is waited for.
+        self.dialogue.interruption()?;
+        self.dialogue.fault().map_err(|error| self.end_within(LAST_WORDS, error))
     }
 
     /// A failure that was a daemon's last words is its end, where daemons are replaced.
     pub(crate) fn as_end(&self, error: ClientError) -> ClientError {
-        match error {
-            ClientError::Failed { .. }
-                if self.is_replaced && self.dialogue.hangs_up_within(Duration::ZERO) =>
-            {
-                self.dialogue.gone()
-            }
-            other => other,
+        self.end_within(Duration::ZERO, error)
+    }
+
+    fn end_within(&self, most: Duration, error: ClientError) -> ClientError {
+        let is_failure = matches!(error, ClientError::Failed { .. });
+        if is_failure && self.is_replaced && self.dialogue.hangs_up_within(most) {
+            return self.dialogue.gone();
         }
+        error
     }
 
     /// Time since the daemon's last sign of life.

@@ -188,7 +188,7 @@ impl Session {
         self.owner.check()?;
         let started = Instant::now();
         let link = self.link();
-        match link.next(wait_most).map_err(|error| link.as_end(error)) {
+        match link.next(wait_most) {
             Err(gone @ ClientError::DaemonGone { .. }) => {
                 let left = wait_most.saturating_sub(started.elapsed());
                 // Without a batch, so that a caller can warn before it takes one.

@@ -24,15 +24,13 @@ seeds. docs/compare.md says how to read the tables.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import math
 import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +38,7 @@ from .. import _native
 from .._native import ShadeError, __version__
 from ..in_place import indexed
 from ..options import dataset_path
+from .alone import alone
 from .cells import Cell, cells_of
 from .paired import SEEDS_FOR_A_VERDICT
 from .points import Point, matched, points_of
@@ -135,7 +134,8 @@ def compare(asked: argparse.Namespace) -> int:
     if asked.dry_run:
         print("\n".join(plan_lines(runs)))
         return 0
-    with _alone(asked.out):
+    refusal = Unusable(f"another command compares into {asked.out}: wait for it, or choose another --out")
+    with alone(asked.out, refusal):
         if any(run.record() is None for run in runs):
             for note in _cautions(asked, runs[0].script):
                 print(f"note: {note}", file=sys.stderr)
@@ -291,18 +291,6 @@ class _Progress:
         if sys.stderr.isatty():
             text = f"{self.place}: {ended} of {self.epochs} epochs, {time.monotonic() - self.began:.0f} s"
             print(f"\r\x1b[K{text}\r", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """No other command trains into the folder meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Unusable(f"another command compares into {folder}: wait for it, or choose another --out") from None
-        yield
 
 
 def _whole(text: str) -> int:
