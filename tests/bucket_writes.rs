@@ -105,7 +105,6 @@ fn a_command_that_was_killed_behind_its_index_finds_it_whole() {
     }
     let labels = (60..72).map(|number| format!("class{}/{number}.png,other{}\n", number % 3, number % 2));
     fs::write(world.path("labels.csv"), format!("path,label\n{}", labels.collect::<String>())).unwrap();
-    let random = &mut StdRng::seed_from_u64(17);
     let commands: [&dyn Fn(&'static str) -> Vec<&'static str>; 3] = [
         &|out| vec!["merge", out, "here.shade", "more.shade", "-q"],
         &|out| vec!["subset", "more.shade", out, "--copy", "--fraction", "0.5", "-q"],
@@ -115,12 +114,11 @@ fn a_command_that_was_killed_behind_its_index_finds_it_whole() {
         world.bucket.be("");
         world.packed(&command("out.shade"));
         let there = command("s3://photos/out.shade");
-        for round in 0..3 {
-            // Behind its index a command asks two more times: for its claim, and to remove that.
-            world.bucket.be("latency_ms=80 seed=5");
-            let mut child = world.pack(&there).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            eventually("the index is there", || world.object("out.shade/dataset.shade").exists());
-            std::thread::sleep(Duration::from_millis(random.random_range(0..100)));
+        // Behind its index a command asks two more times: for its claim, and to remove that.
+        for answers in 1..=3 {
+            let how = format!("silent:dataset.shade={answers}");
+            let mut command = world.pack(&there);
+            let mut child = world.bucket.falls_silent(&how, &mut command);
             child.kill().unwrap();
             assert!(!child.wait().unwrap().success(), "{there:?} had ended");
             world.bucket.be("");
@@ -135,7 +133,7 @@ fn a_command_that_was_killed_behind_its_index_finds_it_whole() {
             fs::write(&shard, &bytes[1..]).unwrap();
             assert!(world.refused(&there).contains("shard-000000.tar was written and is not there any more"));
             fs::write(&shard, bytes).unwrap();
-            assert!(world.there("out.shade") == before, "round {round}");
+            assert!(world.there("out.shade") == before, "{answers} answers");
             let again = world.packed(&there);
             assert!(again.contains("it is there already, and whole: nothing was written"), "{again}");
             world.assert_same("out.shade");
@@ -346,7 +344,6 @@ fn two_machines_never_mix_what_they_make() {
         ]
         .concat()
     };
-    world.bucket.be("latency_ms=30 seed=5");
     world.killed_at("one", &create("1", &[]), 2);
     // The other one has to say that it throws the first one's work away.
     fs::remove_file(world.object("both/dataset.changing")).unwrap();
@@ -372,7 +369,6 @@ fn a_refused_command_changes_nothing() {
     let create = |more: &'static [&'static str]| {
         [&["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"], more].concat()
     };
-    world.bucket.be("latency_ms=30 seed=5");
     world.killed_at("one", &create(&[]), 2);
     let before = files(&world.object("a.shade"));
     let told = text(&world.run_elsewhere("one", &create(&["--seed", "5"])).stderr);
@@ -396,7 +392,6 @@ fn a_refused_command_changes_nothing() {
 fn shards_that_are_there_are_not_sent_again() {
     let mut world = BucketWorld::new();
     let create = ["create", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"];
-    world.bucket.be("latency_ms=30 seed=5");
     world.killed_at("one", &create, 1);
     let records = files(&world.path("one"));
     let records = records.keys().filter_map(|name| name.rsplit('/').next()?.strip_suffix(".done"));
@@ -420,11 +415,11 @@ fn what_ends_early_leaves_the_address_free() {
     world.packed(&["create", "photos/val", "s3://photos/list", "--on-bad", "list", "-q"]);
     // A merge that is stopped in the middle, and one that is killed.
     world.packed(&["create", "photos/train", "here.shade", "--shard-size", "9MiB", "-q"]);
-    world.bucket.be("latency_ms=60 seed=5");
     for signal in ["INT", "KILL"] {
-        let merge = ["merge", "s3://photos/merged", "here.shade", "-q"];
-        let mut child = world.pack(&merge).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        eventually("a shard is there", || world.object("merged/shard-000000.tar").exists());
+        let mut merge = world.pack(&["merge", "s3://photos/merged", "here.shade", "-q"]);
+        let mut child = world.bucket.falls_silent("silent:shard-000000.tar=1", &mut merge);
+        // What it asks for from now on is answered.
+        world.bucket.be("held:dataset.shade=1");
         assert!(
             Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success()
         );

@@ -140,11 +140,10 @@ fn what_a_killed_command_had_sent_and_comes_late_is_in_no_dataset_of_another() {
     let mut world = BucketWorld::new();
     let [first, second] = ["1", "2"].map(|seed| in_a_folder(&world, seed));
     for round in 0..4 {
-        world.bucket.be(&format!("late=0.5 latency_ms=20 seed={round}"));
-        let before = lates(&world.bucket.be_told(&format!("late=0.5 latency_ms=20 seed={round}")));
+        let before = world.bucket.happened("late=0.5 latency_ms=20", "late");
         let mut child = begun(world.elsewhere("one", &create("1", &[])));
         eventually("something comes late", || {
-            lates(&world.bucket.be_told("late=0.5 latency_ms=20")) > before + round
+            world.bucket.happened("late=0.5 latency_ms=20", "late") > before + round
         });
         child.kill().unwrap();
         child.wait().unwrap();
@@ -162,13 +161,6 @@ fn what_a_killed_command_had_sent_and_comes_late_is_in_no_dataset_of_another() {
     }
 }
 
-/// The requests that came late, by what the server tells.
-fn lates(told: &str) -> u64 {
-    told.split_whitespace()
-        .find_map(|word| word.strip_prefix("late="))
-        .map_or(0, |count| count.parse().unwrap())
-}
-
 fn copy_all(from: &Path, to: &Path) {
     for name in names(from) {
         fs::create_dir_all(to.join(&name).parent().unwrap()).unwrap();
@@ -179,9 +171,7 @@ fn copy_all(from: &Path, to: &Path) {
 #[test]
 fn a_cache_that_was_copied_shared_or_lost_destroys_no_dataset() {
     let mut world = BucketWorld::new();
-    world.bucket.be("latency_ms=30 seed=5");
     world.killed_at("one", &create("1", &[]), 1);
-    world.bucket.be("");
     for cache in ["copied", "again"] {
         copy_all(&world.path("one"), &world.path(cache));
     }
@@ -198,9 +188,7 @@ fn a_cache_that_was_copied_shared_or_lost_destroys_no_dataset() {
     assert!(text(&made.stdout).contains("nothing was written"), "{}", told(&made));
     // Lost: what it had put there is as another machine's.
     fs::remove_dir_all(world.object("a.shade")).unwrap();
-    world.bucket.be("latency_ms=30 seed=5");
     world.killed_at("lost", &create("1", &[]), 1);
-    world.bucket.be("");
     fs::remove_dir_all(world.path("lost")).unwrap();
     let refused = world.run_elsewhere("lost", &create("1", &[]));
     assert!(told(&refused).contains("or of a cache that is gone"), "{}", told(&refused));
@@ -212,19 +200,19 @@ fn a_cache_that_was_copied_shared_or_lost_destroys_no_dataset() {
 fn an_object_that_appears_where_a_shard_goes_stays() {
     let mut world = BucketWorld::new();
     for round in 0..4 {
-        world.bucket.be(&format!("latency_ms=60 seed={round}"));
+        world.bucket.be("latency_ms=60 held:shard-000002.tar=1");
         let child = begun(world.elsewhere("one", &create("1", &[])));
         eventually("it writes", || world.object("a.shade/dataset.changing").exists());
         std::thread::sleep(Duration::from_millis(150 * round));
         let mine = world.object("a.shade/shard-000001.tar");
         // There already: then it is replaced, which must be seen before the index is written.
         world.bucket.somebody_writes("a.shade/shard-000001.tar", b"mine");
+        world.bucket.be("");
         let ended = child.wait_with_output().unwrap();
         assert_refused(&ended);
         assert!(told(&ended).contains("shard-000001.tar"), "{}", told(&ended));
         assert_eq!(fs::read(&mine).unwrap(), b"mine", "round {round}");
         assert!(!world.object("a.shade/dataset.shade").exists());
-        world.bucket.be("");
         let refused = world.run_elsewhere("one", &create("1", &[]));
         assert_refused(&refused);
         assert_eq!(fs::read(&mine).unwrap(), b"mine", "round {round}");
@@ -241,9 +229,7 @@ fn append_removes_only_what_it_has_written() {
     let append = |more: &[&'static str]| {
         [&["append", "photos/train", "s3://photos/a.shade", "--shard-size", "9MiB", "-q"], more].concat()
     };
-    world.bucket.be("latency_ms=60 seed=5");
     world.killed_at("one", &append(&[]), 1);
-    world.bucket.be("");
     remove_claim(&world);
     // Records name these numbers; the objects are somebody else's by now.
     let names = [1, 2, 3].map(|number| format!("a.shade/shard-00000{number}.tar"));

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{Cloud, Packed, program};
+use crate::{Cloud, Packed, eventually, program};
 
 /// A server with one bucket, stopped when dropped.
 pub struct Bucket {
@@ -105,6 +105,28 @@ impl Bucket {
         let mut told = String::new();
         self.answers.read_line(&mut told).unwrap();
         told.trim().to_owned()
+    }
+
+    /// The same. Returns how often badness of one kind has happened.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn happened(&mut self, how: &str, kind: &str) -> u64 {
+        let told = self.be_told(how);
+        let count = |word: &str| word.strip_prefix(kind)?.strip_prefix('=')?.parse().ok();
+        told.split_whitespace().find_map(count).unwrap_or(0)
+    }
+
+    /// Is bad in a way that keeps requests without an answer, begins a command, and waits until one
+    /// of its requests is kept.
+    ///
+    /// # Panics
+    /// When none is.
+    pub fn falls_silent(&mut self, how: &str, command: &mut Command) -> Child {
+        let before = self.happened(how, "silent");
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("a request is kept without an answer", || self.happened(how, "silent") > before);
+        child
     }
 
     /// Replaces an object of the dataset, or adds one. The server is good from then on.

@@ -155,17 +155,20 @@ impl BucketWorld {
         self.elsewhere(cache, args).output().unwrap()
     }
 
-    /// Kills a command elsewhere as soon as it has records of this many shards.
+    /// Kills a command elsewhere as soon as it has records of this many shards. It cannot end before
+    /// that: its index is not written.
     ///
     /// # Panics
     /// When it never has.
-    pub fn killed_at(&self, cache: &str, args: &[&str], shards: usize) {
+    pub fn killed_at(&mut self, cache: &str, args: &[&str], shards: usize) {
+        self.bucket.be("latency_ms=30 seed=5 held:dataset.shade=1");
         let mut command = self.elsewhere(cache, args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let records = || names(&self.path(cache)).into_iter().filter(|name| name.ends_with(".done")).count();
         eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
         child.kill().unwrap();
-        child.wait().unwrap();
+        assert!(!child.wait().unwrap().success(), "{args:?} had ended");
+        self.bucket.be("");
     }
 }
 

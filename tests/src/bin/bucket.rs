@@ -21,6 +21,8 @@
 //! | `lost` | share of writes and removals that are done, and whose answer never comes |
 //! | `again` | share of those that are done twice; the second answer comes |
 //! | `late` | share of those whose connection ends at once, and that are done a second later |
+//! | `held:NAME` | 1: objects of this name are not written, and nobody is told |
+//! | `silent:NAME` | 1: once an object of this name is written, nobody hears of that, nor anything else; 2: its writer hears of it, and so on |
 //! | `unconditional` | 1: writes under a condition are answered 501 |
 //! | `seed` | of all these |
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
@@ -57,6 +59,7 @@ use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use shade_tests::{KEY_ID, Product, SECRET};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// Spread of the logarithm of latencies, as measured at object stores.
@@ -105,7 +108,7 @@ impl Backend {
 }
 
 /// How bad the store is.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct Badness {
     shares: BTreeMap<String, f64>,
 }
@@ -113,6 +116,12 @@ struct Badness {
 impl Badness {
     fn share(&self, key: &str) -> f64 {
         self.shares.get(key).copied().unwrap_or_default()
+    }
+
+    /// The value of `KIND:NAME` for a request of an object of that name.
+    fn of_object(&self, kind: &str, request: &Whole) -> Option<f64> {
+        let name = request.uri().path().rsplit('/').next()?;
+        self.shares.get(&format!("{kind}:{name}")).copied()
     }
 }
 
@@ -145,9 +154,11 @@ fn range_of(answer: &Parts) -> Option<Range<u64>> {
 
 struct Store {
     backend: Backend,
-    badness: Mutex<Badness>,
+    badness: watch::Sender<Badness>,
     random: Mutex<StdRng>,
     requests: AtomicU64,
+    /// The answers that are given yet before it falls silent, if it does.
+    answers_left: Mutex<Option<u64>>,
     happened: Mutex<BTreeMap<String, u64>>,
     /// What was flipped and has not been given as it is since then.
     flipped: Mutex<HashSet<Byte>>,
@@ -155,7 +166,7 @@ struct Store {
 
 impl Store {
     fn fate(&self) -> Fate {
-        let badness = self.badness.lock().unwrap().clone();
+        let badness = self.badness.borrow().clone();
         let random = &mut *self.random.lock().unwrap();
         let mut fate = Fate::default();
         let median_ms = badness.share("latency_ms");
@@ -213,7 +224,7 @@ impl Store {
         request: &Whole,
         fate: &Fate,
     ) -> Option<std::io::Result<Response<Body>>> {
-        let badness = self.badness.lock().unwrap().clone();
+        let badness = self.badness.borrow().clone();
         if [Method::GET, Method::HEAD].contains(request.method()) {
             return None;
         }
@@ -247,11 +258,42 @@ impl Store {
         Some(self.backend.call(request.clone()).await)
     }
 
+    /// Keeps a request without an answer until the store is good again, or bad in another way.
+    async fn silence(&self) -> std::io::Error {
+        self.happens("silent");
+        let mut badness = self.badness.subscribe();
+        // Its sender lives as long as the store.
+        let _ = badness.changed().await;
+        std::io::Error::other("silent")
+    }
+
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, std::io::Error> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
         let request = Request::from_parts(parts, Full::new(body));
+        let badness = self.badness.borrow().clone();
+        let is_write = ![Method::GET, Method::HEAD].contains(request.method());
+        let is_held = is_write && badness.of_object("held", &request).is_some();
+        if is_held || *self.answers_left.lock().unwrap() == Some(0) {
+            return Err(self.silence().await);
+        }
+        let silent_from = badness.of_object("silent", &request).filter(|_| makes_object(&request));
+        let answer = self.done(request).await?;
+        let is_silent = {
+            let mut left = self.answers_left.lock().unwrap();
+            if let Some(first) = silent_from.filter(|_| answer.status().is_success()) {
+                *left = Some(whole(first) - 1);
+            }
+            let is_silent = *left == Some(0);
+            *left = left.map(|left| left.saturating_sub(1));
+            is_silent
+        };
+        if is_silent { Err(self.silence().await) } else { Ok(answer) }
+    }
+
+    /// Does what a request asks for, well or badly.
+    async fn done(self: &Arc<Self>, request: Whole) -> Result<Response<Body>, std::io::Error> {
         let fate = self.fate();
         if fate.wait >= Duration::from_secs(1) {
             self.happens("slow");
@@ -295,6 +337,16 @@ impl Store {
             ];
         }
         Ok(Response::from_parts(parts, StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()))
+    }
+}
+
+/// Whether a request, if it is done, leaves an object that was not there: with many parts, the last one.
+fn makes_object(request: &Whole) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    match *request.method() {
+        Method::PUT => !["partNumber=", "blockid="].iter().any(|part| query.contains(part)),
+        Method::POST => query.contains("uploadId="),
+        _ => false,
     }
 }
 
@@ -353,6 +405,11 @@ fn passed_on(body: Body, length: usize) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+fn whole(number: f64) -> u64 {
+    number as u64
+}
+
 /// "cut=0.1 503=0.02".
 fn badness_of<'a>(words: impl Iterator<Item = &'a str>) -> Badness {
     let pair = |word: &str| {
@@ -374,13 +431,12 @@ fn main() {
     let port = text_of("port").map_or(0, |port| port.parse().unwrap());
     let tls = text_of("tls").map(|folder| acceptor(Path::new(&folder)));
     let badness = badness_of(words.iter().map(String::as_str));
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
-    let seed = badness.share("seed") as u64;
     let store = Arc::new(Store {
         backend: backend(&folder, badness.share("anonymous") > 0.0),
-        badness: Mutex::new(badness),
-        random: Mutex::new(StdRng::seed_from_u64(seed)),
+        random: Mutex::new(StdRng::seed_from_u64(whole(badness.share("seed")))),
+        badness: watch::Sender::new(badness),
         requests: AtomicU64::new(0),
+        answers_left: Mutex::default(),
         happened: Mutex::default(),
         flipped: Mutex::default(),
     });
@@ -391,7 +447,15 @@ fn main() {
     std::io::stdout().flush().unwrap();
     runtime.spawn(serve(listener, tls, Arc::clone(&store)));
     for line in std::io::stdin().lock().lines() {
-        *store.badness.lock().unwrap() = badness_of(line.unwrap().split_whitespace());
+        let badness = badness_of(line.unwrap().split_whitespace());
+        store.badness.send_if_modified(|before| {
+            let has_changed = *before != badness;
+            if has_changed {
+                *before = badness;
+                *store.answers_left.lock().unwrap() = None;
+            }
+            has_changed
+        });
         if let Backend::Product(product) = &store.backend {
             product.take(&folder);
         }
