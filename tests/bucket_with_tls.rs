@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use shade_tests::{Bucket, Daemon, Packed, attach, left_out, sorted_ids, spec, take_epoch, text};
+use shade_tests::{Bucket, Daemon, IDENTITY, Packed, attach, left_out, sorted_ids, spec, take_epoch, text};
 use tempfile::TempDir;
 
 /// For servers at 127.0.0.1 and localhost.
@@ -189,4 +189,30 @@ fn a_web_server_with_tls_serves_a_dataset() {
     drop(daemon);
     let output = info(&bucket, &[("AWS_CA_BUNDLE", &bundle)], &format!("{address}-2"));
     assert!(text(&output.stderr).contains("is no dataset"), "{}", text(&output.stderr));
+}
+
+/// The token service is asked over TLS alone.
+#[test]
+fn a_web_identity_becomes_keys() {
+    let Some(authority) = Authority::new() else { return };
+    let packed = Packed::mixed(8);
+    let bucket = authority.bucket(&packed, "good", &["keys=3600"]);
+    let identity = authority.path("identity");
+    let asked_by = |who: &str| {
+        fs::write(&identity, who).unwrap();
+        let mut command = bucket.command("shade-pack");
+        command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
+        command.env("AWS_CA_BUNDLE", authority.path("ca.crt")).env("AWS_WEB_IDENTITY_TOKEN_FILE", &identity);
+        command
+            .env("AWS_ROLE_ARN", "arn:aws:iam::1:role/shade")
+            .env("AWS_ENDPOINT_URL_STS", bucket.endpoint());
+        command.args(["verify", Bucket::URL, "-q"]).output().unwrap()
+    };
+    let verified = asked_by(IDENTITY);
+    assert!(text(&verified.stdout).contains("are whole"), "{}", text(&verified.stderr));
+    let told = text(&asked_by("somebody else").stderr);
+    assert!(
+        told.contains("the store refuses these keys: see what they may do, and where they come from"),
+        "{told}"
+    );
 }

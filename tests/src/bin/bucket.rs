@@ -22,9 +22,10 @@
 //! | `again` | share of those that are done twice; the second answer comes |
 //! | `late` | share of those whose connection ends at once, and that are done a second later |
 //! | `held:NAME` | 1: objects of this name are not written, and nobody is told |
-//! | `silent:NAME` | 1: once an object of this name is written, nobody hears of that, nor anything else; 2: its writer hears of it, and so on |
+//! | `silent:NAME` | 1: nobody hears anything once this object is written; 2: one answer comes |
 //! | `unconditional` | 1: writes under a condition are answered 501 |
 //! | `seed` | of all these |
+//! | `keys` | at the start: it gives keys itself, good for these seconds, and takes no others |
 //! | `anonymous` | 1 at the start: it takes requests without keys, and no others |
 //! | `host` | at the start: the address that it listens at, 127.0.0.1 by default |
 //! | `port` | at the start: the port there, a free one by default |
@@ -57,7 +58,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use shade_tests::{KEY_ID, Product, SECRET};
+use shade_tests::{KEY_ID, KeyServices, Product, SECRET, SESSION_TOKEN};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -154,6 +155,7 @@ fn range_of(answer: &Parts) -> Option<Range<u64>> {
 
 struct Store {
     backend: Backend,
+    keys: Option<KeyServices>,
     badness: watch::Sender<Badness>,
     random: Mutex<StdRng>,
     requests: AtomicU64,
@@ -258,6 +260,19 @@ impl Store {
         Some(self.backend.call(request.clone()).await)
     }
 
+    /// The answer to a request for keys, or to one that is not signed by such.
+    fn answer_of_keys(&self, request: &Whole) -> Option<Response<Body>> {
+        let header = |name: &str| request.headers().get(name)?.to_str().ok();
+        let (uri, keys) = (request.uri(), self.keys.as_ref()?);
+        let query = uri.query().unwrap_or_default();
+        if let Some((status, text)) = keys.answer(request.method().as_str(), uri.path(), query, header) {
+            self.happens("keys");
+            let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
+            return Some(Response::builder().status(status).body(body).unwrap());
+        }
+        (header("x-amz-security-token") != Some(SESSION_TOKEN)).then(|| made_answer(403))
+    }
+
     /// Keeps a request without an answer until the store is good again, or bad in another way.
     async fn silence(&self) -> std::io::Error {
         self.happens("silent");
@@ -272,6 +287,9 @@ impl Store {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
         let request = Request::from_parts(parts, Full::new(body));
+        if let Some(answer) = self.answer_of_keys(&request) {
+            return Ok(answer);
+        }
         let badness = self.badness.borrow().clone();
         let is_write = ![Method::GET, Method::HEAD].contains(request.method());
         let is_held = is_write && badness.of_object("held", &request).is_some();
@@ -433,6 +451,7 @@ fn main() {
     let badness = badness_of(words.iter().map(String::as_str));
     let store = Arc::new(Store {
         backend: backend(&folder, badness.share("anonymous") > 0.0),
+        keys: (badness.share("keys") > 0.0).then(|| KeyServices::new(whole(badness.share("keys")))),
         random: Mutex::new(StdRng::seed_from_u64(whole(badness.share("seed")))),
         badness: watch::Sender::new(badness),
         requests: AtomicU64::new(0),
