@@ -155,8 +155,8 @@ impl BucketWorld {
         self.elsewhere(cache, args).output().unwrap()
     }
 
-    /// Kills a command elsewhere as soon as it has records of this many shards. It cannot end before
-    /// that: its index is not written.
+    /// Kills a command elsewhere as soon as it has records of this many shards. It cannot end
+    /// before that: its index is not written.
     ///
     /// # Panics
     /// When it never has.

@@ -358,7 +358,7 @@ impl Store {
     }
 }
 
-/// Whether a request, if it is done, leaves an object that was not there: with many parts, the last one.
+/// Whether a request, if it is done, leaves an object: with many parts, the last one.
 fn makes_object(request: &Whole) -> bool {
     let query = request.uri().query().unwrap_or_default();
     match *request.method() {
