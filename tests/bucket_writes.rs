@@ -145,7 +145,7 @@ fn a_command_that_was_killed_behind_its_index_finds_it_whole() {
 
 #[test]
 fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
-    let world = BucketWorld::new();
+    let mut world = BucketWorld::new();
     let made = Command::new("tar")
         .current_dir(world.folder())
         .args(["--sort=name", "-cf", "all.tar", "-C", "photos/train", "."])
@@ -171,6 +171,31 @@ fn a_stream_goes_to_a_bucket_and_leaves_nothing_if_it_is_cut() {
         assert!(made.status.success(), "{}", text(&made.stderr));
     }
     world.assert_same("stream.shade");
+    let path = world.path("all.tar");
+    let args = ["create", "-", "s3://photos/killed.shade", "--labels", "none", "--shard-size", "9MiB", "-q"];
+    // Killed before its index or behind it: then the dataset is whole, and the command is refused.
+    let moments = ["held:shard-000001.tar", "held:dataset.shade", "silent:dataset.shade"];
+    for (how, answers) in
+        [(moments[0], 1), (moments[1], 1), (moments[2], 1), (moments[2], 2), (moments[2], 3)]
+    {
+        let given = || fs::File::open(&path).unwrap();
+        let mut command = world.pack(&args);
+        command.stdin(given());
+        let mut child = world.bucket.falls_silent(&format!("{how}={answers}"), &mut command);
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        world.bucket.be("");
+        let again = world.pack(&args).stdin(given()).output().unwrap();
+        let told = text(&again.stderr);
+        match how.starts_with("held") {
+            true => assert!(again.status.success(), "{how}: {told}"),
+            false => assert!(told.contains("s3://photos/killed.shade exists: remove it or choose"), "{told}"),
+        }
+        assert_eq!(world.there("killed.shade"), files(&world.path("stream.shade")), "{how}={answers}");
+        let work = world.work();
+        assert!(work.is_empty(), "{how}={answers}: {work:?}");
+        fs::remove_dir_all(world.object("killed.shade")).unwrap();
+    }
 }
 
 /// Kills a command again and again, and lets it end at last. Returns how often it was killed.

@@ -95,10 +95,17 @@ impl Made {
 
     fn begin_at(place: Place, out: &Path, is_there: bool) -> Result<Self, Error> {
         let Place { local, bucket } = place;
-        if let Some(bucket) = bucket.as_ref().filter(|_| !is_there) {
-            bucket.prepare(out, Work { folder: None, restart: false })?;
-        }
+        // First of all, as it removes what dead commands have left here. What they have put there
+        // is known by its mark.
         let partial = Partial::create(&local, Content::Pack(Vec::new()))?;
+        if let Some(bucket) = bucket.as_ref().filter(|_| !is_there) {
+            let ready = bucket.prepare(out, Work { folder: None, restart: false });
+            // One that was killed behind its index: nothing of ours is without a dataset.
+            if ready.is_err() && bucket.has_own_index()? {
+                bucket.note_finished();
+            }
+            ready?;
+        }
         Ok(Self { partial, bucket, replaces: None, is_there, is_published: false })
     }
 
