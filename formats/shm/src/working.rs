@@ -4,6 +4,9 @@ use shade_formats::ring::{WORKING, WORKING_MAX, Working};
 
 use crate::Region;
 
+const WORDS_PER_LINE: usize = 8;
+const _: () = assert!(WORKING_MAX.is_multiple_of(WORDS_PER_LINE));
+
 /// The words of one ring, for the daemon's workers.
 #[derive(Clone, Debug)]
 pub struct WorkBoard {
@@ -30,6 +33,27 @@ pub(crate) fn read(daemon: &Region, samples: u32) -> Vec<Working> {
     words.filter_map(|word| Working::of(word, samples)).collect()
 }
 
+/// The first workers have a cache line each: they write at every row.
 fn place_of(worker: usize) -> Option<u64> {
-    (worker < WORKING_MAX).then_some(WORKING + worker as u64 * 8)
+    const LINES: usize = WORKING_MAX / WORDS_PER_LINE;
+    let word = worker % LINES * WORDS_PER_LINE + worker / LINES;
+    (worker < WORKING_MAX).then_some(WORKING + word as u64 * 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_has_a_word_of_its_own_and_the_first_ones_a_line() {
+        let places: Vec<u64> = (0..WORKING_MAX).filter_map(place_of).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        let all: Vec<u64> = (0..WORKING_MAX as u64).map(|word| WORKING + word * 8).collect();
+        assert_eq!(sorted, all);
+        assert_eq!(place_of(WORKING_MAX), None);
+        let mut lines: Vec<u64> = places.iter().take(56).map(|place| place / 64).collect();
+        lines.dedup();
+        assert_eq!(lines.len(), 56);
+    }
 }

@@ -28,7 +28,8 @@ pub const HEARTBEAT: u64 = 256;
 /// Daemon segment: one more than the bytes that the cache was given while the daemon ran; 0 while
 /// it has the size that it began with.
 pub const RESIZED: u64 = 384;
-/// Daemon segment: the first of the words that say which row each worker makes, 8 bytes each.
+/// Daemon segment: the first of the words that say which row each worker makes, 8 bytes each, in
+/// any order.
 pub const WORKING: u64 = 512;
 /// Workers that have such a word. Those beyond say nothing.
 pub const WORKING_MAX: usize = 448;

@@ -12,7 +12,7 @@
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering, compiler_fence};
 
 use libc::{c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -44,7 +44,7 @@ struct Row<'a> {
 
 impl Drop for Row<'_> {
     fn drop(&mut self) {
-        ROW.with(|row| row.store(ptr::null_mut(), Ordering::SeqCst));
+        note(ptr::null_mut());
         self.board.write(self.worker, 0);
     }
 }
@@ -56,8 +56,15 @@ pub(super) fn marked<T>(board: &WorkBoard, worker: usize, sample: SampleId, work
     let row = Row { board, worker, word: Working::word(sample) };
     board.write(worker, row.word);
     let at = ptr::from_ref(&row).cast_mut().cast::<Row<'static>>();
-    ROW.with(|row| row.store(at, Ordering::SeqCst));
+    note(at);
     work()
+}
+
+/// The handler of this thread finds this row from now on. Nothing orders it for other threads.
+fn note(made: *mut Row<'static>) {
+    compiler_fence(Ordering::SeqCst);
+    ROW.with(|row| row.store(made, Ordering::Relaxed));
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// From now on a worker that one of these signals ends marks its word.
@@ -89,7 +96,7 @@ pub(super) fn watch() -> io::Result<()> {
 /// The handler. It stores to memory that is there, and makes system calls that a handler may make;
 /// it takes no lock and no memory.
 extern "C" fn mark(number: c_int, info: *mut siginfo_t, _context: *mut c_void) {
-    let row = ROW.with(|row| row.load(Ordering::SeqCst));
+    let row = ROW.with(|row| row.load(Ordering::Relaxed));
     // SAFETY: null, or a row on this thread's stack, which is interrupted here: `Row::drop` has
     // reset it otherwise. Nothing changes the row while it is there.
     if let Some(row) = unsafe { row.as_ref() } {
