@@ -12,7 +12,7 @@ use shade_core::{BaseVersion, Event};
 use shade_formats::SampleId;
 use shade_formats::control::{RedoRow, Step, redo_to_bytes};
 use shade_formats::ring::FLAG_PADDING;
-use shade_job::{JobSpec, Order, PlanSpec, Policy, Sampler};
+use shade_job::{JobSpec, Order, PlanSpec, Policy, Sampler, Seats};
 
 use crate::replay::{GivenBase, Replay, Taken, index, spec};
 
@@ -333,48 +333,69 @@ fn jobs_side_by_side_go_on_each_from_its_own() {
 }
 
 /// A state that was loaded takes the place of a base until an epoch begins after it, also where the
-/// core dies before all ranks have loaded it.
+/// core dies before all ranks have loaded it; and whether it was saved before the first plan, for
+/// which seats are told, or in the middle of a later one.
 #[test]
 fn a_loaded_state_is_gone_on_from() {
-    let job = JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() }, ..spec(8, 2) };
-    let mut first = replay(Policy::Lookahead, 2);
-    first.attach_all(&job, 0);
-    let taken = first.epoch(0);
-    first.report(&taken, |id| loss(id, 0));
-    first.epoch(1);
-    let state = first.save(1, 3);
-    let (rest, next) = {
-        let mut resumed = replay(Policy::Lookahead, 4);
-        resumed.attach_all(&job, 0);
-        resumed.load(&state);
-        (0..2).for_each(|rank| resumed.start(rank, 1, 3));
-        resumed.run();
-        let rest = std::mem::take(&mut resumed.taken);
-        resumed.report(&rest, |id| loss(id, 1));
-        (rest, resumed.epoch(2))
-    };
+    for sampler in [Sampler::Pads, Sampler::Uniform] {
+        for strata in [1, 4] {
+            let plan = PlanSpec { sampler, strata, ..PlanSpec::default() };
+            let job = JobSpec { plan, ..spec(8, 2) };
+            let seats = (strata > 1).then(|| Seats::new(vec![2, 0, 3, 1], SAMPLES).unwrap());
+            for saved_at in [(0, 0), (1, 3)] {
+                let mut first = replay(Policy::Lookahead, 2);
+                attach_with(&mut first, &job, seats.as_ref());
+                if saved_at.0 > 0 {
+                    let taken = first.epoch(0);
+                    first.report(&taken, |id| loss(id, 0));
+                    first.epoch(1);
+                }
+                let state = first.save(saved_at.0, saved_at.1);
+                check_loaded(&job, seats.as_ref(), &state, saved_at);
+            }
+        }
+    }
+}
+
+fn attach_with(core: &mut Replay, job: &JobSpec, seats: Option<&Seats>) {
+    core.attach_all(job, 0);
+    for (session, seats) in (0..2).zip(seats.into_iter().cycle()) {
+        core.step(Event::Seat { session, bytes: seats.to_bytes() });
+    }
+}
+
+/// Asserts that a training goes on from a state as if its core had not died behind the load.
+fn check_loaded(job: &JobSpec, seats: Option<&Seats>, state: &[u8], (epoch, batch): (u32, u32)) {
     let sorted = |mut taken: Vec<Taken>| {
         taken.sort_by_key(|taken| (taken.epoch, taken.rank, taken.batch));
         taken.iter().map(|taken| (taken.rank, taken.batch, taken.ids.clone())).collect::<Vec<_>>()
     };
+    let rest_and_next = |core: &mut Replay| {
+        core.run();
+        assert!(core.failed.is_empty(), "{:?}", core.failed);
+        let rest = std::mem::take(&mut core.taken);
+        core.report(&rest, |id| loss(id, epoch));
+        (sorted(rest), sorted(core.epoch(epoch + 1)))
+    };
+    let mut resumed = replay(Policy::Lookahead, 4);
+    attach_with(&mut resumed, job, seats);
+    resumed.load(state);
+    (0..2).for_each(|rank| resumed.start(rank, epoch, batch));
+    let expected = rest_and_next(&mut resumed);
     let version = BaseVersion { loads: 1, begun: 0 };
     for has_both in [true, false] {
-        let mut next_core = replay(Policy::Lookahead, 6);
-        next_core.attach_all(&job, 0);
-        for rank in 0..2 {
-            if has_both || rank == 1 {
-                next_core.step(Event::TakeBase { session: rank, version, bytes: state.clone() });
-            } else {
-                next_core.step(Event::LoadState { session: rank, strata: 0, bytes: state.clone() });
-            }
+        let mut core = replay(Policy::Lookahead, 6);
+        attach_with(&mut core, job, seats);
+        for session in 0..2 {
+            let bytes = state.to_vec();
+            core.step(match has_both || session == 1 {
+                true => Event::TakeBase { session, version, bytes },
+                false => Event::LoadState { session, strata: 0, bytes },
+            });
         }
-        (0..2).rev().for_each(|rank| next_core.go_on(rank, 1, 3));
-        next_core.run();
-        assert!(next_core.failed.is_empty(), "{:?}", next_core.failed);
-        let given = std::mem::take(&mut next_core.taken);
-        assert_eq!(sorted(given.clone()), sorted(rest.clone()), "both: {has_both}");
-        next_core.report(&given, |id| loss(id, 1));
-        assert_eq!(sorted(next_core.epoch(2)), sorted(next.clone()), "both: {has_both}");
+        (0..2).rev().for_each(|rank| core.go_on(rank, epoch, batch));
+        let what = format!("{:?} at {epoch}, {batch}; both: {has_both}", job.plan);
+        assert_eq!(rest_and_next(&mut core), expected, "{what}");
     }
 }
 

@@ -214,8 +214,10 @@ impl Training {
         };
         let done = state.map_err(|error| error.to_string()).and_then(|state| {
             let resumed = job.restore(state);
-            job.told = None;
             if let Some(epoch) = handed.version.epoch() {
+                // The base has the seats of this epoch's plan, and later ones follow from them. A
+                // state that was loaded may be of before the first plan, for which they were told.
+                job.told = None;
                 let parts = Parts::of(&handed.bytes).map_err(|error| error.to_string())?;
                 job.go_on_from(epoch, &parts, content_id)?;
                 job.gathering.get_or_insert_default().restored = Some(epoch);

@@ -206,14 +206,13 @@ impl Life {
         while self.go_on() {
             assert!(self.now_ns < END_NS, "it never ends: {:?}", self.states());
             self.hear();
+            // It may die of that, too.
+            self.process.iter_mut().for_each(Process::give_back);
             if self.process.as_ref().is_some_and(Process::is_dead) {
                 self.bury();
                 continue;
             }
-            if let Some(process) = &mut self.process {
-                process.give_back();
-                process.check_memory();
-            }
+            self.process.iter().for_each(Process::check_memory);
             let is_over = self.trainings.iter().all(|training| training.state == State::Over);
             let ends = |process: &mut Process| {
                 process.is_unneeded() || (is_over && process.stays() && !process.has_sessions())
