@@ -136,6 +136,20 @@ fn a_command_that_comes_back_changes_nothing_of_the_one_that_took_its_place() {
 }
 
 #[test]
+fn a_command_whose_claim_was_removed_does_not_go_on() {
+    let mut world = BucketWorld::new();
+    let mut command = world.elsewhere("one", &create("1", &[]));
+    let child = world.bucket.falls_silent("held:shard-000001.tar=1", &mut command);
+    remove_claim(&world);
+    world.bucket.be("");
+    let ended = child.wait_with_output().unwrap();
+    assert_refused(&ended);
+    let part = "dataset.changing was removed, or another command has it: not going on";
+    assert!(told(&ended).contains(part), "{}", told(&ended));
+    assert!(!world.object("a.shade/dataset.shade").exists());
+}
+
+#[test]
 fn what_a_killed_command_had_sent_and_comes_late_is_in_no_dataset_of_another() {
     let mut world = BucketWorld::new();
     let [first, second] = ["1", "2"].map(|seed| in_a_folder(&world, seed));

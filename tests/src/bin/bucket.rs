@@ -274,9 +274,8 @@ impl Store {
     }
 
     /// Keeps a request without an answer until the store is good again, or bad in another way.
-    async fn silence(&self) -> std::io::Error {
+    async fn silence(&self, mut badness: watch::Receiver<Badness>) -> std::io::Error {
         self.happens("silent");
-        let mut badness = self.badness.subscribe();
         // Its sender lives as long as the store.
         let _ = badness.changed().await;
         std::io::Error::other("silent")
@@ -290,11 +289,12 @@ impl Store {
         if let Some(answer) = self.answer_of_keys(&request) {
             return Ok(answer);
         }
-        let badness = self.badness.borrow().clone();
+        let mut changes = self.badness.subscribe();
+        let badness = changes.borrow_and_update().clone();
         let is_write = ![Method::GET, Method::HEAD].contains(request.method());
         let is_held = is_write && badness.of_object("held", &request).is_some();
         if is_held || *self.answers_left.lock().unwrap() == Some(0) {
-            return Err(self.silence().await);
+            return Err(self.silence(changes).await);
         }
         let silent_from = badness.of_object("silent", &request).filter(|_| makes_object(&request));
         let answer = self.done(request).await?;
@@ -307,7 +307,7 @@ impl Store {
             *left = left.map(|left| left.saturating_sub(1));
             is_silent
         };
-        if is_silent { Err(self.silence().await) } else { Ok(answer) }
+        if is_silent { Err(self.silence(changes).await) } else { Ok(answer) }
     }
 
     /// Does what a request asks for, well or badly.
