@@ -237,6 +237,31 @@ fn an_object_that_appears_where_a_shard_goes_stays() {
 }
 
 #[test]
+fn a_shard_that_was_replaced_or_removed_behind_its_record_is_in_no_dataset() {
+    let mut world = BucketWorld::new();
+    for bytes in [Some(b"mine"), None] {
+        world.bucket.be("held:shard-000002.tar=1");
+        let child = begun(world.elsewhere("one", &create("1", &[])));
+        let is_placed = |name: &String| name.ends_with("shard-000001.tar.done");
+        eventually("the shard has its record", || names(&world.path("one")).iter().any(is_placed));
+        let shard = world.object("a.shade/shard-000001.tar");
+        match bytes {
+            Some(bytes) => world.bucket.somebody_writes("a.shade/shard-000001.tar", bytes),
+            None => fs::remove_file(&shard).unwrap(),
+        }
+        world.bucket.be("");
+        let ended = child.wait_with_output().unwrap();
+        assert_refused(&ended);
+        let part = "shard-000001.tar is not what was written there any more";
+        assert!(told(&ended).contains(part), "{}", told(&ended));
+        assert_eq!(fs::read(&shard).ok(), bytes.map(|bytes| bytes.to_vec()));
+        assert!(!world.object("a.shade/dataset.shade").exists());
+        fs::remove_dir_all(world.object("a.shade")).unwrap();
+        fs::remove_dir_all(world.path("one")).unwrap();
+    }
+}
+
+#[test]
 fn append_removes_only_what_it_has_written() {
     let mut world = BucketWorld::new();
     world.packed(&["create", "photos/val", "s3://photos/a.shade", "-q"]);
