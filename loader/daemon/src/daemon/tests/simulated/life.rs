@@ -324,7 +324,8 @@ impl fmt::Display for Life {
 fn training(random: &mut ChaCha8Rng, nth: u32, group: u64, policy: Policy, bad: &HashSet<u32>) -> Training {
     let draw = |_| {
         let mut job = Job::draw(random, nth, group, policy);
-        if !bad.is_empty() && job.is_of_any_length() {
+        // The plan behind a state may have a batch of bad records alone, which ends the epoch.
+        if !bad.is_empty() && (job.is_of_any_length() || job.departs_with_a_state()) {
             job.train_alone();
         }
         let undisturbed = Undisturbed::of(&job, bad)?;
