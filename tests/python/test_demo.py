@@ -80,13 +80,16 @@ def test_three_runs_print_write_and_draw(demo: Start, tmp_path: Path, programs: 
     for run in result["runs"].values():
         assert [epoch["epoch"] for epoch in run["epochs"]] == [0, 1]
         assert all(0 <= epoch["accuracy"] <= 1 and epoch["stall s"] > 0 for epoch in run["epochs"])
-        assert all(epoch["read MB"] > 0 for epoch in run["epochs"])
+        # What shade reads ahead of an epoch counts in the one before, of so few images all.
+        read_mb = [epoch["read MB"] for epoch in run["epochs"]]
+        assert sum(read_mb) > 0 and min(read_mb) >= 0
     base, permutations = result["runs"]["DataLoader"], result["runs"]["shade, permutations"]
     for run in (base, permutations):
         assert all(epoch["distinct"] == 1 and epoch["samples"] == SAMPLES for epoch in run["epochs"])
     assert [run["sampler"] for run in result["runs"].values()] == ["permutations", "uniform", "echo"]
     # 81 samples by turns: 41 are read, and one of them comes once.
     assert all(epoch["distinct"] < 0.51 for epoch in result["runs"]["shade, echo"]["epochs"])
+    assert all(epoch["read MB"] > 0 for epoch in base["epochs"])
     if is_simulated:
         assert base["operations"] is None
         return
