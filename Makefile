@@ -167,7 +167,7 @@ kills: $(VENV)/.built-for-tests ## kill -9 of daemons under every kind of traini
 	SHADE_KILLS="$$(( $(KILLS) / 5 ))" $(VENV)/bin/python -m pytest tests/python/test_kills.py --capture=no --quiet
 	SHADE_KILLS='$(PACKER_KILLS)' cargo test --package shade-tests --test packer_killed -- --nocapture
 
-# Three times as many lives a second as with the tests' profile, and with all of its checks.
+# A life takes a third of the CPU time that it takes with the tests' profile, with all of its checks.
 optimised_lives := $(foreach crate,core load simulate,--config 'profile.dev.package.shade-$(crate).opt-level=3')
 
 lives: ## lives and deaths of simulated daemons by seed: says how many died, of what, and each seed that fails (SEEDS=0..5000)

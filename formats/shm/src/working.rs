@@ -5,6 +5,8 @@ use shade_formats::ring::{WORKING, WORKING_MAX, Working};
 use crate::Region;
 
 const WORDS_PER_LINE: usize = 8;
+/// Cache lines that the words take.
+const LINES: usize = WORKING_MAX / WORDS_PER_LINE;
 const _: () = assert!(WORKING_MAX.is_multiple_of(WORDS_PER_LINE));
 
 /// The words of one ring, for the daemon's workers.
@@ -35,7 +37,6 @@ pub(crate) fn read(daemon: &Region, samples: u32) -> Vec<Working> {
 
 /// The first workers have a cache line each: they write at every row.
 fn place_of(worker: usize) -> Option<u64> {
-    const LINES: usize = WORKING_MAX / WORDS_PER_LINE;
     let word = worker % LINES * WORDS_PER_LINE + worker / LINES;
     (worker < WORKING_MAX).then_some(WORKING + word as u64 * 8)
 }
@@ -52,8 +53,8 @@ mod tests {
         let all: Vec<u64> = (0..WORKING_MAX as u64).map(|word| WORKING + word * 8).collect();
         assert_eq!(sorted, all);
         assert_eq!(place_of(WORKING_MAX), None);
-        let mut lines: Vec<u64> = places.iter().take(56).map(|place| place / 64).collect();
+        let mut lines: Vec<u64> = places.iter().take(LINES).map(|place| place / 64).collect();
         lines.dedup();
-        assert_eq!(lines.len(), 56);
+        assert_eq!(lines.len(), LINES);
     }
 }

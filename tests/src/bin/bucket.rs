@@ -267,8 +267,7 @@ impl Store {
         let query = uri.query().unwrap_or_default();
         if let Some((status, text)) = keys.answer(request.method().as_str(), uri.path(), query, header) {
             self.happens("keys");
-            let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
-            return Some(Response::builder().status(status).body(body).unwrap());
+            return Some(answer_of(status, text));
         }
         (header("x-amz-security-token") != Some(SESSION_TOKEN)).then(|| made_answer(403))
     }
@@ -371,6 +370,10 @@ fn makes_object(request: &Whole) -> bool {
 /// An answer that no store gave.
 fn made_answer(status: u16) -> Response<Body> {
     let text = format!("<Error><Code>Made{status}</Code><Message>by the test</Message></Error>");
+    answer_of(status, text)
+}
+
+fn answer_of(status: u16, text: String) -> Response<Body> {
     let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
     Response::builder().status(status).body(body).unwrap()
 }
