@@ -95,8 +95,8 @@ impl Bucket {
         self.be_told(how).split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// The same. Returns all that the server tells: the requests so far, and `KIND=COUNT` for each
-    /// kind of badness that has happened.
+    /// The same. Returns all that the server tells: the requests so far, `connections=COUNT` for
+    /// those that are open, and `KIND=COUNT` for each kind of badness that has happened.
     ///
     /// # Panics
     /// When it does not answer.
@@ -107,7 +107,7 @@ impl Bucket {
         told.trim().to_owned()
     }
 
-    /// The same. Returns how often badness of one kind has happened.
+    /// The same. Returns one of these counts.
     ///
     /// # Panics
     /// When it does not answer.

@@ -161,13 +161,16 @@ impl BucketWorld {
     /// # Panics
     /// When it never has.
     pub fn killed_at(&mut self, cache: &str, args: &[&str], shards: usize) {
-        self.bucket.be("latency_ms=30 seed=5 held:dataset.shade=1");
+        let how = "latency_ms=30 seed=5 held:dataset.shade=1";
+        self.bucket.be(how);
         let mut command = self.elsewhere(cache, args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let records = || names(&self.path(cache)).into_iter().filter(|name| name.ends_with(".done")).count();
         eventually("shards are there", || records() >= shards || child.try_wait().unwrap().is_some());
         child.kill().unwrap();
         assert!(!child.wait().unwrap().success(), "{args:?} had ended");
+        // Nothing that it had sent comes later than this.
+        eventually("its connections are gone", || self.bucket.happened(how, "connections") == 0);
         self.bucket.be("");
     }
 }

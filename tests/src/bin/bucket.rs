@@ -3,8 +3,8 @@
 //!
 //! `shade-test-bucket FOLDER [KEY=VALUE ...]`: each folder in FOLDER is a bucket. The first line of
 //! its output is the endpoint. It ends when its standard input does. A line on its input that is a
-//! list of KEY=VALUE changes how bad it is. It answers with the requests so far, and `KIND=COUNT`
-//! for each kind of badness that has happened.
+//! list of KEY=VALUE changes how bad it is. It answers with the requests so far, `connections=COUNT`
+//! for those that are open, and `KIND=COUNT` for each kind of badness that has happened.
 //!
 //! With the variable `SHADE_TEST_PRODUCT` requests go to another store instead, by the variables of
 //! its kind (`SHADE_TEST_SCHEME`, s3 by default), which is given what FOLDER holds at the start and
@@ -60,7 +60,7 @@ use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use shade_tests::{KEY_ID, KeyServices, Product, SECRET, SESSION_TOKEN};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// Spread of the logarithm of latencies, as measured at object stores.
@@ -72,17 +72,43 @@ type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 /// A request with all of its body: it may be done twice, or later.
 type Whole = Request<Full<Bytes>>;
 
+/// Makes writes of an object atomic, as those of a store are: s3s-fs has an object's bytes in place
+/// before its metadata.
+type Objects = Mutex<BTreeMap<String, Arc<RwLock<()>>>>;
+
 /// What has the objects.
 enum Backend {
     /// s3s-fs, in this process, and the folder where its buckets are.
-    Files(S3Service, PathBuf),
+    Files(S3Service, PathBuf, Objects),
     Product(Box<Product>),
 }
 
 impl Backend {
-    async fn call(&self, request: Whole) -> Result<Response<Body>, std::io::Error> {
+    /// Does what a request asks for. What has begun is done whole, though its client may go.
+    async fn call(self: &Arc<Self>, request: Whole) -> Result<Response<Body>, std::io::Error> {
+        let own = Arc::clone(self);
+        tokio::spawn(async move { own.call_to_its_end(request).await }).await.unwrap()
+    }
+
+    /// Waits for the end of what has begun.
+    async fn settle(&self) {
+        if let Self::Files(_, _, objects) = self {
+            let begun: Vec<_> = objects.lock().unwrap().values().cloned().collect();
+            for object in begun {
+                drop(object.write().await);
+            }
+        }
+    }
+
+    async fn call_to_its_end(&self, request: Whole) -> Result<Response<Body>, std::io::Error> {
         match self {
-            Self::Files(service, folder) => {
+            Self::Files(service, folder, objects) => {
+                let object =
+                    Arc::clone(objects.lock().unwrap().entry(request.uri().path().into()).or_default());
+                let (_reads, _writes) = match is_write(&request) {
+                    true => (None, Some(object.write().await)),
+                    false => (Some(object.read().await), None),
+                };
                 let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
                 let bucket = folder.join(request.uri().path().trim_matches('/'));
                 let (parts, body) = request.into_parts();
@@ -154,11 +180,13 @@ fn range_of(answer: &Parts) -> Option<Range<u64>> {
 }
 
 struct Store {
-    backend: Backend,
+    backend: Arc<Backend>,
     keys: Option<KeyServices>,
     badness: watch::Sender<Badness>,
     random: Mutex<StdRng>,
     requests: AtomicU64,
+    /// Those that are open.
+    connections: AtomicU64,
     /// The answers that are given yet before it falls silent, if it does.
     answers_left: Mutex<Option<u64>>,
     happened: Mutex<BTreeMap<String, u64>>,
@@ -212,11 +240,13 @@ impl Store {
         flips
     }
 
-    /// The requests so far, and what happened to them.
+    /// The requests so far, and what happened to them; and the connections.
     fn told(&self) -> String {
         let happened = self.happened.lock().unwrap();
-        let counts = happened.iter().map(|(kind, count)| format!(" {kind}={count}"));
-        format!("{}{}", self.requests.load(Ordering::Relaxed), counts.collect::<String>())
+        let counts: String = happened.iter().map(|(kind, count)| format!(" {kind}={count}")).collect();
+        let [requests, connections] =
+            [&self.requests, &self.connections].map(|count| count.load(Ordering::Relaxed));
+        format!("{requests} connections={connections}{counts}")
     }
 
     /// What becomes of a write or a removal; `None` if nothing odd does, and the request is done as
@@ -227,7 +257,7 @@ impl Store {
         fate: &Fate,
     ) -> Option<std::io::Result<Response<Body>>> {
         let badness = self.badness.borrow().clone();
-        if [Method::GET, Method::HEAD].contains(request.method()) {
+        if !is_write(request) {
             return None;
         }
         let conditions = ["if-match", "if-none-match"];
@@ -239,10 +269,10 @@ impl Store {
         let lost = || Some(Err(std::io::Error::other("lost")));
         if fate.late {
             self.happens("late");
-            let (own, request) = (Arc::clone(self), request.clone());
+            let (backend, request) = (Arc::clone(&self.backend), request.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                let _ = own.backend.call(request).await;
+                let _ = backend.call(request).await;
             });
             return lost();
         }
@@ -290,8 +320,7 @@ impl Store {
         }
         let mut changes = self.badness.subscribe();
         let badness = changes.borrow_and_update().clone();
-        let is_write = ![Method::GET, Method::HEAD].contains(request.method());
-        let is_held = is_write && badness.of_object("held", &request).is_some();
+        let is_held = is_write(&request) && badness.of_object("held", &request).is_some();
         if is_held || *self.answers_left.lock().unwrap() == Some(0) {
             return Err(self.silence(changes).await);
         }
@@ -355,6 +384,10 @@ impl Store {
         }
         Ok(Response::from_parts(parts, StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()))
     }
+}
+
+fn is_write(request: &Whole) -> bool {
+    ![Method::GET, Method::HEAD].contains(request.method())
 }
 
 /// Whether a request, if it is done, leaves an object: with many parts, the last one.
@@ -453,11 +486,12 @@ fn main() {
     let tls = text_of("tls").map(|folder| acceptor(Path::new(&folder)));
     let badness = badness_of(words.iter().map(String::as_str));
     let store = Arc::new(Store {
-        backend: backend(&folder, badness.share("anonymous") > 0.0),
+        backend: Arc::new(backend(&folder, badness.share("anonymous") > 0.0)),
         keys: (badness.share("keys") > 0.0).then(|| KeyServices::new(whole(badness.share("keys")))),
         random: Mutex::new(StdRng::seed_from_u64(whole(badness.share("seed")))),
         badness: watch::Sender::new(badness),
         requests: AtomicU64::new(0),
+        connections: AtomicU64::new(0),
         answers_left: Mutex::default(),
         happened: Mutex::default(),
         flipped: Mutex::default(),
@@ -478,10 +512,13 @@ fn main() {
             }
             has_changed
         });
-        if let Backend::Product(product) = &store.backend {
+        if let Backend::Product(product) = &*store.backend {
             product.take(&folder);
         }
-        println!("{}", store.told());
+        // What the last of the connections had asked for goes on without them.
+        let told = store.told();
+        runtime.block_on(store.backend.settle());
+        println!("{told}");
         std::io::stdout().flush().unwrap();
     }
 }
@@ -496,7 +533,7 @@ fn backend(folder: &Path, is_anonymous: bool) -> Backend {
     if !is_anonymous {
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
     }
-    Backend::Files(builder.build(), folder.to_owned())
+    Backend::Files(builder.build(), folder.to_owned(), Objects::default())
 }
 
 fn acceptor(folder: &Path) -> TlsAcceptor {
@@ -512,23 +549,25 @@ async fn serve(listener: tokio::net::TcpListener, tls: Option<TlsAcceptor>, stor
         let (socket, _) = listener.accept().await.unwrap();
         let (tls, store) = (tls.clone(), Arc::clone(&store));
         tokio::spawn(async move {
+            store.connections.fetch_add(1, Ordering::Relaxed);
             match tls {
-                None => answer_all(socket, store).await,
+                None => answer_all(socket, &store).await,
                 // A client that does not trust it goes.
                 Some(tls) => {
                     if let Ok(secure) = tls.accept(socket).await {
-                        answer_all(secure, store).await;
+                        answer_all(secure, &store).await;
                     }
                 }
             }
+            store.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
 /// Answers the requests of a connection.
-async fn answer_all(connection: impl AsyncRead + AsyncWrite + Unpin + 'static, store: Arc<Store>) {
+async fn answer_all(connection: impl AsyncRead + AsyncWrite + Unpin + 'static, store: &Arc<Store>) {
     let service = hyper::service::service_fn(move |request| {
-        let store = Arc::clone(&store);
+        let store = Arc::clone(store);
         async move { store.answer(request).await }
     });
     // A client may go at any moment.
