@@ -91,7 +91,10 @@ def _pack_litdata(images: Path, out: Path, programs: Path) -> None:
 
 def _litdata(_endpoint: str) -> Epoch:
     from litdata import StreamingDataLoader, StreamingDataset
+    from litdata.streaming import downloader
 
+    # Its client of object stores refuses an address without TLS, and cannot be told otherwise.
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = "true"
     records = StreamingDataset(f"s3://{BUCKET}/litdata/chunks", shuffle=True)
     loader = StreamingDataLoader(records, batch_size=BATCH, num_workers=WORKERS, collate_fn=_images)
     yield from loader

@@ -29,8 +29,6 @@ const WHOLE_BYTES_MAX: u64 = 8 << 20;
 const SHARDS_MAX: u64 = 4;
 /// Bytes of a file that are read at a time for their hash.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Attempts to write an object that appears or changes meanwhile.
-const LOOKS_MAX: usize = 4;
 /// Longest id of an upload that is read back, in bytes.
 const ID_BYTES_MAX: u64 = 16 * 1024;
 
@@ -165,19 +163,15 @@ impl Bucket {
     /// It cannot be read; the store does not take it; another command writes there by now, or has
     /// written it: usage. Or [`Error::Interrupted`].
     pub(crate) fn place(&self, path: &Path, name: &str, stop: &Stop) -> Result<String, Error> {
-        // What a killed run had sent may come meanwhile.
-        for _ in 0..LOOKS_MAX {
-            self.check_claim(name)?;
-            let there = self.look(name)?;
-            if there.as_ref().is_some_and(|there| !self.is_marked(there)) {
-                break;
-            }
-            let when = When::unchanged(there.as_ref());
-            if let Written::Done(version) = self.put_file(path, name, when, stop)? {
-                return Ok(version.etag.unwrap_or_default());
-            }
+        self.check_claim(name)?;
+        let there = self.look(name)?;
+        if there.as_ref().is_some_and(|there| !self.is_marked(there)) {
+            return Err(self.written_by_another(name));
         }
-        Err(self.written_by_another(name))
+        match self.put_file(path, name, When::unchanged(there.as_ref()), stop)? {
+            Written::Done(version) => Ok(version.etag.unwrap_or_default()),
+            Written::Refused => Err(self.written_by_another(name)),
+        }
     }
 
     /// Whether the object `name` has the bytes of the file at `path`, by its length and, where the

@@ -3,8 +3,9 @@
 //!
 //! `shade-test-bucket FOLDER [KEY=VALUE ...]`: each folder in FOLDER is a bucket. The first line of
 //! its output is the endpoint. It ends when its standard input does. A line on its input that is a
-//! list of KEY=VALUE changes how bad it is. It answers with the requests so far, `connections=COUNT`
-//! for those that are open, and `KIND=COUNT` for each kind of badness that has happened.
+//! list of KEY=VALUE changes how bad it is. It answers with the requests so far,
+//! `connections=COUNT` for those that are open, and `KIND=COUNT` for each kind of badness that has
+//! happened.
 //!
 //! With the variable `SHADE_TEST_PRODUCT` requests go to another store instead, by the variables of
 //! its kind (`SHADE_TEST_SCHEME`, s3 by default), which is given what FOLDER holds at the start and
@@ -37,6 +38,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -76,10 +78,68 @@ type Whole = Request<Full<Bytes>>;
 /// before its metadata.
 type Objects = Mutex<BTreeMap<String, Arc<RwLock<()>>>>;
 
+/// An object's file as it was when its ETag was computed.
+#[derive(PartialEq)]
+struct Known {
+    inode: u64,
+    bytes: u64,
+    written: (i64, i64),
+}
+
+/// s3s-fs, and what it lacks to be as a store.
+struct Files {
+    service: S3Service,
+    /// Where its buckets are.
+    folder: PathBuf,
+    objects: Objects,
+    /// What was listed, by its path.
+    etags: Mutex<BTreeMap<PathBuf, (Known, String)>>,
+}
+
+impl Files {
+    /// The ETag of the object at `path`. It may be gone since it was listed.
+    fn etag(&self, path: PathBuf) -> String {
+        let now = std::fs::metadata(&path).map(|found| Known {
+            inode: found.ino(),
+            bytes: found.len(),
+            written: (found.mtime(), found.mtime_nsec()),
+        });
+        let mut etags = self.etags.lock().unwrap();
+        if let (Ok(now), Some((known, etag))) = (&now, etags.get(&path))
+            && now == known
+        {
+            return etag.clone();
+        }
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        if let Ok(now) = now {
+            etags.insert(path, (now, etag.clone()));
+        }
+        etag
+    }
+
+    /// A list with the ETag of each object, as stores have it: s3s-fs says it only with the object.
+    fn with_etags(&self, listed: &str, bucket: &Path) -> String {
+        let mut pieces = listed.split("</Key>");
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let key = text.rsplit("<Key>").next().unwrap_or_default();
+            let escapes = ["&lt;<", "&gt;>", "&quot;\"", "&apos;'", "&amp;&"];
+            let key = escapes.iter().fold(key.to_owned(), |key, pair| {
+                let (escaped, plain) = pair.split_at(pair.len() - 1);
+                key.replace(escaped, plain)
+            });
+            let etag = self.etag(bucket.join(key));
+            text += &format!("</Key><ETag>&quot;{etag}&quot;</ETag>{piece}");
+        }
+        text.replace("@@", "//")
+    }
+}
+
 /// What has the objects.
 enum Backend {
-    /// s3s-fs, in this process, and the folder where its buckets are.
-    Files(S3Service, PathBuf, Objects),
+    /// s3s-fs, in this process.
+    Files(Files),
     Product(Box<Product>),
 }
 
@@ -92,8 +152,8 @@ impl Backend {
 
     /// Waits for the end of what has begun.
     async fn settle(&self) {
-        if let Self::Files(_, _, objects) = self {
-            let begun: Vec<_> = objects.lock().unwrap().values().cloned().collect();
+        if let Self::Files(files) = self {
+            let begun: Vec<_> = files.objects.lock().unwrap().values().cloned().collect();
             for object in begun {
                 drop(object.write().await);
             }
@@ -102,18 +162,18 @@ impl Backend {
 
     async fn call_to_its_end(&self, request: Whole) -> Result<Response<Body>, std::io::Error> {
         match self {
-            Self::Files(service, folder, objects) => {
+            Self::Files(files) => {
                 let object =
-                    Arc::clone(objects.lock().unwrap().entry(request.uri().path().into()).or_default());
+                    Arc::clone(files.objects.lock().unwrap().entry(request.uri().path().into()).or_default());
                 let (_reads, _writes) = match is_write(&request) {
                     true => (None, Some(object.write().await)),
                     false => (Some(object.read().await), None),
                 };
                 let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
-                let bucket = folder.join(request.uri().path().trim_matches('/'));
+                let bucket = files.folder.join(request.uri().path().trim_matches('/'));
                 let (parts, body) = request.into_parts();
                 let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes);
-                let answer = service.call(Request::from_parts(parts, s3s::Body::from(body))).await;
+                let answer = files.service.call(Request::from_parts(parts, s3s::Body::from(body))).await;
                 let answer = answer.map_err(|error| std::io::Error::other(format!("{error:?}")))?;
                 let (mut parts, body) = answer.into_parts();
                 let body = body.map_err(std::io::Error::other).boxed_unsync();
@@ -121,7 +181,7 @@ impl Backend {
                     return Ok(Response::from_parts(parts, body));
                 }
                 let listed = first_bytes(body, usize::MAX).await?;
-                let listed = with_etags(&String::from_utf8_lossy(&listed), &bucket);
+                let listed = files.with_etags(&String::from_utf8_lossy(&listed), &bucket);
                 parts.headers.insert("content-length", listed.len().into());
                 let body = Full::new(Bytes::from(listed));
                 Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
@@ -411,25 +471,6 @@ fn answer_of(status: u16, text: String) -> Response<Body> {
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// A list with the ETag of each object, as stores have it: s3s-fs says it only with the object.
-fn with_etags(listed: &str, bucket: &Path) -> String {
-    let mut pieces = listed.split("</Key>");
-    let mut text = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let key = text.rsplit("<Key>").next().unwrap_or_default();
-        let key =
-            ["&lt;<", "&gt;>", "&quot;\"", "&apos;'", "&amp;&"].iter().fold(key.to_owned(), |key, pair| {
-                let (escaped, plain) = pair.split_at(pair.len() - 1);
-                key.replace(escaped, plain)
-            });
-        // It may be gone since.
-        let bytes = std::fs::read(bucket.join(key)).unwrap_or_default();
-        let etag: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        text += &format!("</Key><ETag>&quot;{etag}&quot;</ETag>{piece}");
-    }
-    text.replace("@@", "//")
-}
-
 /// The bytes of an answer, as many as it promises: s3s-fs reads on to the end of the object.
 async fn first_bytes(mut body: Body, length: usize) -> Result<Vec<u8>, std::io::Error> {
     let mut bytes = Vec::new();
@@ -533,7 +574,12 @@ fn backend(folder: &Path, is_anonymous: bool) -> Backend {
     if !is_anonymous {
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
     }
-    Backend::Files(builder.build(), folder.to_owned(), Objects::default())
+    Backend::Files(Files {
+        service: builder.build(),
+        folder: folder.to_owned(),
+        objects: Objects::default(),
+        etags: Mutex::default(),
+    })
 }
 
 fn acceptor(folder: &Path) -> TlsAcceptor {

@@ -120,15 +120,13 @@ impl Redo {
         self.rows += rows.len();
         let key = BatchKey { epoch, batch };
         let step = Step::Delivered { epoch, batch, rows };
-        match self.delivered.get(&key).and_then(|&at| self.steps.get_mut(at)) {
+        let at = *self.delivered.entry(key).or_insert(self.steps.len());
+        match self.steps.get_mut(at) {
             Some(known) => {
                 self.rows -= rows_of(known);
                 *known = step;
             }
-            None => {
-                self.delivered.insert(key, self.steps.len());
-                self.steps.push(step);
-            }
+            None => self.steps.push(step),
         }
         self.limit();
     }
@@ -141,14 +139,15 @@ impl Redo {
         self.rows += losses.len();
         let key = BatchKey { epoch, batch };
         let step = Step::Reported { epoch, batch, losses: losses.to_vec() };
-        match self.reported.get(&key).and_then(|&at| self.steps.get_mut(at)) {
+        let at = self.reported.entry(key).or_insert(self.steps.len());
+        match self.steps.get_mut(*at) {
             // It scores all samples anew that the one before did.
             Some(known) if rows_of(known) <= losses.len() => {
                 self.rows -= rows_of(known);
                 *known = step;
             }
             _ => {
-                self.reported.insert(key, self.steps.len());
+                *at = self.steps.len();
                 self.steps.push(step);
             }
         }

@@ -233,6 +233,7 @@ impl Session {
     /// # Errors
     /// The daemon is gone or does not listen, or this is a forked child.
     pub fn report_validation(&self, score: f64) -> Result<(), ClientError> {
+        self.owner.check()?;
         self.tell(
             |redo| redo.say(Step::Validated { score }),
             |link, _| link.dialogue.tell("report_validation", &Request::ReportValidation { score }),
@@ -323,13 +324,13 @@ impl Session {
     }
 
     /// Records what a successor needs to know, and tells it to the daemon: at once, so that it is
-    /// in what a successor is handed, or told to that.
+    /// in what a successor is handed, or told to that. Not in a forked child: its locks may be held
+    /// for ever.
     fn tell(
         &self,
         note: impl FnOnce(&mut Redo),
         work: impl FnOnce(&Link, &Redo) -> Result<(), ClientError>,
     ) -> Result<(), ClientError> {
-        self.owner.check()?;
         let mut redo = lock(&self.redo);
         note(&mut redo);
         let link = self.link();

@@ -96,6 +96,17 @@ impl Writer {
         values.iter().for_each(|value| self.put(value));
     }
 
+    /// A trainer writes one for each row of each batch: all at once, not one by one.
+    pub(super) fn numbers(&mut self, values: &[f32]) {
+        self.len(values.len());
+        let written = self.bytes.len();
+        self.bytes.resize(written + size_of_val(values), 0);
+        let (_, room) = self.bytes.split_at_mut(written);
+        for (bytes, value) in room.as_chunks_mut().0.iter_mut().zip(values) {
+            *bytes = value.to_le_bytes();
+        }
+    }
+
     /// Writes a length. One over `u32` makes a message over the limit, which no receiver accepts.
     fn len(&mut self, len: usize) {
         self.put(&u32::try_from(len).unwrap_or(u32::MAX));

@@ -72,7 +72,7 @@ impl Bounded for Vec<u32> {
 
 impl Bounded for Vec<f32> {
     fn write(&self, writer: &mut Writer) {
-        writer.array_of(self);
+        writer.numbers(self);
     }
 
     fn read(reader: &mut Reader<'_>, most: usize) -> Result<Self, FormatError> {
