@@ -254,8 +254,8 @@ fn what_does_not_go_together_is_refused_by_name() {
         ("--samples 100 --nodes 2 --global-plan --rep 2", "--global-plan"),
         // In the daemon's own words.
         ("--samples 100 --nodes 2 --sampler sequential", "must be 1 with the sampler sequential"),
-        ("--samples 100 --nodes 2 --sampler iis", "must be 1 with the samplers iis and infobatch"),
-        ("--samples 100 --nodes 2 --sampler infobatch", "must be 1 with the samplers iis and infobatch"),
+        ("--samples 100 --nodes 2 --sampler iis", "must be 1 with the samplers iis, infobatch and seta"),
+        ("--samples 100 --nodes 2 --sampler seta", "must be 1 with the samplers iis, infobatch and seta"),
         ("--samples 100 --nodes 2 --sampler pads --pace", "must be 1 with pace"),
         ("--samples 100 --strata 2 --sampler sequential", "must be 1 with the sampler sequential"),
         ("--samples 100 --nodes 2 --policy min", "min"),

@@ -151,6 +151,7 @@ fn plans() -> Vec<PlanSpec> {
         PlanSpec { sampler: Sampler::Iis, ..PlanSpec::default() },
         PlanSpec { sampler: Sampler::Cis, ..PlanSpec::default() },
         PlanSpec { sampler: Sampler::Infobatch, ..PlanSpec::default() },
+        PlanSpec { sampler: Sampler::Seta, ..PlanSpec::default() },
         PlanSpec { sampler: Sampler::Replacement, ..PlanSpec::default() },
     ];
     let orders = [Order::Shuffled, Order::Spaced];

@@ -118,6 +118,7 @@ def _as_published() -> list[Cell]:
     hits_first = {"order": "hits_first", "hit_cap": 1.0, "cover": 0}
     return [
         Cell("infobatch-by-loss", {"sampler": "infobatch", "cover": 0}, weighted_loss=True),
+        Cell("seta", {"sampler": "seta", "cover": 0}),
         Cell("cis-dropped", {"sampler": "cis", "cover": 0}, drops=True),
         Cell("shade-published", {"sampler": "pads", "rep": 2.0, **hits_first}, daemon={"policy": "app"}),
         Cell("icache-packages", {"sampler": "iis"}, daemon={"policy": "icache", "package_bytes": "64KiB"}),

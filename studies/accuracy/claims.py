@@ -202,6 +202,7 @@ _LEARNED = (
     ("iCACHE: IIS keeps accuracy", "iis", "uniform", ""),
     ("Quiver: substitution does not change accuracy", "quiver-exchange", "uniform", ""),
     ("InfoBatch: a quarter to 40 % fewer samples without loss", "infobatch-by-loss", "uniform", ""),
+    ("SeTa: up to half of the samples fewer without loss", "seta", "uniform", ""),
     ("RS2: a part of the data in each epoch, its schedule", "rs2-50", "uniform-cosine", ""),
     ("Data echoing: repeats are almost as good as fresh samples", "echo", "uniform", ""),
 )

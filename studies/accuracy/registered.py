@@ -71,11 +71,14 @@ TABLES = (
         "2026-11-29",
         ("cifar10/small-cnn",),
         (
-            *("infobatch-by-loss", "cis-dropped", "shade-published", "icache-packages"),
+            *("infobatch-by-loss", "seta", "cis-dropped", "shade-published", "icache-packages"),
             *("uniform-cosine", "rs2-50", "rs2-30", "rs2-10", "pads-50", "pads-40", "pads-30"),
             *_on(IMBALANCE_20, "uniform", *_JUDGED, "balanced"),
         ),
-        ("infobatch-by-loss", "cis-dropped", "shade-published", "icache-packages", "rs2-50", "rs2-30", *_on(IMBALANCE_20, *_JUDGED)),
+        (
+            *("infobatch-by-loss", "seta", "cis-dropped", "shade-published", "icache-packages", "rs2-50", "rs2-30"),
+            *_on(IMBALANCE_20, *_JUDGED),
+        ),
     ),
 )
 

@@ -25,8 +25,8 @@ from studies.accuracy.recipes import Recipe
 from studies.accuracy.results import TEST
 from studies.accuracy.settings import CACHE, RECORDED_SEED
 
-# InfoBatch leaves nothing out in the last eighth of the epochs, here at least the last one (Qin et
-# al., 2024).
+# InfoBatch and SeTa leave nothing out in the last eighth of the epochs, here at least the last one
+# (Qin et al., 2024; Zhou et al., 2025).
 PRUNED_SHARE = 7 / 8
 TEST_BATCH = 1000
 # About the mean grey level of the images.
@@ -129,7 +129,7 @@ def _augmentation(recipe: Recipe) -> list[Crop]:
 
 def _plan_of(cell: Cell, epochs: int) -> Plan:
     plan = dict(cell.plan)
-    if plan["sampler"] == "infobatch":
+    if plan["sampler"] in ("infobatch", "seta"):
         plan["whole_from"] = min(round(PRUNED_SHARE * epochs), epochs - 1)
     return Plan(**plan)
 

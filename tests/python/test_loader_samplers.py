@@ -74,6 +74,25 @@ def test_infobatch_leaves_out_the_easy_and_weights_the_rest(dataset: packed.Pack
     assert all(length < samples for length in lengths[1:3])
 
 
+def test_seta_delivers_three_groups_of_five_by_their_losses(dataset: packed.Packed) -> None:
+    plan = Plan(sampler="seta", cover=0, whole_from=4)
+    with open_loader(dataset, "seta", plan) as loader:
+        samples = len(loader.dataset)
+        epochs = []
+        for _ in range(5):
+            epochs.append([])
+            for batch in loader:
+                epochs[-1].extend(batch.ids.tolist())
+                assert set(batch.weights.tolist()) == {1.0}
+                loader.report(batch, [float(sample) for sample in batch.ids.tolist()])
+    assert len(epochs[0]) == len(epochs[4]) == samples, "before any loss, and from whole_from on"
+    for number, ids in enumerate(epochs[1:4], start=1):
+        assert sorted(ids) == list(range(min(ids), max(ids) + 1)), "neighbouring losses, each sample once"
+        assert 0.5 * samples < len(ids) < 0.7 * samples
+        # From the middle to the hardest, and then from the easiest on.
+        assert (min(ids) == 0) == (number == 3) and (max(ids) == samples - 1) == (number == 2)
+
+
 def test_replacement_repeats_without_any_loss(dataset: packed.Packed, recwarn: pytest.WarningsRecorder) -> None:
     with open_loader(dataset, "replacement", Plan(sampler="replacement", cover=0)) as loader:
         samples = len(loader.dataset)

@@ -52,6 +52,7 @@ PLANS = {
     "group": Plan(group="sweep"),
     "pads": Plan(sampler="pads"),
     "infobatch": Plan(sampler="infobatch"),
+    "seta": Plan(sampler="seta"),
     "replacement": Plan(sampler="replacement"),
 }
 

@@ -20,6 +20,8 @@ names! {
     Echo = "echo": "Each sample that is read comes several times in an epoch (data echoing)",
     Infobatch = "infobatch":
         "A share of the samples of low loss is left out, and the rest of them weighted (InfoBatch)",
+    Seta = "seta":
+        "Three of five groups of samples, which are grouped by their losses, others each epoch (SeTa)",
     Weighted = "weighted": "By a table with a weight for each sample, which the user gives",
     Balanced = "balanced": "By 1 / number of samples of the class: all classes are equally frequent",
 }
@@ -28,7 +30,7 @@ impl Sampler {
     /// Whether it draws by the losses that trainers report.
     #[must_use]
     pub fn is_by_importance(self) -> bool {
-        matches!(self, Self::Pads | Self::Iis | Self::Cis | Self::Infobatch)
+        matches!(self, Self::Pads | Self::Iis | Self::Cis | Self::Infobatch | Self::Seta)
     }
 }
 

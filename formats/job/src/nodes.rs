@@ -40,8 +40,8 @@ impl PlanSpec {
     pub fn drawn_whole(&self) -> Option<&'static str> {
         match self.sampler {
             Sampler::Sequential => Some("the sampler sequential, which keeps the dataset's order"),
-            Sampler::Iis | Sampler::Infobatch => {
-                Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
+            Sampler::Iis | Sampler::Infobatch | Sampler::Seta => {
+                Some("the samplers iis, infobatch and seta: how long an epoch is depends on all losses")
             }
             Sampler::Weighted | Sampler::Balanced => Some(
                 "the samplers weighted and balanced: strata weigh unequally, and have equally many draws",

@@ -24,7 +24,8 @@ declared! {
         /// takes each sample once an epoch, `iis` leaves out samples of low importance, `cis`
         /// delivers them with weight 0, and `sequential` takes each sample once, in the dataset's
         /// order. `replacement` draws uniformly with replacement, `echo` delivers each sample that
-        /// is read several times, and `infobatch` leaves out a share of the samples of low loss.
+        /// is read several times, `infobatch` leaves out a share of the samples of low loss, and
+        /// `seta` samples of the highest or lowest losses.
         /// `weighted` draws by a table of weights, and `balanced` draws all classes equally often.
         sampler: Sampler = Sampler::Uniform, of Sampler, as "sampler SAMPLER";
 
@@ -43,7 +44,7 @@ declared! {
         /// PADS: largest share of an epoch that such replicated draws may take, 0 to 1.
         hit_cap: f64 = 0.6, in 0.0 to 1.0, as "hit-cap SHARE";
 
-        /// PADS, replacement, iis, infobatch: a sample that was not delivered for this many epochs
+        /// PADS, replacement, iis, infobatch, seta: a sample that was not delivered for this many epochs
         /// is put into the plan; 0 is off.
         cover: u32 = 5, as "cover EPOCHS";
 
@@ -64,7 +65,7 @@ declared! {
         /// to 1.
         prune: f64 = 0.5, in 0.0 to 1.0, as "prune SHARE";
 
-        /// InfoBatch: from this epoch on nothing is left out; 0 is never. The paper: the last
+        /// InfoBatch, SeTa: from this epoch on nothing is left out; 0 is never. The papers: the last
         /// eighth of all epochs.
         whole_from: u32 = 0, as "whole-from EPOCH";
 

@@ -101,7 +101,7 @@ pub struct EpochStats {
     #[serde(flatten)]
     pub counts: CountStats,
     /// Deliveries in the plan, of all ranks at this daemon. If these are all ranks: as many as the
-    /// dataset has samples, or fewer with `iis` and `infobatch`.
+    /// dataset has samples, or fewer with `iis`, `infobatch` and `seta`.
     pub planned: usize,
     /// Figures of the plan.
     #[serde(flatten)]

@@ -298,7 +298,9 @@ fn policies_that_exchange_samples_lose_none_and_give_none_twice() {
 
 #[test]
 fn importance_survives_hundreds_of_deaths() {
-    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch, Sampler::Replacement] {
+    let samplers =
+        [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch, Sampler::Seta, Sampler::Replacement];
+    for sampler in samplers {
         for seed in 0..40 {
             check(PlanSpec { sampler, ..PlanSpec::default() }, Policy::Lookahead, seed);
         }

@@ -107,11 +107,43 @@ fn should(sampler: Sampler, samples: u32) -> Vec<f64> {
             scores.iter().map(|score| (rank(score) / f64::from(samples - 1)).cbrt()).collect()
         }
         Sampler::Infobatch => losses.iter().map(|&loss| if loss < mean { 0.5 } else { 1.0 }).collect(),
+        Sampler::Seta => {
+            let group = groups_by_k_means(&losses);
+            // Three of five groups, from the second on in the eighth epoch.
+            group.iter().map(|group| f64::from(u8::from((1..=3).contains(group)))).collect()
+        }
         Sampler::Weighted => of_table(long_tail(samples)),
         Sampler::Balanced => of_table(by_class(samples)),
         Sampler::Uniform | Sampler::Sequential | Sampler::Replacement | Sampler::Echo => {
             vec![1.0; samples as usize]
         }
+    }
+}
+
+/// Which of five groups each value is in, by Lloyd's own steps: each value goes to the nearest mean.
+fn groups_by_k_means(values: &[f64]) -> Vec<usize> {
+    let rank = |value: f64| values.iter().filter(|&&other| other < value).count();
+    let mut group: Vec<usize> = values.iter().map(|&value| rank(value) * 5 / values.len()).collect();
+    loop {
+        let mean = |of: usize| {
+            let members: Vec<f64> = values
+                .iter()
+                .zip(&group)
+                .filter(|(_, group)| **group == of)
+                .map(|(&value, _)| value)
+                .collect();
+            members.iter().sum::<f64>() / members.len() as f64
+        };
+        let means: Vec<f64> = (0..5).map(mean).collect();
+        let nearest = |value: f64| {
+            let distance = |of: &usize| (means[*of] - value).abs();
+            (0..5).min_by(|one, other| distance(one).total_cmp(&distance(other))).unwrap()
+        };
+        let moved: Vec<usize> = values.iter().map(|&value| nearest(value)).collect();
+        if moved == group {
+            return group;
+        }
+        group = moved;
     }
 }
 
@@ -176,7 +208,7 @@ fn how_often_a_sample_comes_does_not_depend_on_strata() {
             assert!(deviation <= most, "{what}: λ is off by {deviation}");
         }
     }
-    let expected = ["sequential", "iis", "infobatch", "weighted", "balanced"];
+    let expected = ["sequential", "iis", "infobatch", "seta", "weighted", "balanced"];
     assert_eq!(refused, HashSet::from(expected), "a sampler that strata change must be among these");
 }
 
@@ -293,7 +325,7 @@ fn check_epoch(case: &Case, taken: &[Taken], planned: usize) {
         assert_eq!(len, planned, "{what}");
     }
     match case.plan.sampler {
-        Sampler::Iis | Sampler::Infobatch => {
+        Sampler::Iis | Sampler::Infobatch | Sampler::Seta => {
             assert!(planned <= all && counts.values().all(|&count| count == 1), "{what}");
         }
         Sampler::Uniform | Sampler::Sequential | Sampler::Cis => {

@@ -234,9 +234,15 @@ fn what_cannot_be_drawn_by_strata_is_refused() {
         refused(strata(701), None).contains("strata is 701, but must be 1 to the number of samples, 700")
     );
     let ones = |sampler| (sampler == Sampler::Weighted).then(|| vec![1.0; 700]);
-    for sampler in
-        [Sampler::Iis, Sampler::Infobatch, Sampler::Sequential, Sampler::Weighted, Sampler::Balanced]
-    {
+    let drawn_whole = [
+        Sampler::Iis,
+        Sampler::Infobatch,
+        Sampler::Seta,
+        Sampler::Sequential,
+        Sampler::Weighted,
+        Sampler::Balanced,
+    ];
+    for sampler in drawn_whole {
         let text = refused(PlanSpec { sampler, ..strata(2) }, ones(sampler));
         assert!(text.contains("must be 1 with the sampler"), "{text}");
         assert_eq!(refused(PlanSpec { sampler, ..strata(1) }, ones(sampler)), "");

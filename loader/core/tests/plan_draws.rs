@@ -3,6 +3,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
+
 use shade_core::importance::{Importance, SCORE_MAX, rank, score_of_loss};
 use shade_core::plan::{Plan, draw_plan};
 use shade_formats::SampleId;
@@ -443,4 +445,37 @@ fn infobatch_leaves_out_half_of_the_easy_and_weights_the_rest() {
     assert_eq!(plan_of(all, 1, &importance).ids.len(), 371, "one stands for all of them");
     // A sample without a loss is not left out, and has no part in the mean.
     assert_eq!(plan_of(spec, 1, &Importance::new(samples)).ids.len(), 1000);
+}
+
+#[test]
+fn seta_has_three_neighbouring_groups_of_five_and_goes_on() {
+    let samples = 500;
+    let mut importance = table(samples);
+    // Five groups of losses that are far apart.
+    for id in (0..samples).map(SampleId) {
+        importance.set_score(id, score_of_loss(f64::from(id.0 % 5) + f64::from(id.0 / 5) / 1e4));
+    }
+    let spec = PlanSpec { sampler: Sampler::Seta, cover: 0, ..PlanSpec::default() };
+    for epoch in 1..=12 {
+        let plan = plan_of(spec, epoch, &importance);
+        let groups: BTreeSet<u32> = plan.ids.iter().map(|id| id.0 % 5).collect();
+        let first = epoch % 3;
+        assert_eq!(groups, (first..first + 3).collect(), "epoch {epoch}");
+        assert_eq!(counts(&plan, samples).into_iter().filter(|&count| count == 1).count(), 300);
+        assert!(plan.ids.len() == 300 && plan.weights.iter().all(|&weight| weight == 1.0));
+    }
+    let whole = PlanSpec { whole_from: 7, ..spec };
+    assert_eq!([6, 7].map(|epoch| plan_of(whole, epoch, &importance).ids.len()), [300, 500]);
+    // Nothing was ever delivered, so the guard takes all from epoch 4 on.
+    assert_eq!(plan_of(PlanSpec { cover: 5, ..spec }, 4, &importance).ids.len(), 500);
+    assert_eq!(plan_of(spec, 1, &Importance::new(samples)).ids.len(), 500, "no loss is known");
+    // Equal losses are one group.
+    for id in (0..samples).map(SampleId) {
+        importance.set_score(id, score_of_loss(1.0));
+    }
+    assert_eq!(plan_of(spec, 1, &importance).ids.len(), 500);
+    for id in (0..samples / 2).map(SampleId) {
+        importance.set_score(id, score_of_loss(0.5));
+    }
+    assert_eq!(plan_of(spec, 1, &importance).ids.len(), 500, "six tenths of two groups are both");
 }

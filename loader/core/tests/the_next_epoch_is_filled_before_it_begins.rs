@@ -87,7 +87,7 @@ fn first_batches_are_there_when_the_epoch_is_asked_for() {
 
 #[test]
 fn what_is_not_known_yet_is_not_filled() {
-    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch] {
+    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch, Sampler::Seta] {
         let mut replay = replay(Policy::Lookahead, 40, &job(sampler, 0, 1), true);
         let taken = replay.epoch(0);
         replay.report(&taken, |id| id as f32);

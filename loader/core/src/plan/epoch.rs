@@ -26,7 +26,7 @@ pub struct Plan {
     /// Whose samples these are.
     pub part: Part,
     /// The sample at each place. All daemons together have as many as the dataset, or fewer with
-    /// `iis` and `infobatch`.
+    /// `iis`, `infobatch` and `seta`.
     pub ids: Vec<SampleId>,
     /// The loss weight at each place: 1/λ, which is 1 in a permutation; 0 for what is not to be
     /// trained on. A place without one has 1.

@@ -1,4 +1,4 @@
-//! Losses are ranked within their batch, or kept as they are for `infobatch`, and credited to its
+//! Losses are ranked within their batch, or kept as they are for `infobatch` and `seta`, and credited to its
 //! samples. Validation scores are kept.
 
 use shade_formats::SampleId;
@@ -62,7 +62,7 @@ impl Training {
         };
         let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
         let rank = match job.spec.plan.sampler {
-            Sampler::Infobatch => keep_losses,
+            Sampler::Infobatch | Sampler::Seta => keep_losses,
             _ if is_shared => rank_portably,
             _ => rank,
         };

@@ -11,7 +11,7 @@ from .options import UINT32_MAX, Options, flag, integer, job_name, real, shown
 from .weights import weight_table
 
 Sampler = Literal[
-    "uniform", "pads", "iis", "cis", "sequential", "replacement", "echo", "infobatch", "weighted", "balanced"
+    "uniform", "pads", "iis", "cis", "sequential", "replacement", "echo", "infobatch", "seta", "weighted", "balanced"
 ]
 Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
 Preset = Literal[
@@ -30,7 +30,7 @@ Preset = Literal[
 ]
 
 # Samplers that draw by the losses that are reported.
-BY_LOSS = ("pads", "iis", "cis", "infobatch")
+BY_LOSS = ("pads", "iis", "cis", "infobatch", "seta")
 # Fields that say something of single samples. The daemon gets them beside the others.
 _TABLES = ("indices", "weights")
 
@@ -57,7 +57,8 @@ class Plan(Options):
             "echo" reads a part of the samples in each epoch and delivers each `echo` times, augmented
             anew: 1/`echo` of the reads. Repeats are some batches apart (`gap`).
             Choose it if the store is the limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
-            them (`batch.weights`), so epochs are shorter.
+            them (`batch.weights`), so epochs are shorter. "seta" has three of five groups of samples,
+            which are grouped by their losses; epochs are shorter.
             "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
             Both need no losses. They change the distribution that the model trains on. If that is
             the purpose, do not multiply the loss by `batch.weights`, which undo it.
@@ -80,7 +81,7 @@ class Plan(Options):
         hit_cap: Largest share of an epoch, 0 to 1, for such repeats. Default: 0.6. Lower it if a
             high `rep` leaves too few other samples in an epoch.
         cover: A sample that was last delivered this many epochs ago is added, so that none is
-            missing for as many in a row. Default: 5; 0 is off. It applies to "pads", "replacement", "iis", "cis" and "infobatch". Lower it if
+            missing for as many in a row. Default: 5; 0 is off. It applies to "pads", "replacement", "iis", "cis", "infobatch" and "seta". Lower it if
             rare samples are seen too seldom.
         explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
             losses are noisy.
@@ -93,8 +94,8 @@ class Plan(Options):
             None is always 60. Give one for plans that do not depend on the cache's size.
         prune: Share of the samples with a loss below the mean, 0 to 1, that "infobatch" leaves out.
             Default: 0.5.
-        whole_from: The epoch from which "infobatch" leaves nothing out. Default: 0, which is never.
-            The paper has 7/8 of the number of epochs.
+        whole_from: The epoch from which "infobatch" and "seta" leave nothing out. Default: 0, which
+            is never. The papers have 7/8 of the number of epochs.
         pace: Move samples by a few batches, so that batches and ranks miss the cache evenly.
             Default: False. Set it if some batches come late and others early.
         draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
@@ -103,7 +104,7 @@ class Plan(Options):
             parts to itself if this is a multiple of the number of ranks: then each node draws from
             its own losses, and caches its own samples only. Default: None, which is 1, the dataset
             as a whole, or on several nodes a number that suits them. "weighted", "balanced", "iis",
-            "infobatch", `pace` and `indices` need 1. Set it to resume a training with the number
+            "infobatch", "seta", `pace` and `indices` need 1. Set it to resume a training with the number
             that it had.
         mix: Share of the strata, 0 to 1, that change seats at each epoch, and so perhaps ranks and
             nodes, which read them anew. Default: 0.0: each sample stays at its rank. Set it if

@@ -11,6 +11,7 @@ mod pads;
 mod repeats;
 mod replacement;
 mod replicate;
+mod seta;
 mod table;
 mod uniform;
 mod weighted;

@@ -51,7 +51,12 @@ impl<'a> Repeats<'a> {
         let by_chance = |expected: f64| expected + BY_CHANCE * (expected.sqrt() + 1.0);
         let plan = &self.spec.plan;
         match plan.sampler {
-            Sampler::Uniform | Sampler::Sequential | Sampler::Iis | Sampler::Cis | Sampler::Infobatch => 1.0,
+            Sampler::Uniform
+            | Sampler::Sequential
+            | Sampler::Iis
+            | Sampler::Cis
+            | Sampler::Infobatch
+            | Sampler::Seta => 1.0,
             Sampler::Echo => plan.echo.ceil() + 1.0,
             Sampler::Replacement => by_chance(1.0),
             Sampler::Pads => plan.rep.ceil() * by_chance(CHANCE_MAX_WIDE as f64),

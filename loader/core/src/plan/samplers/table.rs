@@ -3,7 +3,7 @@
 use shade_job::Sampler;
 
 use super::draw::Draw;
-use super::{echo, icache, infobatch, pads, replacement, uniform, weighted};
+use super::{echo, icache, infobatch, pads, replacement, seta, uniform, weighted};
 use crate::plan::inputs::Inputs;
 
 /// One row.
@@ -30,6 +30,7 @@ fn row(sampler: Sampler) -> SamplerRow {
         Sampler::Echo => SamplerRow { draw: echo::echo, ..USUAL },
         Sampler::Weighted | Sampler::Balanced => SamplerRow { draw: weighted::weighted, ..USUAL },
         Sampler::Infobatch => SamplerRow { draw: infobatch::infobatch, leaves_out: true, ..USUAL },
+        Sampler::Seta => SamplerRow { draw: seta::seta, leaves_out: true, ..USUAL },
     }
 }
 

@@ -157,7 +157,7 @@ impl Job {
 
     /// Whether its epochs may be of any length, and so batches of a single row.
     pub(super) fn is_of_any_length(&self) -> bool {
-        matches!(self.spec.plan.sampler, Sampler::Iis | Sampler::Infobatch)
+        matches!(self.spec.plan.sampler, Sampler::Iis | Sampler::Infobatch | Sampler::Seta)
     }
 
     /// One rank trains it: several must have equally many batches, though all rows of one be bad.
@@ -179,7 +179,9 @@ impl Job {
 }
 
 fn by_losses(random: &mut ChaCha8Rng) -> Sampler {
-    *[Sampler::Pads, Sampler::Pads, Sampler::Cis, Sampler::Iis, Sampler::Infobatch].choose(random).unwrap()
+    let samplers =
+        [Sampler::Pads, Sampler::Pads, Sampler::Cis, Sampler::Iis, Sampler::Infobatch, Sampler::Seta];
+    *samplers.choose(random).unwrap()
 }
 
 fn by_document(random: &mut ChaCha8Rng) -> Sampler {
