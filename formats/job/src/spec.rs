@@ -44,8 +44,8 @@ declared! {
         /// PADS: largest share of an epoch that such replicated draws may take, 0 to 1.
         hit_cap: f64 = 0.6, in 0.0 to 1.0, as "hit-cap SHARE";
 
-        /// PADS, replacement, iis, infobatch, seta: a sample that was not delivered for this many epochs
-        /// is put into the plan; 0 is off.
+        /// PADS, replacement, iis, infobatch, seta: a sample that was not delivered for this many
+        /// epochs is put into the plan; 0 is off.
         cover: u32 = 5, as "cover EPOCHS";
 
         /// PADS: share of draws that ignore importance, 0 to 1.
@@ -65,8 +65,8 @@ declared! {
         /// to 1.
         prune: f64 = 0.5, in 0.0 to 1.0, as "prune SHARE";
 
-        /// InfoBatch, SeTa: from this epoch on nothing is left out; 0 is never. The papers: the last
-        /// eighth of all epochs.
+        /// InfoBatch, SeTa: from this epoch on nothing is left out; 0 is never. The papers: the
+        /// last eighth of all epochs.
         whole_from: u32 = 0, as "whole-from EPOCH";
 
         /// Weighted, balanced: draw with replacement. Without it each sample comes as often as

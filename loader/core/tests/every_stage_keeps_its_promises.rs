@@ -120,7 +120,7 @@ fn should(sampler: Sampler, samples: u32) -> Vec<f64> {
     }
 }
 
-/// Which of five groups each value is in, by Lloyd's own steps: each value goes to the nearest mean.
+/// Which of five groups each value is in, by Lloyd's own steps: a value goes to the nearest mean.
 fn groups_by_k_means(values: &[f64]) -> Vec<usize> {
     let rank = |value: f64| values.iter().filter(|&&other| other < value).count();
     let mut group: Vec<usize> = values.iter().map(|&value| rank(value) * 5 / values.len()).collect();

@@ -1,5 +1,5 @@
-//! Losses are ranked within their batch, or kept as they are for `infobatch` and `seta`, and credited to its
-//! samples. Validation scores are kept.
+//! Losses are ranked within their batch, or kept as they are for `infobatch` and `seta`, and
+//! credited to its samples. Validation scores are kept.
 
 use shade_formats::SampleId;
 use shade_job::Sampler;

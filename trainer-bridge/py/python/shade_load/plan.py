@@ -56,9 +56,9 @@ class Plan(Options):
             "replacement" draws uniformly with replacement: as many repeats as "pads", no losses.
             "echo" reads a part of the samples in each epoch and delivers each `echo` times, augmented
             anew: 1/`echo` of the reads. Repeats are some batches apart (`gap`).
-            Choose it if the store is the limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
-            them (`batch.weights`), so epochs are shorter. "seta" has three of five groups of samples,
-            which are grouped by their losses; epochs are shorter.
+            Choose it if the store is the limit. "infobatch" leaves out a share of the samples of low
+            loss and weights the rest of them (`batch.weights`), so epochs are shorter. "seta" has
+            three of five groups of samples, which are grouped by their losses; epochs are shorter.
             "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
             Both need no losses. They change the distribution that the model trains on. If that is
             the purpose, do not multiply the loss by `batch.weights`, which undo it.
@@ -81,8 +81,8 @@ class Plan(Options):
         hit_cap: Largest share of an epoch, 0 to 1, for such repeats. Default: 0.6. Lower it if a
             high `rep` leaves too few other samples in an epoch.
         cover: A sample that was last delivered this many epochs ago is added, so that none is
-            missing for as many in a row. Default: 5; 0 is off. It applies to "pads", "replacement", "iis", "cis", "infobatch" and "seta". Lower it if
-            rare samples are seen too seldom.
+            missing for as many in a row. Default: 5; 0 is off. It applies to "pads", "replacement",
+            "iis", "cis", "infobatch" and "seta". Lower it if rare samples are seen too seldom.
         explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
             losses are noisy.
         echo: How often "echo" delivers a sample that it reads, at least 1. Default: 2.0; it need
