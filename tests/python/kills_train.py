@@ -120,7 +120,8 @@ def main() -> None:
         torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
         model = torch.nn.parallel.DistributedDataParallel(model)
     started, daemon, epoch, is_over = time.monotonic(), 0, 0, False
-    settings = Daemon(job="kills", ring=1, linger=0.2)
+    # More die here within an hour than a training would put up with.
+    settings = Daemon(job="kills", ring=1, linger=0.2, deaths_max=0)
     with (
         (folder / f"note-{rank}").open("w") as note,
         warnings.catch_warnings(record=True) as caught,

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use shade_formats::ShardId;
 
 use crate::fault::ReadFault;
 use crate::files::{Files, Unopened};
 use crate::refusal::Refusal;
-use crate::rules::{ReadState, Trouble, Verdict};
+use crate::rules::{ReadState, Trouble, Verdict, is_of_dead_file};
 use crate::slots::OpenShard;
 
 /// Wait for a descriptor while all open shards are being read: about as long as a read takes.
@@ -145,7 +144,7 @@ impl Attempt {
                 Next::Wait(Duration::ZERO)
             }
             Verdict::Trouble(refusal) => {
-                if refusal == Refusal::System(Errno::STALE) {
+                if matches!(refusal, Refusal::System(errno) if is_of_dead_file(errno)) {
                     self.stale = self.file.take();
                 }
                 let asked = refusal.wait();

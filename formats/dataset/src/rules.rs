@@ -9,6 +9,7 @@
 //! | EIO, ETIMEDOUT, EREMOTEIO | again, 3 tries over about 2 s |
 //! | ESTALE | open the shard again, at once; when it is stale again that is trouble |
 //! | EACCES, EPERM, ENOENT, ENODEV | trouble of the store: again, until the patience is over |
+//! | ENOTCONN, EHOSTDOWN and the like: a mount without its server | the same, opened again |
 //! | ENOMEM, EMFILE, ENFILE | trouble of the machine: the same |
 //! | EINVAL, EOPNOTSUPP from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
@@ -245,9 +246,26 @@ pub(crate) fn may_pass(errno: Errno) -> bool {
 
 /// Whether a read that fails so is trouble of the store or the machine, and not of the record.
 fn is_trouble(errno: Errno) -> bool {
-    let is_store_s =
-        matches!(errno, Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NODEV | Errno::STALE);
-    is_store_s || is_machine_s(errno)
+    let is_store_s = matches!(errno, Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NODEV);
+    is_store_s || is_of_dead_file(errno) || is_machine_s(errno)
+}
+
+/// Whether no read of this open file can be good any more: the server forgot it, or the mount has
+/// lost its server, as one in user space that was killed. Another mount may be there by now.
+pub(crate) fn is_of_dead_file(errno: Errno) -> bool {
+    let has_no_server = matches!(
+        errno,
+        Errno::NOTCONN
+            | Errno::SHUTDOWN
+            | Errno::CONNABORTED
+            | Errno::CONNREFUSED
+            | Errno::CONNRESET
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+    );
+    errno == Errno::STALE || has_no_server
 }
 
 #[cfg(test)]
@@ -264,7 +282,7 @@ mod tests {
 
     #[test]
     fn first_results() {
-        let table: [(Result<u64, Errno>, bool, Verdict); 15] = [
+        let table: [(Result<u64, Errno>, bool, Verdict); 17] = [
             (Ok(1000), false, Verdict::Good),
             (Ok(1024), true, Verdict::Good),
             (Ok(999), false, Verdict::Again),
@@ -278,6 +296,8 @@ mod tests {
             (Err(Errno::BADF), true, failed(Errno::BADF, 1)),
             (Err(Errno::ACCESS), false, Verdict::Trouble(Errno::ACCESS.into())),
             (Err(Errno::NOENT), false, Verdict::Trouble(Errno::NOENT.into())),
+            (Err(Errno::NOTCONN), true, Verdict::Trouble(Errno::NOTCONN.into())),
+            (Err(Errno::HOSTDOWN), false, Verdict::Trouble(Errno::HOSTDOWN.into())),
             (Err(Errno::NOMEM), true, Verdict::Trouble(Errno::NOMEM.into())),
             (Err(Errno::NFILE), true, Verdict::Trouble(Errno::NFILE.into())),
         ];

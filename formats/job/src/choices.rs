@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "sampler \"Pads\" is unknown: use uniform, pads, iis, cis, sequential, replacement, echo, infobatch, \
-             weighted or balanced"
+             seta, weighted or balanced"
         );
     }
 }
