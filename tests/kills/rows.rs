@@ -122,7 +122,7 @@ fn options(binary: &Path, dataset: &Path, socket: Option<PathBuf>) -> Options {
     let settings = Settings::from_text(r#"{"linger": 0.2}"#).unwrap();
     let launch = Launch::new(binary.to_owned(), dataset, socket.as_deref(), &settings);
     // More die here within an hour than a training would put up with.
-    Options { launch: Some(launch), settings, socket, deaths_max: 0, ..Options::default() }
+    Options { launch: Some(launch), settings, socket, deaths_max: u32::MAX, ..Options::default() }
 }
 
 /// A ring for a few batches, so that most deaths are noticed at once.

@@ -121,7 +121,7 @@ def main() -> None:
         model = torch.nn.parallel.DistributedDataParallel(model)
     started, daemon, epoch, is_over = time.monotonic(), 0, 0, False
     # More die here within an hour than a training would put up with.
-    settings = Daemon(job="kills", ring=1, linger=0.2, deaths_max=0)
+    settings = Daemon(job="kills", ring=1, linger=0.2, deaths_max=10_000)
     with (
         (folder / f"note-{rank}").open("w") as note,
         warnings.catch_warnings(record=True) as caught,
