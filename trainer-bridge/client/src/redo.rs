@@ -120,13 +120,16 @@ impl Redo {
         self.rows += rows.len();
         let key = BatchKey { epoch, batch };
         let step = Step::Delivered { epoch, batch, rows };
-        let at = *self.delivered.entry(key).or_insert(self.steps.len());
-        match self.steps.get_mut(at) {
+        let at = self.delivered.entry(key).or_insert(self.steps.len());
+        match self.steps.get_mut(*at) {
             Some(known) => {
                 self.rows -= rows_of(known);
                 *known = step;
             }
-            None => self.steps.push(step),
+            None => {
+                *at = self.steps.len();
+                self.steps.push(step);
+            }
         }
         self.limit();
     }
