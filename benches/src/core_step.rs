@@ -82,7 +82,7 @@ struct Driver {
 impl Driver {
     fn new(index: &Arc<Index>, cache_bytes: u64, policy: Policy, jobs: u32) -> Result<Self> {
         let arena_bytes =
-            cache_bytes + staging_bytes(index, BLOCK_BYTES, DEPTH, shade_core::STAGING_BYTES_MAX);
+            cache_bytes + staging_bytes(&**index, BLOCK_BYTES, DEPTH, shade_core::STAGING_BYTES_MAX);
         let (_, free) = Arena::create(arena_bytes, BLOCK_BYTES)?;
         let config = core_config(cache_bytes, policy, DEPTH, BLOCK_BYTES);
         let core = Core::new(Arc::clone(index), free, config);

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use shade_core::{Pixels, Ticket, block_bytes_for, charged_bytes};
+use shade_core::{Pixels, Ticket, WholeSamples, block_bytes_for, charged_bytes};
 use shade_formats::checksum::crc32c;
 use shade_formats::ring::PayloadSize;
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
@@ -98,7 +98,8 @@ impl Gather {
             });
         }
         let (done_in, done) = unbounded();
-        let workers = Workers::start(1, JpegDecoder::Auto, &index, Arc::new(arena), done_in)?;
+        let samples = Arc::new(WholeSamples::new(Arc::new(index), false));
+        let workers = Workers::start(1, JpegDecoder::Auto, &samples, Arc::new(arena), done_in)?;
         let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
         let end = RingSegments::create(payload)?.into_end();
         Ok(Self { workers, done, payload: end.payload, rows })
@@ -123,6 +124,7 @@ impl Gather {
                 ticket,
                 output: Arc::new(Output::Raw),
                 later_views: Arc::default(),
+                fields: None,
                 draws: EpochDraws::default(),
                 rows,
             });

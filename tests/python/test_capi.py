@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from packed import Packed, image_folder, pack, program
+from packed import Packed, image_folder, pack, program, with_fields
 from shade_load import Loader, Plan
 from shade_load.transforms import Grayscale, RandomHorizontalFlip, RandomResizedCrop, Resize
 
@@ -67,6 +67,7 @@ def shade(prefix: Path) -> ctypes.CDLL:
         "shade_start_epoch": [c_void_p, c_uint32, c_uint32],
         "shade_next": [c_void_p, ctypes.c_double, POINTER(c_void_p)],
         "shade_batch_tensor": [c_void_p, c_char_p, POINTER(c_void_p)],
+        "shade_batch_field": [c_void_p, c_char_p, c_uint32, POINTER(c_void_p), POINTER(c_size_t)],
         "shade_batch_describe": [c_void_p, POINTER(BatchInfo)],
         "shade_report": [c_void_p, c_void_p, POINTER(c_float), c_size_t],
         "shade_info": [c_void_p, POINTER(c_void_p)],
@@ -184,6 +185,30 @@ def test_views_crops_and_flips_are_those_of_python(shade: ctypes.CDLL, packed: P
             managed = c_void_p()
             for missing in (b"images.2", b"images.x", b"labels.1", b"heights"):
                 assert shade.shade_batch_tensor(batch, missing, byref(managed)) == USAGE, missing
+    shade.shade_close(session)
+
+
+def test_extra_fields_are_those_of_python(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:
+    def of(sample: int) -> dict[str, bytes]:
+        fields = {"vector": np.full(3, sample, np.float32).tobytes()}
+        return fields | ({"caption": b"c" * sample} if sample % 4 else {})
+
+    dataset = with_fields(packed, tmp_path, of)
+    fields = {"caption": "text", "vector": "float32[3]"}
+    session = opened(shade, dataset.path, batch_size=8, seed=3, fields=fields)
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    text, length, managed = c_void_p(), c_size_t(), c_void_p()
+    with Loader(dataset.path, 8, seed=3, fields=fields) as loader:
+        for batch, expected in zip(batches(shade, session), loader, strict=True):
+            assert np.array_equal(column(shade, batch, "fields.vector"), expected["vector"].numpy())
+            for row, caption in enumerate(expected["caption"]):
+                assert shade.shade_batch_field(batch, b"caption", row, byref(text), byref(length)) == OK
+                found = ctypes.string_at(text.value, length.value).decode() if text.value else None
+                assert found == caption
+            for name, row in ((b"caption", len(expected)), (b"vector", 0), (b"nothing", 0)):
+                assert shade.shade_batch_field(batch, name, row, byref(text), byref(length)) == USAGE, name
+            for name in (b"fields.caption", b"fields.nothing"):
+                assert shade.shade_batch_tensor(batch, name, byref(managed)) == USAGE, name
     shade.shade_close(session)
 
 

@@ -40,6 +40,10 @@ declared! {
         /// one where plans are drawn ahead. 0: nothing, which makes it `app`.
         lookahead: f64 = 1.0, in 0.0 to (f64::MAX) in_words "a number of epochs, 0 or more", as "lookahead EPOCHS";
 
+        /// Read the extra fields of a sample with its record, and keep both in the cache, for jobs
+        /// that ask for fields.
+        fields: bool = false, as "fields";
+
         /// Bytes of a shard that a miss brings along in the same read, as far as the cache would
         /// keep them: 0, or up to 256KiB. `auto`: 64KiB with the policy `icache`, where they stand
         /// in for other samples, else 0. For records of a few KB, where the store's operations are
@@ -289,14 +293,14 @@ mod tests {
         let defaults = Value::Object(DaemonSpec::default().to_map());
         assert_eq!(options(defaults), "");
         let every = json!({
-            "cache": "8GiB", "policy": "lru", "lookahead": 0.25, "package_bytes": "16KiB",
+            "cache": "8GiB", "policy": "lru", "lookahead": 0.25, "fields": true, "package_bytes": "16KiB",
             "tier": "valkey://cache-0,cache-1:7000", "tier_cache": "1GiB", "depth": 8, "hedge": true, "workers": 2,
             "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
             "store": "latency=2ms,bandwidth=1Gbit", "linger": 0.5,
         });
         assert_eq!(
             options(every),
-            "--cache 8589934592 --policy lru --lookahead 0.25 --package-bytes 16384 --tier \
+            "--cache 8589934592 --policy lru --lookahead 0.25 --fields --package-bytes 16384 --tier \
              valkey://cache-0:6379,cache-1:7000 --tier-cache 1073741824 --depth 8 --hedge --workers 2 --decode-once 0 \
              --jpeg turbo --engine threads --io buffered --store latency=2ms,bandwidth=125000000B --linger 0.5s"
         );
@@ -310,7 +314,7 @@ mod tests {
         ]);
         let reads = (
             prop::option::of(1..=4096u32),
-            any::<bool>(),
+            any::<[bool; 2]>(),
             prop::option::of(1..=512u16),
             prop::sample::select(EngineChoice::ALL),
             prop::sample::select(IoMode::ALL),
@@ -325,7 +329,7 @@ mod tests {
         (cache, reads, sizes, rest).prop_map(
             |(
                 cache,
-                (depth, hedge, workers, engine, io),
+                (depth, [hedge, fields], workers, engine, io),
                 (package_bytes, tier_cache, decode_once),
                 (policy, lookahead, jpeg, linger_ms),
             )| {
@@ -334,6 +338,7 @@ mod tests {
                 let store = Some("latency=250us,eio=1%".parse().unwrap());
                 DaemonSpec {
                     cache,
+                    fields,
                     depth,
                     hedge,
                     workers,

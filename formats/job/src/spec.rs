@@ -7,11 +7,12 @@ use serde_json::Value;
 use shade_formats::limits::{
     BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, STRATA_MAX,
 };
+use shade_formats::ring::FieldColumns;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::declared::{canonical, declared, with_field};
 use crate::values::auto;
-use crate::{Declared, Decode, OnError, Order, Output, Parameter, Sampler, SpecError, Tail};
+use crate::{Declared, Decode, Fields, OnError, Order, Output, Parameter, Sampler, SpecError, Tail};
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
 
@@ -203,6 +204,11 @@ declared! {
         /// are decoded, and damage outside a crop is found.
         exact: bool = false;
 
+        /// The extra fields that a batch has: their names, each with what it is. `bytes`, `text` and
+        /// `json` are as packed, `float32[512]` are numbers of one shape in all samples, and
+        /// `float32[*, 4]` are rows, as many as the sample has.
+        fields: Fields = Fields::default();
+
         /// Whether records that the job reads may stay in the cache, and its uses count there. A
         /// job that validates leaves the cache to those that train.
         admit: bool = true;
@@ -282,7 +288,10 @@ impl JobSpec {
         self.check_strata()?;
         // Below 2^49: 2^15 rows of 16 views of 3 x 2^28 bytes.
         let output = self.output()?;
-        let batch_bytes = u64::from(self.batch_size) * output.row_bytes();
+        self.fields.check()?;
+        let fields = FieldColumns::new(&self.fields.widths(), self.batch_size, 0);
+        let fields = fields.map_err(|error| SpecError::told("fields", error.to_string()))?;
+        let batch_bytes = u64::from(self.batch_size) * output.row_bytes() + fields.total;
         if batch_bytes >= PAYLOAD_BYTES_MAX {
             let sizes: Vec<String> =
                 output.shapes().iter().map(|shape| format!("{} x {}", shape.height, shape.width)).collect();

@@ -19,6 +19,8 @@ pub const NAME_BYTES_MAX: usize = 4096;
 pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// Most zstd dictionaries in an index: merging keeps those of every dataset that went in.
 pub const DICTIONARIES_MAX: u32 = 256;
+/// Most fields that a batch has.
+pub const FIELDS_MAX: usize = 16;
 /// Most bytes of one sample's extra fields, their tar headers and padding included.
 pub const FIELDS_BYTES_MAX: u64 = 64 << 20;
 /// Longest name of an extra field. With twelve digits and a dot it fits a tar header's 100 bytes.

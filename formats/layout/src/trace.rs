@@ -82,6 +82,9 @@ pub struct Header {
     pub engine: String,
     /// Threads that copied or decoded records.
     pub workers: u32,
+    /// Whether records were read and cached with their extra fields.
+    #[serde(default)]
+    pub fields: bool,
     /// When the recording began, seconds since 1970.
     pub began_unix_s: u64,
 }
@@ -337,6 +340,7 @@ mod tests {
             block_bytes: 4096,
             engine: "threads".to_owned(),
             workers: 8,
+            fields: true,
             began_unix_s: 1_795_000_000,
         }
     }

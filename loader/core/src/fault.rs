@@ -78,9 +78,11 @@ impl<M: Memory> Core<M> {
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
+        let fields_room = self.batches.fields_room(row);
         same_class(&*self.index, job.strata(), target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
-            (len <= target.room).then_some((candidate, entry, len))
+            let fits = len <= target.room && job.fields_bytes(&*self.index, candidate) <= fields_room;
+            fits.then_some((candidate, entry, len))
         })
     }
 }

@@ -52,6 +52,7 @@ mod aside;
 mod attach;
 mod attribution;
 mod bad_share;
+mod batch_fields;
 mod batches;
 mod block_size;
 mod brain;
@@ -95,9 +96,11 @@ mod succession;
 mod tier_orders;
 mod trace;
 mod training;
+mod whole_samples;
 
 pub use action::{Accepted, Action, Refusal, Resumed};
 pub use aside::{AsideOrder, AsideResult};
+pub use batch_fields::BatchFields;
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::Core;
 pub use config::CoreConfig;
@@ -119,3 +122,4 @@ pub use sizes::{
 pub use stats::{CountStats, JobStatus, Stats};
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
 pub use training::{BaseVersion, DrawOrder, Drawn, LoadOrder, LoadedState, SaveOrder, SavedState};
+pub use whole_samples::{Stored, WholeSamples};

@@ -1,13 +1,16 @@
 //! Opening of batches where a ring has room: rows are laid out, and every sample is looked up.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
-use shade_formats::ring::FLAG_PADDING;
+use shade_formats::FormatError;
+use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Open, Served};
 use shade_formats::{SampleId, Size};
 use shade_job::{ImageSpec, OnError};
 
 use crate::action::Action;
+use crate::batch_fields::BatchFields;
 use crate::batches::{BatchRow, NewBatch, RowState};
 use crate::brain::Core;
 use crate::figures::Accesses;
@@ -107,8 +110,10 @@ impl<M: Memory> Core<M> {
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = to_u32(rows.len());
         let ring_bytes = self.batches.payload_bytes(session);
-        let layout = match batch_layout(job.output(), capacity.max(1), data_len) {
-            Ok(layout) if layout.total <= ring_bytes => layout,
+        let laid_out = batch_layout(job.output(), capacity.max(1), data_len);
+        let laid_out = laid_out.and_then(|layout| Ok((layout, fields_of(job, &rows, &*self.index)?)));
+        let laid_out = match laid_out {
+            Ok(laid_out) if block_bytes(&laid_out) <= ring_bytes => laid_out,
             // Its epoch may never be asked for.
             _ if is_ahead => {
                 self.batches.mark_full(session);
@@ -121,8 +126,12 @@ impl<M: Memory> Core<M> {
                 return false;
             }
         };
-        let Some(reserved) = self.batches.reserve(session, layout.total, now_ns) else { return false };
+        let bytes = block_bytes(&laid_out);
+        let (layout, fields) = laid_out;
+        let Some(reserved) = self.batches.reserve(session, bytes, now_ns) else { return false };
         let data = reserved.offset + layout.data;
+        let fields =
+            fields.map(|fields| Arc::new(BatchFields { at: reserved.offset + layout.fields_at(), ..fields }));
         rows.iter_mut().for_each(|row| row.offset += data);
         touch_scores(job.importance(), &rows);
         self.records.touch_all(rows.iter().map(|row| row.sample));
@@ -130,7 +139,8 @@ impl<M: Memory> Core<M> {
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
         let generation = (!is_ahead).then(|| self.training.begin_batch(session));
         let id = BatchId { epoch, number };
-        let ticket = self.batches.open(session, NewBatch { id, generation, reserved, layout, rows }, now_ns);
+        let ticket =
+            self.batches.open(session, NewBatch { id, generation, reserved, layout, fields, rows }, now_ns);
         let line = || open_line(now_ns, of_rank, id, ticket.seq, accesses.len());
         let traced = self.figures.observer(job_id).map(|observer| (observer, line()));
         let traced = self.look_up(job_id, ticket, &accesses, is_ahead, traced);
@@ -179,6 +189,20 @@ impl<M: Memory> Core<M> {
             self.count(job, |counts| counts.add(accesses));
         }
     }
+}
+
+/// Room for the extra fields of these rows; `None` where the job wants none.
+fn fields_of(job: &Job, rows: &[BatchRow], index: &dyn Samples) -> Result<Option<BatchFields>, FormatError> {
+    if job.fields().is_empty() {
+        return Ok(None);
+    }
+    let rooms = rows.iter().map(|row| job.fields_room(index, row.sample, row.entry.label));
+    BatchFields::new(job.fields(), rooms).map(Some)
+}
+
+/// Bytes of a batch's block.
+fn block_bytes((layout, fields): &(BatchLayout, Option<BatchFields>)) -> u64 {
+    fields.as_ref().map_or(layout.total, |fields| layout.fields_at().saturating_add(fields.columns.total))
 }
 
 /// Why a batch cannot be delivered: it is longer than its ring.

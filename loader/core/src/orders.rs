@@ -12,6 +12,8 @@ use shade_formats::ring::BatchLayout;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
 use shade_job::Output;
 
+use crate::batch_fields::BatchFields;
+
 /// Why a record could not be read, or a row not be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -174,6 +176,8 @@ pub struct FillOrder<R> {
     /// Byte in the payload segment where the images of each view begin, without the first view: the
     /// image of the row at position 0.
     pub later_views: Arc<[u64]>,
+    /// Where the extra fields of the rows go, if the job wants some.
+    pub fields: Option<Arc<BatchFields>>,
     /// Key of the random crops, with each row's own number.
     pub draws: EpochDraws,
     /// The rows.

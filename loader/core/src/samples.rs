@@ -13,6 +13,18 @@ pub trait Samples {
     fn len(&self) -> u32;
     /// The sample's entry: where its record lies, and what it is.
     fn entry(&self, sample: SampleId) -> Option<Entry>;
+    /// CRC32C of what `entry`, the sample's, says is stored; `None` if it is not known.
+    fn checksum(&self, _sample: SampleId, entry: &Entry) -> Option<u32> {
+        entry.crc32c
+    }
+    /// Whether fields are read with their record.
+    fn has_fields(&self) -> bool {
+        false
+    }
+    /// Room that the wanted fields of a sample take at most, in bytes; 0 unless they are read.
+    fn fields_bytes(&self, _sample: SampleId, _is_wanted: &dyn Fn(&str) -> bool) -> u64 {
+        0
+    }
     /// The path of the file that it was packed from.
     fn path(&self, sample: SampleId) -> Option<&[u8]>;
     /// The shard with this number.

@@ -4,11 +4,11 @@
 use std::collections::BinaryHeap;
 use std::iter::repeat_n;
 
-use shade_formats::index::{Entry, Index};
+use shade_formats::index::Entry;
 use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
-use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
+use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, FieldWidth, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId, Size};
-use shade_job::{Capacity, JobSpec, OnError, Output, Subset, Tail, WeightTable};
+use shade_job::{Capacity, Fields, JobSpec, OnError, Output, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -67,7 +67,7 @@ pub fn indexed_size(entry: &Entry) -> Result<Size, SizeFault> {
 
 /// A capacity in bytes of arena blocks, never more than the whole dataset takes.
 #[must_use]
-pub fn capacity_bytes(capacity: Capacity, index: &Index, block_bytes: u32) -> u64 {
+pub fn capacity_bytes<S: Samples + ?Sized>(capacity: Capacity, index: &S, block_bytes: u32) -> u64 {
     let dataset: u64 = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
     capacity.within(dataset)
 }
@@ -97,7 +97,12 @@ fn entries_of<'a>(
 /// `bytes_max` ([`STAGING_BYTES_MAX`]), but always for two of the largest records, so that reading
 /// never stops for lack of room.
 #[must_use]
-pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32, bytes_max: u64) -> u64 {
+pub fn staging_bytes<S: Samples + ?Sized>(
+    index: &S,
+    block_bytes: u32,
+    reads_max: u32,
+    bytes_max: u64,
+) -> u64 {
     let largest =
         entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
     let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
@@ -140,12 +145,33 @@ pub(super) fn check_sizes(output: &Output, index: &dyn Samples) -> Result<(), St
     ))
 }
 
+/// Refuses fields that are not read with their records, or that the dataset has not.
+pub(super) fn check_fields(fields: &Fields, index: &dyn Samples) -> Result<(), String> {
+    if fields.is_empty() || index.has_fields() {
+        return Ok(());
+    }
+    Err("fields: this daemon does not read any: the dataset has none, or it was started without them (`shade-load \
+         serve --fields`, Daemon(fields=True))"
+        .to_owned())
+}
+
+/// Bytes that those fields of a sample take at most which vary from sample to sample.
+pub(super) fn varying_bytes(fields: &Fields, index: &dyn Samples, sample: SampleId) -> u64 {
+    if !fields.vary() {
+        return 0;
+    }
+    let varies = |name: &str| fields.find(name).is_some_and(|(_, kind)| kind.width() == FieldWidth::Varying);
+    index.fields_bytes(sample, &varies).next_multiple_of(COLUMN_ALIGN_BYTES)
+}
+
 /// Room for substitutes, where records have different lengths: each row has room for some other
 /// records of its class, even if its own is the shortest.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     /// By label: the length of the longest of the class's [`SHORTEST`] shortest records.
     by_label: Vec<u64>,
+    /// By label: the most bytes that the fields of one of the class's samples take.
+    fields_by_label: Vec<u64>,
 }
 
 /// Shortest records of its class for which each row has room. Two are left where one is bad. More
@@ -156,11 +182,16 @@ impl Rooms {
     pub(super) fn new(
         on_error: OnError,
         output: &Output,
+        fields: &Fields,
         index: &dyn Samples,
         subset: Option<&Subset>,
     ) -> Self {
-        if on_error != OnError::Substitute || matches!(output, Output::Decoded(_)) {
+        if on_error != OnError::Substitute {
             return Self::default();
+        }
+        let fields_by_label = longest_fields(fields, index, subset);
+        if matches!(output, Output::Decoded(_)) {
+            return Self { by_label: Vec::new(), fields_by_label };
         }
         // By label: a max-heap of the class's shortest lengths.
         let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
@@ -172,13 +203,33 @@ impl Rooms {
                 heap.pop();
             }
         }
-        Self { by_label: shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect() }
+        let by_label = shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect();
+        Self { by_label, fields_by_label }
+    }
+
+    /// Least room for fields of a row whose sample has this label.
+    pub(super) fn of_fields(&self, label: u32) -> u64 {
+        self.fields_by_label.get(label as usize).copied().unwrap_or(0)
     }
 
     /// Least room of a row whose sample has this label.
     pub(super) fn of(&self, label: u32) -> u64 {
         self.by_label.get(label as usize).copied().unwrap_or(0)
     }
+}
+
+/// By label: the most bytes that the fields of one of the class's samples take.
+fn longest_fields(fields: &Fields, index: &dyn Samples, subset: Option<&Subset>) -> Vec<u64> {
+    if !fields.vary() {
+        return Vec::new();
+    }
+    let mut longest = vec![0; index.class_count() as usize];
+    for (sample, entry) in entries_of(index, subset) {
+        if let Some(most) = longest.get_mut(entry.label as usize) {
+            *most = varying_bytes(fields, index, sample).max(*most);
+        }
+    }
+    longest
 }
 
 /// The other samples of a job of the class of `sample`, by id: those after it, then those before
@@ -216,20 +267,24 @@ pub(super) fn payload_size(
     let samples = subset.map_or(index.len(), Subset::len);
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
     let capacity = u64::from(rows);
+    let has_views = matches!(output, Output::Decoded(_));
     let (largest, longest, mean) = match output {
         // Its views say how long it is.
-        Output::Decoded(_) => (0, 0, 0),
-        Output::Raw | Output::Ragged { .. } => {
-            let len_of = |entry: &Entry| row_bytes(output, entry).ok();
+        Output::Decoded(_) if !spec.fields.vary() => (0, 0, 0),
+        Output::Decoded(_) | Output::Raw | Output::Ragged { .. } => {
+            let len_of = |entry: &Entry| if has_views { Some(0) } else { row_bytes(output, entry).ok() };
             // An image of unknown size has the room of its substitute, which may be any.
             let unknown =
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
-            let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
+            let room = |sample: SampleId, entry: &Entry| {
+                let fields = varying_bytes(&spec.fields, index, sample).max(rooms.of_fields(entry.label));
+                len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label)) + fields
+            };
             let repeats = Repeats::new(spec, samples, subset, weights);
             let mut lens: Vec<u64> = Vec::with_capacity(samples as usize);
             let mut total = 0;
             for (id, entry) in entries_of(index, subset) {
-                let room = room(&entry);
+                let room = room(id, &entry);
                 total += room;
                 lens.extend(repeat_n(room, repeats.of(id)));
             }
@@ -244,9 +299,16 @@ pub(super) fn payload_size(
         FormatError::new("ring payload", 0, bytes, expected)
     };
     let block = |data: u64| -> Result<u64, FormatError> {
-        let rows = if matches!(output, Output::Decoded(_)) { rows } else { spec.batch_size };
-        let layout = batch_layout(output, rows, data);
-        Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
+        let rows = if has_views { rows } else { spec.batch_size };
+        // The data of rows and of fields that vary were counted together.
+        let layout = batch_layout(output, rows, data).map_err(|_| too_large(data))?;
+        let mut bytes = layout.total;
+        if !spec.fields.is_empty() {
+            let of_fields = if has_views { data } else { 0 };
+            let fields = FieldColumns::new(&spec.fields.widths(), rows, of_fields);
+            bytes = layout.fields_at() + fields.map_err(|_| too_large(data))?.total;
+        }
+        Ok(bytes.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
     let least = 3 * block(largest)?;
     let wanted =

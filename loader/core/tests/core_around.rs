@@ -2,10 +2,12 @@
 //! and each is read once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::replay::{Replay, index, spec};
 use shade_core::NEIGHBOURS_MAX;
 use shade_core::{WINDOW_BYTES, window_bytes};
+use shade_formats::index::Index;
 use shade_job::{OnError, Policy};
 
 const SAMPLES: u32 = 4_000;
@@ -83,11 +85,16 @@ fn what_came_along_and_is_bad_is_told_by_the_batch_that_wants_it_and_not_asked_f
 fn only_small_records_of_a_dataset_that_fits_come_together() {
     let small = index(100, 1, |_| LEN);
     let all = u64::from(100 * LEN.next_multiple_of(BLOCK_BYTES));
-    let window = |index, cache_bytes| window_bytes(index, cache_bytes, BLOCK_BYTES, Policy::Lookahead);
+    let window =
+        |index: &Arc<Index>, cache_bytes| window_bytes(&**index, cache_bytes, BLOCK_BYTES, Policy::Lookahead);
     assert_eq!(window(&small, all), WINDOW_BYTES);
     assert_eq!(window(&small, all - 1), 0);
     assert_eq!(window(&index(100, 1, |_| 110_000), u64::MAX), 0);
-    assert_eq!(window_bytes(&small, all, BLOCK_BYTES, Policy::Icache), 0, "it evicts although all would fit");
+    assert_eq!(
+        window_bytes(&*small, all, BLOCK_BYTES, Policy::Icache),
+        0,
+        "it evicts although all would fit"
+    );
 }
 
 #[test]

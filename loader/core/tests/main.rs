@@ -48,3 +48,4 @@ mod strata_of_a_plan;
 mod strata_stay_where_they_are_cached;
 mod subsets_of_a_dataset;
 mod the_next_epoch_is_filled_before_it_begins;
+mod whole_samples;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
-use shade_core::{Columns, FinalizeOrder, Move, Pixels, SizeFault, Ticket};
+use shade_core::{Columns, FinalizeOrder, Move, Pixels, SizeFault, Ticket, WholeSamples};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
@@ -62,7 +62,12 @@ struct Rig {
     arena: Arc<Arena>,
     free: FreeList,
     records: Vec<Packed>,
-    index: Index,
+    index: Arc<Index>,
+}
+
+/// Records without fields.
+fn alone(index: Arc<Index>) -> Arc<WholeSamples> {
+    Arc::new(WholeSamples::new(index, false))
 }
 
 impl Rig {
@@ -71,11 +76,13 @@ impl Rig {
     }
 
     fn with_dictionaries(records: Vec<Packed>, dictionaries: &[&[u8]]) -> Self {
-        let index = index(&records, dictionaries);
+        let index = Arc::new(index(&records, dictionaries));
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
         let (answer, done) = unbounded();
-        let workers = Workers::start(2, JpegDecoder::Auto, &index, Arc::clone(&arena), answer).unwrap();
+        let workers =
+            Workers::start(2, JpegDecoder::Auto, &alone(Arc::clone(&index)), Arc::clone(&arena), answer)
+                .unwrap();
         Self { workers, done, arena, free, records, index }
     }
 
@@ -124,7 +131,10 @@ impl Rig {
     fn fill_views(&self, output: Output, later_views: &[u64], rows: Vec<Row>, payload: &Region) -> Filled {
         let (output, later_views) = (Arc::new(output), later_views.into());
         let draws = EpochDraws::default();
-        self.workers.submit(FillOrder { ticket: TICKET, output, later_views, draws, rows }, payload.clone());
+        self.workers.submit(
+            FillOrder { ticket: TICKET, output, later_views, fields: None, draws, rows },
+            payload.clone(),
+        );
         self.done.recv().unwrap()
     }
 }
@@ -822,7 +832,10 @@ fn a_drop_finishes_what_is_queued() {
         let rows = vec![rig.row(0, position * 2048, 2000)];
         let (output, later_views) = (Arc::new(Output::Raw), Arc::default());
         let draws = EpochDraws::default();
-        rig.workers.submit(FillOrder { ticket: TICKET, output, later_views, draws, rows }, payload.clone());
+        rig.workers.submit(
+            FillOrder { ticket: TICKET, output, later_views, fields: None, draws, rows },
+            payload.clone(),
+        );
     }
     drop(rig.workers);
     let answers: Vec<Filled> = rig.done.iter().collect();
@@ -835,6 +848,12 @@ fn a_drop_finishes_what_is_queued() {
 #[test]
 fn no_workers_are_refused() {
     let (arena, _free) = Arena::create(4096, 512).unwrap();
-    let started = Workers::start(0, JpegDecoder::Auto, &index(&[], &[]), Arc::new(arena), unbounded().0);
+    let started = Workers::start(
+        0,
+        JpegDecoder::Auto,
+        &alone(Arc::new(index(&[], &[]))),
+        Arc::new(arena),
+        unbounded().0,
+    );
     assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

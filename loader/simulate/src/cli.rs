@@ -65,6 +65,10 @@ pub struct Simulate {
     /// Another file, as the first argument, is a --trace.
     pub dataset: Option<PathBuf>,
 
+    /// With a dataset: read and cache the extra fields of samples with their records.
+    #[arg(long, requires = "dataset")]
+    pub fields: bool,
+
     /// Instead of a dataset: the number of samples.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
     pub samples: Option<u32>,

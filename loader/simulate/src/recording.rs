@@ -15,7 +15,7 @@ use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{
     Done, FIRST_KEY, Header, Line, Open, RankSnapshot, Report, Served, Sizes as SizesLine,
 };
-use shade_job::JobSpec;
+use shade_job::{Fields, JobSpec};
 
 use crate::compute::ComputeTimes;
 use crate::error::SimulateError;
@@ -153,7 +153,9 @@ impl Reading {
                 self.begins_job = true;
                 self.compute.begin();
                 self.under_way = job.under_way;
-                self.job = Some(JobSpec::from_value(job.document).map_err(|error| error.to_string())?);
+                let job = JobSpec::from_value(job.document).map_err(|error| error.to_string())?;
+                // What a record takes with its fields is in the sizes.
+                self.job = Some(JobSpec { fields: Fields::default(), ..job });
                 Ok(())
             }
             Line::Open(open) => self.open(open, samples),

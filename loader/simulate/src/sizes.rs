@@ -7,9 +7,8 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
-use shade_core::{block_bytes_for, charged_bytes};
+use shade_core::{Samples, block_bytes_for, charged_bytes};
 use shade_formats::SampleId;
-use shade_formats::index::Index;
 
 use crate::error::SimulateError;
 use crate::lines::Source;
@@ -81,7 +80,7 @@ pub(super) enum Sizes {
 
 impl Sizes {
     /// Sizes of a dataset, charged as the daemon does.
-    pub(super) fn of_index(index: &Index) -> Self {
+    pub(super) fn of_index(index: &dyn Samples) -> Self {
         let lens: Vec<u32> = (0..index.len())
             .map(|id| index.entry(SampleId(id)).map_or(0, |entry| entry.stored_len))
             .collect();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shade_core::{Samples, WholeSamples};
 use shade_formats::SampleId;
 use shade_job::{LatencyModel, PlanSpec, StoreModel, WeightTable};
 
@@ -87,13 +88,14 @@ impl Workload {
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
                 let index = shade_dataset::Dataset::open(path)?.index;
+                let whole = WholeSamples::new(Arc::clone(&index), args.fields);
                 let classes = Classes::load(args, index.len(), Some(&index))?;
                 labels = classes.labels;
                 if args.reads_neighbours() {
-                    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+                    let entries = (0..whole.len()).filter_map(|id| whole.entry(SampleId(id)));
                     places = entries.map(|entry| (entry.shard, entry.offset)).collect();
                 }
-                (index.len(), Sizes::of_index(&index), training(args, index.len(), classes.weights)?)
+                (index.len(), Sizes::of_index(&whole), training(args, index.len(), classes.weights)?)
             }
             (_, Some(samples), _) => {
                 let sizes = sizes(args, samples, Some, |id| id)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shade_client::dlpack::{Legacy as DLManagedTensor, export};
-use shade_client::{Batch, BatchPart, Next, RecordReader, Session};
+use shade_client::{Batch, BatchPart, Next, PartError, RecordReader, Session};
 
 use crate::fault::{Fault, SHADE_END, SHADE_OK, SHADE_TIMEOUT, answer, last};
 use crate::memory::{allocated, drop_box, given, null, put, put_text, text};
@@ -241,7 +241,8 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
 /// height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
 /// left to right, bit 1: from top to bottom); with several views "images", "crops" and "flipped"
 /// are the first one's, and "images.1" and so on the others'. For images of their own sizes
-/// "heights" and "widths" (int32). Its deleter gives it back.
+/// "heights" and "widths" (int32). "fields.NAME" is an extra field whose numbers have one shape in
+/// all samples. Its deleter gives it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_batch_tensor(
     batch: Option<&shade_batch>,
@@ -250,6 +251,10 @@ pub extern "C" fn shade_batch_tensor(
 ) -> c_int {
     answer(|| {
         let column = text(column, "column")?;
+        if let Some(field) = column.strip_prefix("fields.") {
+            let part = BatchPart::Field(field_at(&given(batch, "batch")?.batch, field)?);
+            return put_tensor(batch, part, out);
+        }
         let unknown = || Fault::usage(format!("column: there is no {column:?}"));
         let (name, view) = match column.split_once('.') {
             Some((name @ ("images" | "crops" | "flipped"), view)) => {
@@ -296,6 +301,43 @@ pub extern "C" fn shade_batch_record(
         put(bytes, "bytes", located.data.as_ptr().cast_const())?;
         put(len, "len", located.bytes)
     })
+}
+
+/// An extra field of one row, in place: valid until the batch is released. Its bytes are a null
+/// pointer where the sample has no such field. One whose numbers have one shape in all samples is a
+/// tensor instead: shade_batch_tensor with "fields.NAME".
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_field(
+    batch: Option<&shade_batch>,
+    name: *const c_char,
+    row: u32,
+    bytes: Option<&mut MaybeUninit<*const u8>>,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    answer(|| {
+        let (name, batch) = (text(name, "name")?, &given(batch, "batch")?.batch);
+        if row as usize >= batch.records() {
+            return Err(Fault::usage(format!("row: got {row}, expected less than {}", batch.records())));
+        }
+        let at = field_at(batch, name)?;
+        if batch.fixed_field(at.into()).is_some() {
+            let text = format!("name: {name:?} is a tensor: use shade_batch_tensor with \"fields.{name}\"");
+            return Err(Fault::usage(text));
+        }
+        let found = batch.varying_field(at.into(), row as usize).map_err(PartError::from)?;
+        let (start, count) =
+            found.map_or((std::ptr::null(), 0), |found| (found.ptr.cast_const(), found.count));
+        put(bytes, "bytes", start)?;
+        put(len, "len", count)
+    })
+}
+
+/// The position of a batch's extra field.
+fn field_at(batch: &Batch, name: &str) -> Result<u8, Fault> {
+    let found = (0..).zip(batch.fields()).find(|(_, (of, _))| *of == name);
+    let unknown =
+        || Fault::usage(format!("there is no extra field {name:?}: name it in \"fields\" of the options"));
+    found.map(|(at, _)| at).ok_or_else(unknown)
 }
 
 /// Gives a batch back. Its tensors stay valid. Null does nothing.

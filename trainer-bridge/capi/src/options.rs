@@ -70,6 +70,9 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     if (spec.plan.sampler == Sampler::Weighted) != tables.weights.is_some() {
         return Err(Fault::usage("plan: weights: give them with the sampler \"weighted\", and only then"));
     }
+    if !spec.fields.is_empty() {
+        daemon.settings.insert("fields".to_owned(), true.into());
+    }
     let suffix = if spec.admit { "" } else { VALIDATION_SUFFIX };
     let job = format!("{}{suffix}", daemon.job.as_deref().unwrap_or("default"));
     let options = daemon.into_options(dataset, place.world_size)?;

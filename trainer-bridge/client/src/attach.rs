@@ -8,6 +8,7 @@ use shade_dataset::Content;
 use shade_formats::control::{Reply, WELCOME_FDS};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
+use shade_job::Fields;
 use shade_shm::{Access, Consumer, Doorbell, map_segment};
 
 use crate::ClientError;
@@ -39,8 +40,8 @@ pub(crate) struct Attached {
     pub(crate) dialogue: Dialogue,
 }
 
-/// Maps the segments that came with the daemon's `Welcome`.
-pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
+/// Maps the segments that came with the daemon's `Welcome`. Batches have these extra `fields`.
+pub(crate) fn attach(owner: Owner, fields: Fields, connected: Connected) -> Result<Attached, ClientError> {
     let Connected { socket, welcome: (reply, fds), name, content: present } = connected;
     let Reply::Welcome {
         pid,
@@ -65,13 +66,18 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         return Err(unexpected(got, format_args!("content id {}, as the index says", present.id)));
     }
     let dialogue = Dialogue::new(socket, pid);
-    let (slots, consumer) = map(owner, fds, payload_bytes)?;
+    let (slots, consumer) = map(owner, fields, fds, payload_bytes)?;
     let welcome = Welcome { pid, content, present, batches_per_epoch, job, settings };
     Ok(Attached { welcome, slots, consumer, dialogue })
 }
 
 /// Maps a session's segments.
-fn map(owner: Owner, fds: Vec<OwnedFd>, payload_bytes: u64) -> Result<(Slots, Consumer), ClientError> {
+fn map(
+    owner: Owner,
+    fields: Fields,
+    fds: Vec<OwnedFd>,
+    payload_bytes: u64,
+) -> Result<(Slots, Consumer), ClientError> {
     let sent = fds.len();
     let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|_| {
         unexpected(format_args!("{sent} descriptors"), format_args!("{WELCOME_FDS} descriptors"))
@@ -94,6 +100,7 @@ fn map(owner: Owner, fds: Vec<OwnedFd>, payload_bytes: u64) -> Result<(Slots, Co
         releaser: consumer.releaser(),
         doorbell: Doorbell::received(doorbell)?,
         payload,
+        fields,
         held: Mutex::new(Held::new(size)?),
     };
     Ok((slots, consumer))

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use shade_formats::control::RedoRow;
-use shade_formats::ring::{BatchLayout, Descriptor};
+use shade_formats::ring::{BatchLayout, Descriptor, FieldColumn, FieldColumns, NO_FIELD};
 use shade_formats::{FormatError, SampleId, ViewShape};
+use shade_job::{FieldKind, Fields};
 use shade_shm::{Doorbell, Region, Releaser};
 
 use crate::ClientError;
@@ -26,6 +27,8 @@ pub(crate) struct Slots {
     /// This end of the doorbells.
     pub(crate) doorbell: Doorbell,
     pub(crate) payload: Region,
+    /// The extra fields that its batches have.
+    pub(crate) fields: Fields,
     pub(crate) held: Mutex<Held>,
 }
 
@@ -79,6 +82,15 @@ pub struct Batch {
     /// Boxed like the layout, so that a batch is cheap to move.
     descriptor: Box<Descriptor>,
     layout: Box<BatchLayout>,
+    /// The extra fields of its rows.
+    fields: Option<Box<RowFields>>,
+}
+
+/// The extra fields of a batch's rows, and where they lie from the descriptor's place on.
+#[derive(Debug)]
+struct RowFields {
+    kinds: Fields,
+    columns: FieldColumns,
 }
 
 /// A column of a batch: `count` contiguous values. The pointer is valid as long as the batch lives,
@@ -100,16 +112,19 @@ impl Batch {
         let mut table = vec![0; len];
         slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
         let layout = Box::new(descriptor.batch_layout(&table)?);
+        let columns = descriptor.field_columns(&slots.fields.widths())?;
+        let fields = columns.map(|columns| Box::new(RowFields { kinds: slots.fields.clone(), columns }));
         let descriptor = Box::new(descriptor);
         let session = slots.session;
         if lock(&slots.held).hold(&descriptor) {
             let (memory, start) = (slots.payload.clone(), descriptor.offset);
-            return Ok(Self { session, slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
+            let slots = Some(Arc::clone(slots));
+            return Ok(Self { session, slots, memory, start, descriptor, layout, fields });
         }
         let copy = slots.payload.copy_out(descriptor.offset, descriptor.len);
         slots.release(&descriptor);
         let memory = copy?.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
-        Ok(Self { session, slots: None, memory, start: 0, descriptor, layout })
+        Ok(Self { session, slots: None, memory, start: 0, descriptor, layout, fields })
     }
 
     /// Whether it is a copy, without a slot.
@@ -264,8 +279,57 @@ impl Batch {
         }))
     }
 
+    /// Names and kinds of the extra fields of its rows.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &FieldKind)> {
+        self.fields.iter().flat_map(|fields| fields.kinds.iter())
+    }
+
+    /// The extra field at this position of [`Batch::fields`], of all rows, if it has as many bytes
+    /// in each.
+    #[must_use]
+    pub fn fixed_field(&self, field: usize) -> Option<Column<u8>> {
+        let &FieldColumn::Fixed { at, bytes } = self.fields.as_ref()?.columns.columns.get(field)? else {
+            return None;
+        };
+        Some(Column {
+            ptr: self.address(self.descriptor.fields + at),
+            count: self.records() * bytes as usize,
+        })
+    }
+
+    /// The extra field at this position of [`Batch::fields`], of one row, if its bytes vary; `None`
+    /// where the sample has no such field, for others, and for a missing row.
+    ///
+    /// # Errors
+    /// The row's offset and length point outside the batch's data.
+    pub fn varying_field(&self, field: usize, row: usize) -> Result<Option<Column<u8>>, FormatError> {
+        let Some(fields) = self.fields.as_ref().filter(|_| row < self.records()) else { return Ok(None) };
+        let Some(&FieldColumn::Varying { offsets, lens }) = fields.columns.columns.get(field) else {
+            return Ok(None);
+        };
+        let start = self.descriptor.fields;
+        let (offset, len) = (self.word(start + offsets, row)?, self.word(start + lens, row)?);
+        if len == NO_FIELD {
+            return Ok(None);
+        }
+        // Columns are writable memory: no value there may lead outside the data.
+        if offset.checked_add(len).is_none_or(|end| end > fields.columns.data_len) {
+            return Err(FormatError::new(
+                "field of a row",
+                offset,
+                format_args!("{len} bytes"),
+                format_args!("a range within {} bytes", fields.columns.data_len),
+            ));
+        }
+        let ptr = self.address(start + fields.columns.data + offset);
+        Ok(Some(Column { ptr, count: to_usize(len) }))
+    }
+
     /// A copy of bytes of this batch's memory.
-    pub(crate) fn copy(&self, column: Column<u8>) -> Result<Vec<u8>, FormatError> {
+    ///
+    /// # Errors
+    /// They are not in it.
+    pub fn copy(&self, column: Column<u8>) -> Result<Vec<u8>, FormatError> {
         let mut bytes = vec![0; column.count];
         let at = column.ptr.addr().wrapping_sub(self.memory.as_ptr().addr());
         self.memory.read(at as u64, &mut bytes)?;

@@ -36,20 +36,27 @@ pub struct FieldsReader {
     folder: PathBuf,
     content: Content,
     buffered: bool,
-    opened: Mutex<Option<Opened>>,
-}
-
-#[derive(Clone, Debug)]
-enum Opened {
-    /// The dataset has no fields; its index is not kept.
-    Empty,
-    Fields(Arc<Source>),
+    /// What was opened: nothing, where the dataset has no fields.
+    opened: Mutex<Option<Option<Arc<Opened>>>>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct Opened {
     index: Arc<Index>,
     shards: Shards,
+}
+
+/// Where fields are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) shards: &'a Shards,
+}
+
+/// A sample of a dataset of `count`.
+fn known(sample: i64, count: u32) -> Result<SampleId, ClientError> {
+    let id = u32::try_from(sample).ok().filter(|&id| id < count);
+    id.map(SampleId).ok_or_else(|| unknown_sample(sample, count))
 }
 
 /// Fields to read: their row in the answer, their sample, and their span in a shard.
@@ -76,33 +83,12 @@ impl FieldsReader {
     /// The index cannot be opened or is another dataset's, a sample is not in it, or fields cannot
     /// be read or are damaged. Then no fields are returned, not even other samples'.
     pub fn read(&self, samples: &[i64]) -> Result<Vec<Vec<Field>>, ClientError> {
-        let opened = self.open()?;
         let count = self.content.samples;
-        let source = match &opened {
-            Opened::Empty => None,
-            Opened::Fields(source) => Some(source),
-        };
-        let mut wanted = Vec::new();
-        for (row, &sample) in samples.iter().enumerate() {
-            let id = u32::try_from(sample).ok().filter(|&id| id < count);
-            let id = id.ok_or_else(|| unknown_sample(sample, count))?;
-            let sample = SampleId(id);
-            let entry =
-                source.and_then(|source| Some((source.index.entry(sample)?, source.index.fields(sample)?)));
-            wanted.extend(entry.map(|(entry, span)| Wanted { row, sample, shard: entry.shard, span }));
+        if let Some(Opened { index, shards }) = self.open()?.as_deref() {
+            return Source { index, shards }.read(samples, count);
         }
-        let mut fields = vec![Vec::new(); samples.len()];
-        if let Some(source) = source {
-            let read = read_together(&wanted, ReadMemory::default, |wanted, memory| {
-                source.read_one(wanted, memory)
-            })?;
-            for (wanted, read) in wanted.iter().zip(read) {
-                if let Some(place) = fields.get_mut(wanted.row) {
-                    *place = read;
-                }
-            }
-        }
-        Ok(fields)
+        samples.iter().try_for_each(|&sample| known(sample, count).map(drop))?;
+        Ok(vec![Vec::new(); samples.len()])
     }
 
     /// File name of a sample's shard, for messages.
@@ -110,14 +96,14 @@ impl FieldsReader {
     /// # Errors
     /// The index cannot be opened.
     pub fn shard_of(&self, sample: u32) -> Result<String, ClientError> {
-        let Opened::Fields(source) = self.open()? else { return Ok(String::new()) };
-        let entry = source.index.entry(SampleId(sample));
-        let shard = entry.and_then(|entry| source.index.shard(entry.shard));
+        let Some(opened) = self.open()? else { return Ok(String::new()) };
+        let entry = opened.index.entry(SampleId(sample));
+        let shard = entry.and_then(|entry| opened.index.shard(entry.shard));
         Ok(shard.map_or_else(String::new, |shard| shard.name.to_owned()))
     }
 
     /// The index, read at the first request. After a failure the next request tries again.
-    fn open(&self) -> Result<Opened, ClientError> {
+    fn open(&self) -> Result<Option<Arc<Opened>>, ClientError> {
         // Before the lock: another thread may have held it during the fork.
         self.owner.check()?;
         let mut opened = lock(&self.opened);
@@ -125,18 +111,38 @@ impl FieldsReader {
             return Ok(opened.clone());
         }
         let Dataset { folder, index } = Dataset::open_same(self.folder.clone(), self.content)?;
-        let now = if index.has_fields() {
+        let now = index.has_fields().then(|| {
             let shards = Shards::new(&folder, &index, !self.buffered);
-            Opened::Fields(Arc::new(Source { index, shards }))
-        } else {
-            Opened::Empty
-        };
+            Arc::new(Opened { index, shards })
+        });
         Ok(opened.insert(now).clone())
     }
 }
 
-impl Source {
-    fn read_one(&self, wanted: &Wanted, memory: &mut ReadMemory) -> Result<Vec<Field>, ClientError> {
+impl Source<'_> {
+    /// The fields of each of `samples`, in their order, of a dataset of `count`.
+    ///
+    /// # Errors
+    /// As for [`FieldsReader::read`].
+    pub(crate) fn read(self, samples: &[i64], count: u32) -> Result<Vec<Vec<Field>>, ClientError> {
+        let mut wanted = Vec::new();
+        for (row, &sample) in samples.iter().enumerate() {
+            let sample = known(sample, count)?;
+            let place = self.index.entry(sample).zip(self.index.fields(sample));
+            wanted.extend(place.map(|(entry, span)| Wanted { row, sample, shard: entry.shard, span }));
+        }
+        let read =
+            read_together(&wanted, ReadMemory::default, |wanted, memory| self.read_one(wanted, memory))?;
+        let mut fields = vec![Vec::new(); samples.len()];
+        for (wanted, read) in wanted.iter().zip(read) {
+            if let Some(place) = fields.get_mut(wanted.row) {
+                *place = read;
+            }
+        }
+        Ok(fields)
+    }
+
+    fn read_one(self, wanted: &Wanted, memory: &mut ReadMemory) -> Result<Vec<Field>, ClientError> {
         let Wanted { sample, shard, span, .. } = *wanted;
         let name = self.index.shard(shard).map_or("", |shard| shard.name);
         let fault = |text: &dyn Display| ClientError::Fields {

@@ -47,7 +47,7 @@ pub use shade_formats::limits::{BATCH_SAMPLES_MAX, VIEWS_MAX};
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use shade_formats::{MIRRORED, UPSIDE_DOWN, ViewShape};
 pub use shade_job::{
-    Decode, JobSpec, OnError, Order, PlanSpec, Sampler, Settings, SpecError, Subset, Tables, Tail,
-    WeightTable,
+    Decode, FieldKind, Fields, JobSpec, NumberType, OnError, Order, PlanSpec, Sampler, Settings, SpecError,
+    Subset, Tables, Tail, WeightTable,
 };
 pub use state::Resumed;

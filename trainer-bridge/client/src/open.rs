@@ -99,7 +99,7 @@ pub fn image_size(folder: &Path) -> Result<[u32; 2], String> {
 
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {
     (hello.or_free_name, hello.survives) = (options.or_free_name, options.survive);
-    let attached = attach(hello.owner, open(&hello, options)?)?;
+    let attached = attach(hello.owner, hello.spec().fields.clone(), open(&hello, options)?)?;
     attached.dialogue.offer_stderr();
     Ok(Session::new(hello, options, attached))
 }

@@ -4,7 +4,8 @@
 use std::ptr::NonNull;
 
 use shade_formats::FormatError;
-use shade_formats::ring::Layout;
+use shade_formats::ring::{COLUMN_ALIGN_BYTES, Layout};
+use shade_job::{FieldKind, NumberType};
 
 use crate::batch::{Batch, Column};
 
@@ -24,15 +25,23 @@ pub struct DataType {
 }
 
 impl DataType {
+    /// int8.
+    pub const I8: Self = Self { code: 0, bits: 8, lanes: 1 };
+    /// int16.
+    pub const I16: Self = Self { code: 0, bits: 16, lanes: 1 };
     /// int32.
     pub const I32: Self = Self { code: 0, bits: 32, lanes: 1 };
     /// int64.
     pub const I64: Self = Self { code: 0, bits: 64, lanes: 1 };
     /// uint8.
     pub const U8: Self = Self { code: 1, bits: 8, lanes: 1 };
+    /// float16.
+    pub const F16: Self = Self { code: 2, bits: 16, lanes: 1 };
+    /// bfloat16.
+    pub const BF16: Self = Self { code: 4, bits: 16, lanes: 1 };
     /// float32.
     pub const F32: Self = Self { code: 2, bits: 32, lanes: 1 };
-    /// float64, which only losses may be.
+    /// float64, which only losses and extra fields may be.
     pub const F64: Self = Self { code: 2, bits: 64, lanes: 1 };
 
     /// Bytes of one value.
@@ -45,12 +54,32 @@ impl DataType {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::I8 => "int8",
+            Self::I16 => "int16",
             Self::I32 => "int32",
             Self::I64 => "int64",
             Self::U8 => "uint8",
+            Self::F16 => "float16",
+            Self::BF16 => "bfloat16",
             Self::F32 => "float32",
             Self::F64 => "float64",
             _ => "a type that shade does not use",
+        }
+    }
+}
+
+impl From<NumberType> for DataType {
+    fn from(number: NumberType) -> Self {
+        match number {
+            NumberType::Uint8 => Self::U8,
+            NumberType::Int8 => Self::I8,
+            NumberType::Int16 => Self::I16,
+            NumberType::Int32 => Self::I32,
+            NumberType::Int64 => Self::I64,
+            NumberType::Float16 => Self::F16,
+            NumberType::Bfloat16 => Self::BF16,
+            NumberType::Float32 => Self::F32,
+            NumberType::Float64 => Self::F64,
         }
     }
 }
@@ -97,6 +126,10 @@ pub enum BatchPart {
     Heights,
     /// Columns of pixels of each such image, int32.
     Widths,
+    /// An extra field of all rows, whose numbers have one shape in each.
+    Field(u8),
+    /// An extra field of one row: its bytes, uint8, or its rows of numbers.
+    FieldOf(u8, u32),
 }
 
 /// Why a batch has no such part.
@@ -173,6 +206,8 @@ impl BatchPart {
             Self::Image(row) => locate_image(batch, row as usize),
             Self::Heights => sides(batch.heights()),
             Self::Widths => sides(batch.widths()),
+            Self::Field(field) => locate_field(batch, field),
+            Self::FieldOf(field, row) => locate_field_of(batch, field, row),
         }
     }
 }
@@ -213,6 +248,39 @@ fn locate_image(batch: &Batch, row: usize) -> Result<Located, PartError> {
         _ => [CHANNELS, height, width],
     };
     located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
+}
+
+/// The kind of a batch's extra field.
+fn kind_of(batch: &Batch, field: u8) -> Result<&FieldKind, PartError> {
+    let kind = batch.fields().nth(field.into()).map(|(_, kind)| kind);
+    kind.ok_or(PartError::Kind("this batch has no such extra field: name it in `fields` of the job"))
+}
+
+/// An extra field of all rows.
+fn locate_field(batch: &Batch, field: u8) -> Result<Located, PartError> {
+    match (kind_of(batch, field)?, batch.fixed_field(field.into())) {
+        (FieldKind::Fixed { number, shape }, Some(values)) => {
+            let rows = [batch.records()].into_iter().chain(shape.iter().map(|&side| side as usize));
+            located(values.ptr, (*number).into(), &rows.collect::<Vec<_>>())
+        }
+        _ => Err(PartError::Kind("an extra field that varies is no tensor: take it row by row")),
+    }
+}
+
+/// An extra field of one row.
+fn locate_field_of(batch: &Batch, field: u8, row: u32) -> Result<Located, PartError> {
+    let kind = kind_of(batch, field)?;
+    let found = batch.varying_field(field.into(), row as usize)?;
+    let bytes = found.ok_or(PartError::Kind("this row has no such extra field, or it is one tensor"))?;
+    let FieldKind::Rows { number, shape } = kind else { return column(bytes, DataType::U8) };
+    let sides: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
+    let row_bytes = sides.iter().product::<usize>() * DataType::from(*number).bytes();
+    if !bytes.count.is_multiple_of(row_bytes) || !(bytes.ptr.addr() as u64).is_multiple_of(COLUMN_ALIGN_BYTES)
+    {
+        return Err(PartError::Damaged(format!("field of row {row}: {} bytes of {kind}", bytes.count)));
+    }
+    let rows = [bytes.count / row_bytes].into_iter().chain(sides);
+    located(bytes.ptr, (*number).into(), &rows.collect::<Vec<_>>())
 }
 
 /// One value of a column of offsets or sides: unsigned numbers of up to 8 bytes.

@@ -15,6 +15,7 @@ use shade_formats::printable::OneLine;
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
 use crate::error::unknown_sample;
+use crate::fields::{Field, Source};
 use crate::fork::Owner;
 
 /// A packed dataset, open for reading records in any order. Threads may share it; after a `fork`
@@ -74,6 +75,16 @@ impl RecordReader {
     #[must_use]
     pub fn content(&self) -> Content {
         self.content
+    }
+
+    /// The extra fields of each of `samples`, in their order. Reads nothing where the dataset has
+    /// none.
+    ///
+    /// # Errors
+    /// A sample is not in the dataset, or fields cannot be read or are damaged.
+    pub fn fields(&self, samples: &[i64]) -> Result<Vec<Vec<Field>>, ClientError> {
+        self.owner.check()?;
+        Source { index: &self.index, shards: &self.shards }.read(samples, self.content.samples)
     }
 
     /// Number of samples; ids are below it.

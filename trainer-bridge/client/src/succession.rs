@@ -378,7 +378,7 @@ fn find_now(hello: &Hello, options: &Options, content: Content, told: &Told) -> 
     };
     // Before one is started in vain.
     check(Content::now(&hello.dataset)?)?;
-    let attached = attach(hello.owner, open(hello, options)?)?;
+    let attached = attach(hello.owner, hello.spec().fields.clone(), open(hello, options)?)?;
     check(attached.welcome.content)?;
     attached.dialogue.offer_stderr();
     if !told.avoided.is_empty() {

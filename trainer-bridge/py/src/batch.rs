@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
-use shade_client::{BatchId, BatchPart, Descriptor, Layout, Located};
+use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
+use shade_client::{BatchId, BatchPart, DataType, Descriptor, FieldKind, Layout, Located};
 
 use crate::buffer::Record;
 use crate::dlpack::{CPU, capsule, check_request};
@@ -40,6 +40,13 @@ impl Batch {
 
     fn view(&self, part: BatchPart) -> View {
         View { batch: Arc::clone(&self.batch), part }
+    }
+
+    /// A copy of an extra field of one row, if it varies and the sample has it.
+    fn bytes_of_field(&self, field: u8, row: usize) -> PyResult<Option<Vec<u8>>> {
+        let found = self.batch.varying_field(field.into(), row);
+        let copied = found.and_then(|found| found.map(|column| self.batch.copy(column)).transpose());
+        copied.map_err(|error| from_part(&error.into()))
     }
 
     /// A view of a part that may be missing.
@@ -161,6 +168,50 @@ impl Batch {
         self.checked(BatchPart::Record(row))
     }
 
+    /// Names of the extra fields that the batch has.
+    fn field_names(&self) -> Vec<String> {
+        self.batch.fields().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The position of an extra field, and what it is.
+    fn field(&self, name: &str) -> PyResult<(u8, String)> {
+        let found = (0..).zip(self.batch.fields()).find(|(_, (of, _))| *of == name);
+        let (at, (_, kind)) = found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok((at, kind.to_string()))
+    }
+
+    /// An extra field whose numbers have one shape in all samples.
+    fn fixed_field(&self, field: u8) -> PyResult<View> {
+        self.checked(BatchPart::Field(field))
+    }
+
+    /// The bytes of an extra field of each sample; None where it has no such field.
+    fn field_bytes<'py>(&self, py: Python<'py>, field: u8) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let bytes_of = |row| {
+            let bytes = self.bytes_of_field(field, row)?;
+            Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+        };
+        (0..self.__len__()).map(bytes_of).collect()
+    }
+
+    /// A copy of all rows of numbers of an extra field, and how many each sample has.
+    fn field_rows<'py>(&self, py: Python<'py>, field: u8) -> PyResult<(Bound<'py, PyByteArray>, Vec<usize>)> {
+        let kind = self.batch.fields().nth(field.into()).map(|(_, kind)| kind);
+        let row_bytes = kind.and_then(FieldKind::row_bytes).unwrap_or(1);
+        let (mut all, mut counts) = (Vec::new(), Vec::new());
+        for row in 0..self.__len__() {
+            let bytes = self.bytes_of_field(field, row)?.unwrap_or_default();
+            if !bytes.len().is_multiple_of(row_bytes) {
+                let text =
+                    format!("an extra field of row {row} has {} bytes: somebody wrote to it", bytes.len());
+                return Err(PyValueError::new_err(text));
+            }
+            counts.push(bytes.len() / row_bytes);
+            all.extend(bytes);
+        }
+        Ok((PyByteArray::new(py, &all), counts))
+    }
+
     /// The records of a raw batch, each a read-only `memoryview`.
     fn memoryviews<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let views = PyList::empty(py);
@@ -220,18 +271,18 @@ impl View {
     /// A copy as a flat list of numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let bytes = self.copy()?;
-        match self.part {
-            BatchPart::Ids | BatchPart::Labels => {
-                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)))
-            }
-            BatchPart::Weights | BatchPart::Crops(_) => {
-                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)))
-            }
-            BatchPart::Flags | BatchPart::Heights | BatchPart::Widths => {
-                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i32::from_le_bytes(value)))
-            }
-            BatchPart::Images(_) | BatchPart::Flipped(_) | BatchPart::Image(_) | BatchPart::Record(_) => {
-                PyList::new(py, bytes)
+        let dtype = self.located()?.dtype;
+        match dtype {
+            DataType::U8 => PyList::new(py, bytes),
+            DataType::I8 => PyList::new(py, bytes.into_iter().map(u8::cast_signed)),
+            DataType::I16 => PyList::new(py, numbers(&bytes, i16::from_le_bytes)),
+            DataType::I32 => PyList::new(py, numbers(&bytes, i32::from_le_bytes)),
+            DataType::I64 => PyList::new(py, numbers(&bytes, i64::from_le_bytes)),
+            DataType::F32 => PyList::new(py, numbers(&bytes, f32::from_le_bytes)),
+            DataType::F64 => PyList::new(py, numbers(&bytes, f64::from_le_bytes)),
+            _ => {
+                let text = format!("Python has no numbers of type {}: use bytes() or DLPack", dtype.name());
+                Err(PyValueError::new_err(text))
             }
         }
     }
@@ -253,4 +304,9 @@ impl View {
     fn __dlpack_device__(&self) -> (i32, i32) {
         CPU
     }
+}
+
+/// The numbers in `bytes`.
+fn numbers<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|&bytes| number(bytes)).collect()
 }

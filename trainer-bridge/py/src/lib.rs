@@ -52,6 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spec::seats_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;
     module.add_function(wrap_pyfunction!(spec::daemon_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::field_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::field_content, module)?)?;
     module.add_function(wrap_pyfunction!(spec::drawn_whole, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use shade_client::{Content, FieldsReader};
+use shade_client::{Content, Field, FieldsReader};
 use shade_formats::ContentId;
 
 use crate::batch::Batch;
@@ -130,6 +130,14 @@ impl RecordReader {
         Ok(records.into_iter().map(|record| PyBytes::new(py, &record)).collect())
     }
 
+    /// The extra fields of `samples`: one dictionary for each, from names to bytes. Ctrl-C ends the
+    /// wait.
+    fn fields<'py>(&self, py: Python<'py>, samples: Vec<i64>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let reader = Arc::clone(&self.reader);
+        let samples = on_thread(py, "shade-fields", move || reader.fields(&samples))?;
+        dictionaries(py, &samples.map_err(|error| from_client(&error))?)
+    }
+
     /// The exception for a complete record that is no image: its place, and `text`.
     fn fault(&self, sample: u32, text: &str) -> PyErr {
         from_client(&self.reader.fault(sample, &text))
@@ -149,6 +157,18 @@ pub(crate) struct Fields {
     reader: Arc<FieldsReader>,
 }
 
+/// One dictionary for each sample, from names to bytes.
+fn dictionaries<'py>(py: Python<'py>, samples: &[Vec<Field>]) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let dictionaries = samples.iter().map(|fields| {
+        let dictionary = PyDict::new(py);
+        for field in fields {
+            dictionary.set_item(&field.name, PyBytes::new(py, &field.bytes))?;
+        }
+        Ok(dictionary)
+    });
+    dictionaries.collect()
+}
+
 impl Fields {
     pub(crate) fn new(reader: FieldsReader) -> Self {
         Self { reader: Arc::new(reader) }
@@ -162,15 +182,7 @@ impl Fields {
         let samples = batch.sample_ids()?;
         let reader = Arc::clone(&self.reader);
         let samples = on_thread(py, "shade-fields", move || reader.read(&samples))?;
-        let samples = samples.map_err(|error| from_client(&error))?;
-        let dictionaries = samples.iter().map(|fields| {
-            let dictionary = PyDict::new(py);
-            for field in fields {
-                dictionary.set_item(&field.name, PyBytes::new(py, &field.bytes))?;
-            }
-            Ok(dictionary)
-        });
-        dictionaries.collect()
+        dictionaries(py, &samples.map_err(|error| from_client(&error))?)
     }
 
     /// File name of a sample's shard, for messages.

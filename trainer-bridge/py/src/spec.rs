@@ -8,7 +8,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use serde_json::{Number, Value};
-use shade_client::{JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable, image_size};
+use shade_client::{
+    FieldKind, JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable, image_size,
+};
 use shade_job::held_from_bytes;
 
 use crate::error::from_client;
@@ -50,6 +52,28 @@ pub(crate) fn job_document(arguments: &str, dataset: Option<PathBuf>) -> PyResul
 #[pyfunction]
 pub(crate) fn daemon_settings(given: &str) -> PyResult<String> {
     Settings::from_text(given).map(|settings| settings.to_text()).map_err(|error| refused(&error))
+}
+
+/// What an extra field is, as the job's document says it.
+#[pyfunction]
+pub(crate) fn field_kind(text: &str) -> PyResult<String> {
+    let kind: Result<FieldKind, _> = text.parse();
+    kind.map(|kind| kind.to_string()).map_err(PyValueError::new_err)
+}
+
+/// What a batch has of the extra field `name` with these bytes.
+#[pyfunction]
+pub(crate) fn field_content<'py>(
+    py: Python<'py>,
+    name: &str,
+    kind: &str,
+    bytes: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let of: FieldKind = kind.parse().map_err(PyValueError::new_err)?;
+    let content = of.content(name, bytes);
+    let content =
+        content.map_err(|got| PyValueError::new_err(format!("field {name:?} is to be {kind}, and is {got}")));
+    Ok(PyBytes::new(py, content?))
 }
 
 /// The job of a document.

@@ -268,6 +268,12 @@ impl BatchLayout {
         }
     }
 
+    /// Where the extra fields of the rows begin, if there are some: behind all else.
+    #[must_use]
+    pub fn fields_at(&self) -> u64 {
+        aligned(self.total)
+    }
+
     /// The layout of a block of `total` bytes, for its reader. `table` is the table of views, empty
     /// for a layout without them.
     ///
@@ -305,7 +311,7 @@ fn view_bytes(shape: ViewShape, capacity: u32) -> u64 {
 }
 
 /// The next place at which a column may begin.
-fn aligned(bytes: u64) -> u64 {
+pub(super) fn aligned(bytes: u64) -> u64 {
     bytes.next_multiple_of(COLUMN_ALIGN_BYTES)
 }
 

@@ -1,6 +1,7 @@
 //! A descriptor: 128 bytes that say what was published and where in the payload it lies.
 
-use super::batch_layout::{BatchLayout, Layout};
+use super::batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, Layout};
+use super::field_columns::{FieldColumns, FieldWidth};
 use super::fields::{LINE_BYTES, Line, put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::layout::{DESCRIPTORS, ERROR_TEXT_BYTES_MAX, line_crc};
 use crate::FormatError;
@@ -66,6 +67,8 @@ pub struct Descriptor {
     pub fill_ns: u64,
     /// How long the batch waited for room in the ring, ns.
     pub slot_wait_ns: u64,
+    /// Byte of the block at which the extra fields of the rows begin; 0 where the job has none.
+    pub fields: u64,
     /// Number of the mark that releases it. `Producer::publish` chooses it, whatever stands here.
     pub mark: u32,
 }
@@ -89,10 +92,11 @@ const MISSES: usize = 80;
 const SKIPPED: usize = 84;
 const SUBSTITUTED: usize = 88;
 const MARK: usize = 92;
+const FIELDS: usize = 96;
 const CRC: usize = LINE_BYTES - 4;
 
 /// Every field's place, for the layout hash.
-pub(super) const PLACES: [u64; 19] = [
+pub(super) const PLACES: [u64; 20] = [
     SEQ as u64,
     OFFSET as u64,
     LEN as u64,
@@ -112,6 +116,7 @@ pub(super) const PLACES: [u64; 19] = [
     SKIPPED as u64,
     SUBSTITUTED as u64,
     MARK as u64,
+    FIELDS as u64,
 ];
 
 impl Descriptor {
@@ -150,6 +155,12 @@ impl Descriptor {
             let expected = format_args!("at least {columns} bytes, the columns of {} rows", self.capacity);
             return Err(fault(LEN, self.len, expected));
         }
+        let is_place = || (columns..=self.len).contains(&self.fields);
+        if self.fields != 0 && !(is_place() && self.fields.is_multiple_of(COLUMN_ALIGN_BYTES)) {
+            let expected =
+                format_args!("0, or a multiple of {COLUMN_ALIGN_BYTES} from {columns} to {}", self.len);
+            return Err(fault(FIELDS, self.fields, expected));
+        }
         if self.records > self.capacity {
             return Err(fault(
                 RECORDS,
@@ -175,7 +186,24 @@ impl Descriptor {
     /// When `capacity` or `len` is impossible, or does not fit the table. Without a table never
     /// after [`Descriptor::check`] passed for a batch.
     pub fn batch_layout(&self, table: &[u8]) -> Result<BatchLayout, FormatError> {
-        BatchLayout::of_block(self.layout, self.capacity, self.len, table)
+        let total = if self.fields == 0 { self.len } else { self.fields };
+        BatchLayout::of_block(self.layout, self.capacity, total, table)
+    }
+
+    /// Where the extra fields of a batch's rows lie, from `fields` on: those of the job have these
+    /// widths. `None` without fields.
+    ///
+    /// # Errors
+    /// The job has fields and the batch has none, or the other way round, and as for
+    /// [`FieldColumns::of_part`].
+    pub fn field_columns(&self, widths: &[FieldWidth]) -> Result<Option<FieldColumns>, FormatError> {
+        match (self.fields, widths) {
+            (0, []) => Ok(None),
+            (0, _) | (_, []) => {
+                Err(fault(FIELDS, self.fields, format_args!("the place of {} fields", widths.len())))
+            }
+            (at, _) => FieldColumns::of_part(widths, self.capacity, self.len.saturating_sub(at)).map(Some),
+        }
     }
 
     fn view_count(&self) -> usize {
@@ -205,6 +233,7 @@ impl Descriptor {
         put_u32::<SKIPPED>(&mut line, self.skipped);
         put_u32::<SUBSTITUTED>(&mut line, self.substituted);
         put_u32::<MARK>(&mut line, self.mark);
+        put_u64::<FIELDS>(&mut line, self.fields);
         let crc = line_crc(&line);
         put_u32::<CRC>(&mut line, crc);
         line
@@ -240,6 +269,7 @@ impl Descriptor {
             fill_ns: u64_at::<FILL_NS>(line),
             slot_wait_ns: u64_at::<SLOT_WAIT_NS>(line),
             mark: u32_at::<MARK>(line),
+            fields: u64_at::<FIELDS>(line),
         })
     }
 }
@@ -278,6 +308,7 @@ mod tests {
             read_wait_ns: 6,
             fill_ns: 7,
             slot_wait_ns: 8,
+            fields: 0,
             mark: 9,
         }
     }
@@ -287,8 +318,29 @@ mod tests {
         let descriptor = sample();
         descriptor.check(1 << 20).unwrap();
         assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
-        // 6 u64, 2 u16 and 11 u32 fields fill bytes 0 to 96 without a gap.
-        assert_eq!(MARK + 4, 6 * 8 + 2 * 2 + 11 * 4);
+        // 7 u64, 2 u16 and 11 u32 fields fill bytes 0 to 104 without a gap.
+        assert_eq!(FIELDS + 8, 7 * 8 + 2 * 2 + 11 * 4);
+    }
+
+    #[test]
+    fn fields_lie_behind_all_else() {
+        let widths = [FieldWidth::Fixed(8), FieldWidth::Varying];
+        let none = sample();
+        assert_eq!(none.field_columns(&[]), Ok(None));
+        assert!(none.field_columns(&widths).is_err(), "the job wants fields");
+        let fields = FieldColumns::new(&widths, 64, 1000).unwrap();
+        let with = Descriptor { fields: none.len, len: none.len + fields.total, ..none };
+        with.check(1 << 20).unwrap();
+        assert_eq!(Descriptor::decode(&with.encode()).unwrap(), with);
+        assert_eq!(with.field_columns(&widths), Ok(Some(fields)));
+        assert!(with.field_columns(&[]).is_err(), "the job wants none");
+        let layout = BatchLayout::of_views(Layout::U8Nchw, 64, &[VIEW; 2]).unwrap();
+        assert_eq!(with.batch_layout(&layout.table().unwrap().1), Ok(layout));
+        for fields in [1, 64, none.len - 1, none.len + 1, with.len + 64, u64::MAX] {
+            assert!(Descriptor { fields, ..with }.check(1 << 20).is_err(), "{fields}");
+        }
+        let short = Descriptor { len: with.fields + 10, ..with };
+        assert!(short.field_columns(&widths).is_err());
     }
 
     #[test]

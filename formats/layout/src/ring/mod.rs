@@ -5,6 +5,7 @@
 
 mod batch_layout;
 mod descriptor;
+mod field_columns;
 mod fields;
 mod header;
 mod layout;
@@ -14,6 +15,7 @@ mod working;
 
 pub use batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
 pub use descriptor::{Descriptor, Kind};
+pub use field_columns::{FieldColumn, FieldColumns, FieldWidth, NO_FIELD};
 pub use fields::{LINE_BYTES, Line};
 pub use header::Segment;
 pub use layout::{

@@ -9,6 +9,7 @@ use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
 
 use crate::bad_share::{Faults, Outcome, RowCounts};
+use crate::batch_fields::BatchFields;
 use crate::figures::Accesses;
 use crate::ids::{BatchId, SessionId};
 use crate::memory::Memory;
@@ -87,6 +88,8 @@ pub(crate) struct Batch<M: Memory> {
     /// Offset of the batch's block in the payload.
     pub(super) offset: u64,
     pub(super) layout: BatchLayout,
+    /// Where the extra fields of its rows go.
+    pub(super) fields: Option<Arc<BatchFields>>,
     /// See [`FillOrder::later_views`](crate::FillOrder::later_views).
     pub(super) later_views: Arc<[u64]>,
     /// What each view of each row shows, once it is filled: row by row.
@@ -137,6 +140,7 @@ impl<M: Memory> Batch<M> {
             id,
             offset,
             layout,
+            fields: None,
             later_views: (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect(),
             geometry: vec![Geometry::default(); views * rows.len()],
             pending: rows.len(),

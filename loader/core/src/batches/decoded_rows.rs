@@ -180,7 +180,8 @@ impl<R> DecodedRows<R> {
 
 /// Whether `other` makes the same rows as `job`.
 fn makes_rows_of(job: &Job, other: &Job) -> bool {
-    let is_decoded = **job.output() != Output::Raw;
+    // Kept pixels have no fields with them: a row that has some is made of its record.
+    let is_decoded = **job.output() != Output::Raw && job.fields().is_empty() && other.fields().is_empty();
     let is_in_group = job.spec().plan.group != 0 && other.spec().plan.group == job.spec().plan.group;
     other.id() != job.id() && is_decoded && is_in_group && other.output() == job.output()
 }

@@ -77,7 +77,7 @@ impl<M: Memory> Batches<M> {
         let ticket = Ticket { session, seq: batch.seq };
         let (output, draws) = (Arc::clone(job.output()), job.draws(batch.id.epoch));
         batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, &output));
-        let later_views = Arc::clone(&batch.later_views);
+        let (later_views, fields) = (Arc::clone(&batch.later_views), batch.fields.clone());
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if batch.ready.is_empty() {
@@ -98,7 +98,7 @@ impl<M: Memory> Batches<M> {
         figures.count(job.id(), |counts| counts.copied += copies);
         if !rows.is_empty() {
             self.fill_turns.gave(session, job.id());
-            actions.push(Action::Fill(FillOrder { ticket, output, later_views, draws, rows }));
+            actions.push(Action::Fill(FillOrder { ticket, output, later_views, fields, draws, rows }));
         }
         let row_of =
             |row: FillRow<M::Lent>| (row.sample, RowId { session, seq: ticket.seq, position: row.position });

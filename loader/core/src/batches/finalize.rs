@@ -57,18 +57,29 @@ impl<M: Memory> Batch<M> {
         assert_eq!(columns.crops.len(), views * columns.ids.len(), "each view of each row has its crop");
     }
 
-    /// The moves that close the gaps of skipped rows, view by view. Where each row has its own
-    /// length and offset, none is moved.
+    /// The moves that close the gaps of skipped rows, view by view, then field by field. Where each
+    /// row has its own length and offset, none is moved.
     fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
-        for (view, shape) in self.layout.views().iter().enumerate() {
-            let Some(start) = self.layout.images(view).map(|start| self.offset + start) else { continue };
-            let place = |row: usize| start + row as u64 * shape.bytes();
+        for (start, len) in self.by_position() {
+            let place = |row: usize| start + row as u64 * len;
             for (to, from) in self.delivered_positions().enumerate().filter(|(to, from)| to != from) {
-                moves.push(Move { from: place(from), to: place(to), len: shape.bytes() });
+                moves.push(Move { from: place(from), to: place(to), len });
             }
         }
         moves
+    }
+
+    /// What workers write by position: the first row's place in the payload, and a row's bytes.
+    fn by_position(&self) -> impl Iterator<Item = (u64, u64)> {
+        let views = self.layout.views().iter().enumerate();
+        let images = views.filter_map(|(view, shape)| Some((self.layout.images(view)?, shape.bytes())));
+        let images = images.map(|(at, len)| (self.offset + at, len));
+        let fields = self
+            .fields
+            .iter()
+            .flat_map(|fields| fields.columns.by_position().map(|(at, len)| (fields.at + at, len)));
+        images.chain(fields)
     }
 
     pub(crate) fn descriptor(&self, now_ns: u64) -> Descriptor {
@@ -78,6 +89,7 @@ impl<M: Memory> Batch<M> {
         // epoch another rank has ended is still in the generation of its batches.
         let is_for_nobody = self.abandoned || (self.failure.is_none() && self.is_void());
         let generation = if is_for_nobody { 0 } else { self.generation };
+        let fields = self.fields.as_ref();
         Descriptor {
             seq: self.seq,
             generation,
@@ -86,7 +98,8 @@ impl<M: Memory> Batch<M> {
             epoch: self.id.epoch,
             batch: self.id.number,
             offset: self.offset,
-            len: self.layout.total,
+            len: fields.map_or(self.layout.total, |fields| fields.at - self.offset + fields.columns.total),
+            fields: fields.map_or(0, |fields| fields.at - self.offset),
             records: to_u32(records),
             capacity: self.layout.capacity,
             views: to_u32(self.layout.views().len()),

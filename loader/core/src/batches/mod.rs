@@ -26,10 +26,13 @@ mod tests;
 pub(crate) use batch::{Batch, BatchRow, Held, RowState};
 pub(crate) use ring::EpochEnd;
 
+use std::sync::Arc;
+
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::{BatchLayout, PayloadAllocator};
 use shade_formats::trace::Open;
 
+use crate::batch_fields::BatchFields;
 use crate::figures::Accesses;
 use crate::ids::{BatchId, JobId, SessionId};
 use crate::memory::Memory;
@@ -68,6 +71,7 @@ pub(super) struct NewBatch {
     pub(super) generation: Option<u32>,
     pub(super) reserved: Reserved,
     pub(super) layout: BatchLayout,
+    pub(super) fields: Option<Arc<BatchFields>>,
     pub(super) rows: Vec<BatchRow>,
 }
 
@@ -277,11 +281,12 @@ impl<M: Memory> Batches<M> {
     /// Opens a batch in the room that was reserved for it. All its rows wait for their records.
     pub(super) fn open(&mut self, session: SessionId, new: NewBatch, now_ns: u64) -> Ticket {
         let Some(ring) = self.ring_mut(session) else { unreachable!("room in no ring") };
-        let NewBatch { id, generation, reserved: Reserved { offset, slot_wait_ns }, layout, rows } = new;
+        let NewBatch { id, generation, reserved: Reserved { offset, slot_wait_ns }, layout, fields, rows } =
+            new;
         let seq = ring.next_seq;
         ring.next_seq += 1;
         let mut batch = Batch::new(seq, id, offset, layout, rows, now_ns);
-        batch.slot_wait_ns = slot_wait_ns;
+        (batch.fields, batch.slot_wait_ns) = (fields, slot_wait_ns);
         match generation {
             Some(generation) => batch.generation = generation,
             None => batch.held = Some(Box::default()),

@@ -60,6 +60,13 @@ impl<M: Memory> Batches<M> {
         batch.rows.get(row.position as usize)
     }
 
+    /// Room of the row for extra fields that vary, in bytes.
+    pub(crate) fn fields_room(&self, row: RowId) -> u64 {
+        let Some(ring) = self.ring(row.session) else { return 0 };
+        let batch = ring.open.iter().find(|batch| batch.seq == row.seq);
+        batch.and_then(|batch| batch.fields.as_ref()).map_or(0, |fields| fields.room(row.position))
+    }
+
     /// The row is left out, as its record is bad.
     pub(crate) fn skip(&mut self, row: RowId, text: &str) {
         let Some(batch) = self.batch_of(row) else { return };

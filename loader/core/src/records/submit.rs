@@ -97,7 +97,9 @@ impl<M: Memory> Records<M> {
 
     /// The read of a record as part of the next flight; `None` if no blocks are free for it.
     pub(super) fn read_op(&mut self, sample: SampleId) -> Option<ReadOp<M::Room>> {
-        let Entry { shard, offset, stored_len: len, crc32c, .. } = self.index.entry(sample)?;
+        let entry = self.index.entry(sample)?;
+        let Entry { shard, offset, stored_len: len, .. } = entry;
+        let crc32c = self.index.checksum(sample, &entry);
         let blocks = self.memory.take(u64::from(len))?;
         let (flight, recheck) = (self.reading.flights.next_id(), self.reading.is_rechecked(sample));
         Some(ReadOp { flight, sample, shard, offset, len, crc32c, recheck, blocks })

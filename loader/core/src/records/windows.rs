@@ -7,7 +7,6 @@
 //! window that is wanted brings the others along.
 
 use shade_formats::SampleId;
-use shade_formats::index::Index;
 use shade_job::Policy;
 
 use crate::block_size::charged_bytes;
@@ -75,7 +74,12 @@ impl Windows {
 /// Bytes of a window for a dataset. It is 0, which means no windows, unless the cache has room for
 /// all records, several records begin in a window, and the policy never evicts what fits.
 #[must_use]
-pub fn window_bytes(index: &Index, cache_bytes: u64, block_bytes: u32, policy: Policy) -> u32 {
+pub fn window_bytes<S: Samples + ?Sized>(
+    index: &S,
+    cache_bytes: u64,
+    block_bytes: u32,
+    policy: Policy,
+) -> u32 {
     let (mut stored, mut charged) = (0, 0);
     for (_, entry) in entries(index) {
         stored += u64::from(entry.stored_len);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shade_formats::control::{REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
-use shade_job::{JobSpec, Output, PlanSpec, Seats, Subset, Tables, WeightTable};
+use shade_job::{Fields, JobSpec, Output, PlanSpec, Seats, Subset, Tables, WeightTable};
 
 use super::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use super::epoch::Epoch;
@@ -22,7 +22,7 @@ use crate::ids::JobId;
 use crate::importance::Importance;
 use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, Strata, gap_batches};
 use crate::samples::Samples;
-use crate::sizes::{Rooms, check_sizes, payload_size};
+use crate::sizes::{Rooms, check_fields, check_sizes, payload_size, varying_bytes};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(crate) struct Job {
@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub(super) gap: u32,
     /// Its output, for orders.
     output: Arc<Output>,
+    /// The extra fields of its batches.
+    fields: Arc<Fields>,
     /// Size of each rank's ring.
     payload: PayloadSize,
     /// The blocks of an empty ring.
@@ -125,12 +127,14 @@ impl Job {
         let samples = index.len();
         let output = spec.output().map(Arc::new).map_err(|error| unfit(error.to_string()))?;
         check_sizes(&output, index).map_err(unfit)?;
+        check_fields(&spec.fields, index).map_err(unfit)?;
         let Tables { weights, subset } = tables;
         let (strata, slices) = divided(&spec, subset, index).map_err(unfit)?;
         if let (Some(weights), Some(subset)) = (&weights, strata.subset()) {
             check_weights(weights, subset).map_err(unfit)?;
         }
-        let rooms = Rooms::new(spec.on_error, &output, index, strata.subset());
+        let fields = Arc::new(spec.fields.clone());
+        let rooms = Rooms::new(spec.on_error, &output, &fields, index, strata.subset());
         let (payload, ring) = payload_size(&spec, &output, index, strata.subset(), weights.as_ref(), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
@@ -140,6 +144,7 @@ impl Job {
             id,
             name,
             output,
+            fields,
             payload,
             ring,
             rooms,
@@ -203,6 +208,21 @@ impl Job {
     /// What its rows become.
     pub(crate) fn output(&self) -> &Arc<Output> {
         &self.output
+    }
+
+    /// The extra fields of its batches.
+    pub(crate) fn fields(&self) -> &Arc<Fields> {
+        &self.fields
+    }
+
+    /// Bytes that the fields of a sample take at most, without those of one length.
+    pub(crate) fn fields_bytes(&self, index: &dyn Samples, sample: SampleId) -> u64 {
+        varying_bytes(&self.fields, index, sample)
+    }
+
+    /// Room of a row for these bytes: of its own, or of any other of its class that may stand in.
+    pub(crate) fn fields_room(&self, index: &dyn Samples, sample: SampleId, label: u32) -> u64 {
+        self.fields_bytes(index, sample).max(self.rooms.of_fields(label))
     }
 
     /// Whether it waits for others of its group at an epoch's start.

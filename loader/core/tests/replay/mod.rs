@@ -32,8 +32,8 @@ use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
 use shade_job::{
-    Capacity, DECODED_BYTES, Decode, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables, Tail,
-    WeightTable,
+    Capacity, DECODED_BYTES, Decode, Fields, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables,
+    Tail, WeightTable,
 };
 use tiering::Tiering;
 
@@ -113,6 +113,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         decode: Decode::Raw,
         channels_last: false,
         exact: false,
+        fields: Fields::default(),
         on_error: OnError::Raise,
         admit: true,
         bad_max: 0.01,
@@ -272,8 +273,8 @@ impl Replay {
     pub(crate) fn around(index: Arc<Index>, depth: u32, seed: u64) -> Self {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let cache_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes);
-        let window_bytes = window_bytes(&index, cache_bytes, block_bytes, Policy::Lookahead);
+        let cache_bytes = capacity_bytes(Capacity::Share(1.0), &*index, block_bytes);
+        let window_bytes = window_bytes(&*index, cache_bytes, block_bytes, Policy::Lookahead);
         let gap_bytes_max = GAP_BYTES_MAX;
         let config = Self::config(Policy::Lookahead, cache_bytes, depth);
         Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
@@ -333,7 +334,7 @@ impl Replay {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let staging =
-            shade_core::staging_bytes(&index, block_bytes, config.reads_max, shade_core::STAGING_BYTES_MAX);
+            shade_core::staging_bytes(&*index, block_bytes, config.reads_max, shade_core::STAGING_BYTES_MAX);
         let memory = Counted::new(config.cache_bytes + staging, block_bytes);
         let config = CoreConfig { block_bytes, ..config };
         let core = Core::new(Arc::clone(&index), memory, config);

@@ -6,6 +6,8 @@ use shade_formats::FormatError;
 use shade_images::ImageFault;
 use shade_reads::blocks::BlocksError;
 
+use super::fields::FieldFault;
+
 /// What went wrong with one row; the others of its order are filled all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillFault {
@@ -30,6 +32,9 @@ pub enum FillFault {
     /// The record cannot be decompressed.
     #[error(transparent)]
     Zstd(#[from] ZstdFault),
+    /// Its extra fields are not what the job wants.
+    #[error(transparent)]
+    Field(#[from] FieldFault),
     /// The order does not fit the record, the arena or the payload: a defect of this program, not
     /// of the record.
     #[error(transparent)]

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shade_core::{Pixels, indexed_size, row_bytes};
+use shade_core::{BatchFields, Pixels, Samples, WholeSamples, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};
@@ -13,6 +13,7 @@ use shade_job::{ImageSpec, JpegDecoder, Output};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
+use super::fields::Piece;
 use super::{FillFault, FillOrder, Filled, LayoutFault, Room, Row, fatal, gather};
 
 /// A worker's buffers and decoders, kept between rows so that a small row costs no allocation.
@@ -20,6 +21,7 @@ pub(super) struct Filler {
     /// Number of the worker.
     worker: usize,
     arena: Arc<Arena>,
+    samples: Arc<WholeSamples>,
     jpeg: JpegDecoder,
     buffers: Buffers,
 }
@@ -29,6 +31,7 @@ struct Target<'a> {
     output: &'a Output,
     /// See [`FillOrder::later_views`].
     later_views: &'a [u64],
+    fields: Option<&'a BatchFields>,
     draws: EpochDraws,
     payload: &'a Region,
 }
@@ -78,19 +81,21 @@ impl Filler {
     pub(super) fn new(
         worker: usize,
         arena: Arc<Arena>,
+        samples: Arc<WholeSamples>,
         dictionaries: Dictionaries,
         jpeg: JpegDecoder,
     ) -> Self {
-        Self { worker, arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
+        Self { worker, arena, samples, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
     pub(super) fn fill(&mut self, order: FillOrder, room: &Room) -> Filled {
         let start = Instant::now();
-        let FillOrder { ticket, output, later_views, draws, mut rows } = order;
+        let FillOrder { ticket, output, later_views, fields, draws, mut rows } = order;
         let Room { payload, board, avoided } = room;
         let is_decoded = !matches!(*output, Output::Raw);
-        let target = Target { output: &output, later_views: &later_views, draws, payload };
+        let fields = fields.as_deref();
+        let target = Target { output: &output, later_views: &later_views, fields, draws, payload };
         let mut faults = Vec::new();
         let views = output.views().len();
         let mut geometry = vec![Geometry::default(); views * rows.len()];
@@ -160,7 +165,15 @@ impl Filler {
                 row.size = decoded.size;
             }
         }
-        Ok(())
+        match target.fields {
+            Some(fields) => self.write_fields(row, fields, target.payload),
+            None => Ok(()),
+        }
+    }
+
+    fn write_fields(&mut self, row: &Row, fields: &BatchFields, payload: &Region) -> Result<(), FillFault> {
+        let piece = Piece::new(&self.arena, &self.samples, row.sample, record_of(row)?)?;
+        piece.write(fields, row.position, payload, &mut self.buffers.stored)
     }
 
     /// Makes a row of its record. A decoded one goes through `write`, piece by piece, each with its
@@ -195,8 +208,15 @@ impl Filler {
         entry: &Entry,
         decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
     ) -> Result<Size, FillFault> {
-        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
-        let mut record = gather::stored(arena, record_of(row)?, entry, stored)?;
+        let Self { arena, samples, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
+        let lent = record_of(row)?;
+        let piece;
+        let mut record = if samples.has_fields() {
+            piece = Piece::new(arena, samples, row.sample, lent)?;
+            piece.record(stored)?
+        } else {
+            gather::stored(arena, lent, entry, stored)?
+        };
         if entry.codec.is_compressed() {
             record = zstd.decompress(record, entry, raw)?;
         }
@@ -205,6 +225,14 @@ impl Filler {
 
     fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
         let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
+        if self.samples.has_fields() {
+            let piece = Piece::new(arena, &self.samples, row.sample, record_of(row)?)?;
+            let mut record = piece.record(stored)?;
+            if entry.codec.is_compressed() {
+                record = zstd.decompress(record, entry, raw)?;
+            }
+            return Ok(payload.write(row.offset, record)?);
+        }
         if entry.codec.is_compressed() {
             let record = gather::stored(arena, record_of(row)?, entry, stored)?;
             let record = zstd.decompress(record, entry, raw)?;

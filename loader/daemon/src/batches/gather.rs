@@ -1,10 +1,12 @@
 //! Gathers a record's bytes from its blocks, and checks them if that was not done before.
 
+use std::ops::Range;
+
 use shade_dataset::Mismatch;
 use shade_formats::checksum::{crc32c, crc32c_append};
 use shade_formats::index::Entry;
 use shade_images::scratch;
-use shade_reads::blocks::{Arena, BlocksError, Lent};
+use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
 use crate::batches::FillFault;
@@ -47,7 +49,7 @@ pub(super) fn stored<'a>(
     entry: &Entry,
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], FillFault> {
-    let stored = contiguous(arena, record, entry.stored_len, buffer)?;
+    let stored = part(arena, record, 0..entry.stored_len as usize, buffer)?;
     if !record.is_checked() {
         Mismatch::compare(crc32c(stored), entry.crc32c)?;
         record.record().set_checked();
@@ -55,23 +57,29 @@ pub(super) fn stored<'a>(
     Ok(stored)
 }
 
-/// The first `len` bytes in one slice: in place if the blocks are neighbours, else copied to
-/// `buffer`.
-fn contiguous<'a>(
+/// Some of the stored bytes of `record` in one slice: in place if its blocks are neighbours, else
+/// copied to `buffer`.
+pub(super) fn part<'a>(
     arena: &'a Arena,
     record: &'a Lent,
-    len: u32,
+    range: Range<usize>,
     buffer: &'a mut Vec<u8>,
-) -> Result<&'a [u8], BlocksError> {
-    let mut slices = arena.slices_of(record, len)?;
+) -> Result<&'a [u8], FillFault> {
+    let end = u32::try_from(range.end).unwrap_or(u32::MAX);
+    let mut before = 0;
+    let mut slices = arena.slices_of(record, end)?.filter_map(|slice| {
+        let skipped = range.start.saturating_sub(before).min(slice.len());
+        before += slice.len();
+        slice.get(skipped..).filter(|slice| !slice.is_empty())
+    });
     let first = slices.next().unwrap_or_default();
-    if first.len() == len as usize {
+    if first.len() == range.len() {
         return Ok(first);
     }
-    let buffer = scratch(buffer, len as usize);
+    let buffer = scratch(buffer, range.len());
     let mut rest = &mut *buffer;
     for slice in std::iter::once(first).chain(slices) {
-        // `slices` yields `len` bytes in all, so there is always room.
+        // The slices have as many bytes as the range in all, so there is always room.
         let Some(room) = rest.split_off_mut(..slice.len()) else { break };
         room.copy_from_slice(slice);
     }

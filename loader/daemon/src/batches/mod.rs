@@ -11,6 +11,7 @@ use shade_reads::blocks::Lent;
 
 mod fatal;
 mod fault;
+mod fields;
 mod fill;
 mod finalize;
 mod gather;
@@ -18,6 +19,7 @@ mod room;
 mod workers;
 
 pub use fault::{FillFault, LayoutFault};
+pub use fields::FieldFault;
 pub use finalize::finalize;
 pub use room::Room;
 pub use workers::Workers;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use shade_core::WholeSamples;
 use shade_dataset::Dictionaries;
-use shade_formats::index::Index;
 use shade_job::JpegDecoder;
 use shade_reads::blocks::Arena;
 
@@ -34,7 +34,7 @@ impl Workers {
     pub fn start(
         count: usize,
         jpeg: JpegDecoder,
-        index: &Index,
+        samples: &Arc<WholeSamples>,
         arena: Arc<Arena>,
         done: Sender<Filled>,
     ) -> io::Result<Self> {
@@ -45,10 +45,11 @@ impl Workers {
         let (orders, queue) = unbounded();
         // Made first, so that the threads end if a later one cannot be started.
         let mut workers = Self { orders: Some(orders), threads: Vec::with_capacity(count) };
-        let dictionaries = Dictionaries::prepare(index);
+        let dictionaries = Dictionaries::prepare(samples.index());
         for number in 0..count {
             let (queue, done) = (queue.clone(), done.clone());
-            let filler = Filler::new(number, Arc::clone(&arena), dictionaries.clone(), jpeg);
+            let (arena, samples) = (Arc::clone(&arena), Arc::clone(samples));
+            let filler = Filler::new(number, arena, samples, dictionaries.clone(), jpeg);
             let thread = Builder::new()
                 .name(format!("shade-fill-{number}"))
                 .spawn(move || work(&queue, filler, &done))?;

@@ -8,8 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shade_core::window_bytes;
-use shade_formats::index::Index;
+use shade_core::{WholeSamples, window_bytes};
 use shade_job::Policy;
 use shade_reads::blocks::{Arena, Prefault};
 
@@ -57,7 +56,7 @@ enum GivingBack {
 /// The cache's memory.
 pub(super) struct CacheMemory {
     pub(super) arena: Arc<Arena>,
-    index: Arc<Index>,
+    samples: Arc<WholeSamples>,
     policy: Policy,
     /// Bytes beside the cache, for reads.
     staging_bytes: u64,
@@ -69,10 +68,15 @@ pub(super) struct CacheMemory {
 }
 
 impl CacheMemory {
-    pub(super) fn new(arena: Arc<Arena>, index: Arc<Index>, policy: Policy, staging_bytes: u64) -> Self {
+    pub(super) fn new(
+        arena: Arc<Arena>,
+        samples: Arc<WholeSamples>,
+        policy: Policy,
+        staging_bytes: u64,
+    ) -> Self {
         let prefault = Some(Prefault::start(Arc::clone(&arena)));
         let (giving_back, target_bytes) = (GivingBack::Done, arena.bytes());
-        Self { arena, index, policy, staging_bytes, prefault, giving_back, target_bytes }
+        Self { arena, samples, policy, staging_bytes, prefault, giving_back, target_bytes }
     }
 
     /// How long the daemon may wait for events.
@@ -151,7 +155,7 @@ impl CacheMemory {
 
     /// Bytes of the windows of a cache with this capacity.
     fn window_bytes(&self, cache_bytes: u64) -> u32 {
-        window_bytes(&self.index, cache_bytes, self.arena.block_bytes(), self.policy)
+        window_bytes(&*self.samples, cache_bytes, self.arena.block_bytes(), self.policy)
     }
 
     /// Ends the threads that find memory for the arena, which may now be resized.

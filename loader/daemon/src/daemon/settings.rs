@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid};
 use serde_json::{Map, Value};
-use shade_core::capacity_bytes;
-use shade_formats::index::Index;
+use shade_core::{Samples, capacity_bytes};
 use shade_job::{Capacity, DaemonSpec, LINGERS_FOR_EVER, Settings};
 
 /// A validated configuration of `serve`.
@@ -46,8 +45,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(config: &ServeConfig, index: &Index, cache_bytes: u64, block_bytes: u32) -> Self {
-        let dataset_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes);
+    pub(super) fn new(
+        config: &ServeConfig,
+        samples: &dyn Samples,
+        cache_bytes: u64,
+        block_bytes: u32,
+    ) -> Self {
+        let dataset_bytes = capacity_bytes(Capacity::Share(1.0), samples, block_bytes);
         let (settings, linger, started_by) = (config.settings.clone(), config.linger(), config.started_by);
         Self { settings, linger, started_by, cache_bytes, dataset_bytes }
     }
@@ -72,6 +76,11 @@ impl Running {
     /// The process that wanted this daemon: its parent, if it is not detached.
     pub(super) fn started_by(&self) -> Option<Pid> {
         self.started_by.and_then(Pid::from_raw).or_else(getppid)
+    }
+
+    /// Whether the extra fields of samples are read with their records.
+    pub(super) fn reads_fields(&self) -> bool {
+        self.settings.fields
     }
 
     /// Capacity of the cache.

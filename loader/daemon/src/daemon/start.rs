@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use shade_core::{
-    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, STAGING_BYTES_MAX, block_bytes_for,
-    capacity_bytes, staging_bytes, window_bytes,
+    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, STAGING_BYTES_MAX, Samples, WholeSamples,
+    block_bytes_for, capacity_bytes, staging_bytes, window_bytes,
 };
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
 use shade_formats::control::{REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
-use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
 use shade_job::{Capacity, DaemonSpec};
@@ -158,7 +157,8 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
 
 /// Refuses a tier for records without checksums.
 fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonError> {
-    if settings.tier.is_some() && !dataset.index.has_checksums() {
+    let knows_pieces = !settings.fields || !dataset.index.has_fields() || dataset.index.places().is_none();
+    if settings.tier.is_some() && !(dataset.index.has_checksums() && knows_pieces) {
         return Err(DaemonError::NoChecksums { folder: dataset.folder.display().to_string() });
     }
     Ok(())
@@ -167,6 +167,7 @@ fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonErr
 /// What takes a daemon long, or may fail, before it serves.
 struct Prepared {
     dataset: Dataset,
+    samples: Arc<WholeSamples>,
     records: Records,
 }
 
@@ -174,8 +175,9 @@ struct Prepared {
 fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepared, DaemonError> {
     let dataset = Dataset::open_in(folder)?;
     refuse_tier(&config.settings, &dataset)?;
-    let records = records(config, &dataset, address)?;
-    Ok(Prepared { dataset, records })
+    let samples = Arc::new(WholeSamples::new(Arc::clone(&dataset.index), config.settings.fields));
+    let records = records(config, &dataset, &samples, address)?;
+    Ok(Prepared { dataset, samples, records })
 }
 
 /// Has the daemon of the same address make room, and takes the address.
@@ -212,13 +214,13 @@ fn serve_at(
     announce: impl FnOnce(&Ready),
 ) -> Result<(), DaemonError> {
     let prepared = prepared.map_or_else(|| prepare(folder, config, &listener.address), Ok)?;
-    let Prepared { dataset, records } = prepared;
+    let Prepared { dataset, samples, records } = prepared;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
     let Records { arena, free, cache_bytes, staging_bytes, words } = records;
     let block_bytes = arena.block_bytes();
     let cache_memory =
-        CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), settings.policy, staging_bytes);
+        CacheMemory::new(Arc::clone(&arena), Arc::clone(&samples), settings.policy, staging_bytes);
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -234,10 +236,10 @@ fn serve_at(
         completions_in,
         panics::give_up,
     )?;
-    let (tier, tier_events) = tier::start(settings, &index, &arena).map_err(DaemonError::Start)?;
+    let (tier, tier_events) = tier::start(settings, &samples, &arena).map_err(DaemonError::Start)?;
     let worker_count = settings.workers.map_or_else(cores, usize::from);
     let workers =
-        Workers::start(worker_count, settings.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
+        Workers::start(worker_count, settings.jpeg, &samples, arena, done_in).map_err(DaemonError::Start)?;
     let (aside, results) = Aside::start().map_err(DaemonError::Start)?;
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
@@ -250,7 +252,7 @@ fn serve_at(
         content_id: index.content_id().0,
         is_private: config.is_private,
     };
-    let running = Running::new(config, &index, cache_bytes, block_bytes);
+    let running = Running::new(config, &*samples, cache_bytes, block_bytes);
     listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
         "serving {} ({} samples): cache {words}; reads: {}; at {}",
@@ -265,9 +267,9 @@ fn serve_at(
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
     let core_config =
-        core_config(settings, &index, dataset.are_objects(), cache_bytes, block_bytes, worker_count);
+        core_config(settings, &*samples, dataset.are_objects(), cache_bytes, block_bytes, worker_count);
     let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), worker_count);
-    let core = Core::new(index, free, core_config);
+    let core = Core::new(samples, free, core_config);
     let lifecycle = Lifecycle::new(served, running);
     let helpers = Helpers { workers, aside };
     let mut daemon = Daemon::new(core, reads, helpers, trace_header, lifecycle, cache_memory);
@@ -279,7 +281,7 @@ fn serve_at(
 /// What the core goes by.
 pub(super) fn core_config(
     settings: &DaemonSpec,
-    index: &Index,
+    samples: &dyn Samples,
     are_objects: bool,
     cache_bytes: u64,
     block_bytes: u32,
@@ -293,7 +295,7 @@ pub(super) fn core_config(
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
         package_bytes: DaemonSpec::package_bytes_of(settings.package_bytes, settings.policy),
-        window_bytes: window_bytes(index, cache_bytes, block_bytes, settings.policy),
+        window_bytes: window_bytes(samples, cache_bytes, block_bytes, settings.policy),
         opens_ahead: true,
         hedge: settings.hedge,
         block_bytes,
@@ -313,11 +315,15 @@ struct Records {
 }
 
 /// Maps the arena: the cache, and blocks for what is being read. `address` is this daemon's.
-fn records(config: &ServeConfig, dataset: &Dataset, address: &str) -> Result<Records, DaemonError> {
-    let index = &*dataset.index;
-    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+fn records(
+    config: &ServeConfig,
+    dataset: &Dataset,
+    samples: &WholeSamples,
+    address: &str,
+) -> Result<Records, DaemonError> {
+    let entries = (0..samples.len()).filter_map(|id| samples.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
-    let dataset_bytes = capacity_bytes(Capacity::Share(1.0), index, block_bytes);
+    let dataset_bytes = capacity_bytes(Capacity::Share(1.0), samples, block_bytes);
     let are_objects = dataset.are_objects();
     let most_bytes = if are_objects {
         dataset_bytes.clamp(STAGING_BYTES_MAX, OBJECTS_STAGING_BYTES_MAX)
@@ -325,7 +331,7 @@ fn records(config: &ServeConfig, dataset: &Dataset, address: &str) -> Result<Rec
         STAGING_BYTES_MAX
     };
     let reads_max = Depth::from(config.settings.depth).submitted_max(are_objects);
-    let staging_bytes = staging_bytes(index, block_bytes, reads_max, most_bytes);
+    let staging_bytes = staging_bytes(samples, block_bytes, reads_max, most_bytes);
     let (cache_bytes, of_free_bytes) = match config.settings.cache {
         Some(cache) => (cache.within(dataset_bytes), None),
         None => {
@@ -388,6 +394,7 @@ fn trace_header(
         block_bytes: core.block_bytes,
         engine: engine.to_owned(),
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
+        fields: settings.fields,
         began_unix_s: 0,
     }
 }

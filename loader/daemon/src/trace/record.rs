@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shade_core::{Samples, WholeSamples};
 use shade_dataset::Dataset;
 use shade_formats::SampleId;
 use shade_formats::index::Index;
@@ -115,7 +116,7 @@ impl Out {
 /// A recording under way.
 struct Recorder<'a> {
     out: Out,
-    index: &'a Index,
+    index: &'a Arc<Index>,
     has_header: bool,
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
@@ -160,9 +161,9 @@ impl Recorder<'_> {
         if !self.has_header {
             let first = lines.iter().position(|byte| *byte == b'\n').unwrap_or(last);
             let others = lines.split_off(first + 1);
-            Header::decode(&lines).map_err(TraceError::Line)?;
+            let header = Header::decode(&lines).map_err(TraceError::Line)?;
             self.out.write(&lines)?;
-            self.write_sizes()?;
+            self.write_sizes(&WholeSamples::new(Arc::clone(self.index), header.fields))?;
             self.has_header = true;
             lines = others;
         }
@@ -174,11 +175,11 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    fn write_sizes(&mut self) -> Result<(), TraceError> {
-        let samples = self.index.len();
+    fn write_sizes(&mut self, whole: &WholeSamples) -> Result<(), TraceError> {
+        let samples = whole.len();
         for from in (0..samples).step_by(SIZES_A_LINE as usize) {
             let stored = (from..samples.min(from.saturating_add(SIZES_A_LINE)))
-                .map(|id| self.index.entry(SampleId(id)).map_or(0, |entry| entry.stored_len))
+                .map(|id| whole.entry(SampleId(id)).map_or(0, |entry| entry.stored_len))
                 .collect();
             self.out.write(&Line::Sizes(Sizes { from, stored }).encode())?;
         }

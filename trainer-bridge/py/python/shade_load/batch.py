@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 from . import _native
 from ._native import RecordError, ShadeError
 from .device import CudaDevice
+from .fields import OWN_COLUMNS, column
 
 if TYPE_CHECKING:
     import torch as torch_
@@ -61,6 +62,8 @@ class Batch:
         self._device = device
         # Whether there is a list of views, perhaps of one.
         self._views = views
+        # Columns of extra fields that were asked for.
+        self._columns: dict[str, Any] = {}
         if device is not None:
             # Begun at once, so that the copies run beside the caller's first steps.
             _ = (self.images, self.labels, self.weights)
@@ -76,15 +79,16 @@ class Batch:
     def keys(self) -> tuple[str, ...]:
         """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; for
         images of one size "crops", "flipped" and "flipped_down" as well, with decode="none" "heights" and
-        "widths"."""
+        "widths"; and the Loader's extra fields."""
         more: tuple[str, ...] = ("heights", "widths") if self._native.ragged else ()
         if self._native.views:
             more = ("crops", "flipped", "flipped_down")
-        return ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *more)
+        own = ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *more)
+        return (*own, *self._native.field_names())
 
     def values(self) -> list[Any]:
         """The columns, in the order of `keys`."""
-        return [getattr(self, name) for name in self.keys()]
+        return [self[name] for name in self.keys()]
 
     def items(self) -> list[tuple[str, Any]]:
         """(name, column) of each column."""
@@ -100,7 +104,11 @@ class Batch:
             return tuple(self)[key]
         if key not in self.keys():
             raise KeyError(f"{key!r}: the columns of this batch are {', '.join(self.keys())}")
-        return getattr(self, key)
+        if key in OWN_COLUMNS:
+            return getattr(self, key)
+        if key not in self._columns:
+            self._columns[key] = column(self._native, self._torch, key)
+        return self._columns[key]
 
     def to(self, device: str | torch_.device, non_blocking: bool = True) -> Batch:
         """This batch with images, labels and weights on another device, for all else unchanged.
@@ -264,7 +272,8 @@ class Batch:
         sample that replaces a bad one has its own fields.
 
         Each call reads them from the dataset, in this process and up to 16 at a time; the daemon
-        does not read them ahead. The first call also reads the dataset's index, and a dataset
+        does not read them ahead. For fields that each batch needs, name them: `Loader(fields=...)`
+        has them come with the batch, as `batch["caption"]`. The first call also reads the dataset's index, and a dataset
         without fields costs nothing more. Damaged fields raise `RecordError`, with any
         `Plan(on_error=...)`.
         """

@@ -41,7 +41,7 @@ class Daemon(Options):
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
     All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
-    the daemon's settings: `policy`, `lookahead`, `package_bytes`, `tier`, `tier_cache`, `store`,
+    the daemon's settings: `policy`, `lookahead`, `fields`, `package_bytes`, `tier`, `tier_cache`, `store`,
     `depth`, `hedge`, `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's
     `cache`. A Loader with other settings gets a new daemon if the old one is unused. Otherwise the
     daemon keeps its settings, and a warning names the differences.
@@ -63,6 +63,8 @@ class Daemon(Options):
             used in the epoch. "icache" and "quiver" also substitute samples.
         lookahead: Range of the policy "lookahead" in epochs. Default: 1.0, the rest of the epoch.
             Lower it to measure the value of the plan's knowledge.
+        fields: Read each sample's extra fields with its record, and keep both in the cache. Default:
+            True if the Loader names `fields`. Set it if a later Loader on the same daemon will.
         package_bytes: Bytes that a miss brings along from around its record, as far as the cache
             would keep them: bytes or "64KiB", at most 256 KiB; 0 brings none. Default: 64 KiB with
             the policy "icache", else 0. Raise it for records of a few KB on a store whose
@@ -121,6 +123,7 @@ class Daemon(Options):
     socket: str | os.PathLike[str] | None = None
     policy: Policy | None = None
     lookahead: float = 1.0
+    fields: bool = False
     package_bytes: int | str | None = None
     tier: str | None = None
     tier_cache: int | str | None = None
@@ -162,11 +165,12 @@ class Daemon(Options):
         """Length of the ring; 0 for the daemon's choice."""
         return 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX)
 
-    def settings(self, cache: int | str | None, preset: str) -> dict[str, Any]:
+    def settings(self, cache: int | str | None, preset: str, with_fields: bool = False) -> dict[str, Any]:
         """All settings as the daemon has them, to start a daemon and to compare one."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HERE}
         policy, of_preset = _native.PRESETS[preset]
         given["policy"] = policy if self.policy is None else self.policy
+        given["fields"] = self.fields or with_fields
         return settings({**given, "cache": of_preset if cache is None else cache})
 
 
@@ -189,8 +193,11 @@ def differences(asked: Mapping[str, Any], running: Mapping[str, Any], trains: bo
     """
     defaults = Daemon().settings(None, _DEFAULT_PRESET)
     may_differ = not trains or running.get("linger") == _native.LINGERS_FOR_EVER
+    # One that reads fields serves who wants none.
     return [
         f"{name} {running[name]} instead of {value}"
         for name, value in asked.items()
-        if running.get(name, value) != value and not (may_differ and value == defaults[name])
+        if running.get(name, value) != value
+        and not (may_differ and value == defaults[name])
+        and not (name == "fields" and running[name])
     ]

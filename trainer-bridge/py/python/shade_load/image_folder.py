@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, SupportsIndex, overload
 
 from . import _native
+from .fields import kinds, value
 from .in_place import indexed
 from .options import choice, dataset_path
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
     from typing_extensions import Self
 
-    _Base = Dataset[tuple[Any, Any]]
+    _Base = Dataset[tuple[Any, ...]]
 else:
     try:
         from torch.utils.data import Dataset as _Base
@@ -49,6 +50,8 @@ class ImageFolder(_Base):
         target_transform: Function of the class's number; its result is the sample's second half.
         loader: Function of a binary file with one record; its result is the image. Default:
             Pillow's, as RGB.
+        fields: Extra fields, as for a Loader: a sample then has a third part, a dict with one value for
+            each, None where the sample has none.
         io: "buffered" reads through the page cache, so that a dataset that fits into memory is read
             from the store once; "direct" reads past it, as the daemon does.
 
@@ -67,12 +70,14 @@ class ImageFolder(_Base):
         target_transform: Callable[[int], Any] | None = None,
         loader: Callable[[BinaryIO], Any] = pil_rgb,
         *,
+        fields: Iterable[str] | Mapping[str, Any] | None = None,
         io: Literal["buffered", "direct"] = "buffered",
     ) -> None:
         self.root = os.path.expanduser(root)
         self.transform = transform
         self.target_transform = target_transform
         self.loader = loader
+        self._fields = kinds(fields)
         self._folder = str(dataset_path(indexed(self.root)))
         self._buffered = choice("io", io, ("buffered", "direct")) == "buffered"
         # The process that opened the reader: another one must not use its locks.
@@ -104,20 +109,22 @@ class ImageFolder(_Base):
         """Number of samples."""
         return len(self._reader())
 
-    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]:
-        """(image, class number) of one sample, each transformed."""
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, ...]:
+        """(image, class number) of one sample, each transformed; and its fields, if some are asked for."""
         sample = _position(index, len(self))
         [record] = self._reader().read([sample])
-        return self._loaded(sample, record)
+        [found] = self._fields_of([sample])
+        return self._loaded(sample, record, found)
 
-    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, ...]]:
         """The samples of a batch, read together. DataLoader calls this for each batch."""
         if type(self).__getitem__ is not ImageFolder.__getitem__:
             # A subclass may change its samples: it must make each.
             return [self[index] for index in indices]
         samples = [_position(index, len(self)) for index in indices]
         records = self._reader().read(samples)
-        return [self._loaded(sample, record) for sample, record in zip(samples, records, strict=True)]
+        each = zip(samples, records, self._fields_of(samples), strict=True)
+        return [self._loaded(sample, record, found) for sample, record, found in each]
 
     def __repr__(self) -> str:
         lines = [f"Number of datapoints: {len(self)}", f"Root location: {self.root}"]
@@ -152,7 +159,10 @@ class ImageFolder(_Base):
         self._records, self._pid = records, os.getpid()
         return records
 
-    def _loaded(self, sample: int, record: bytes) -> tuple[Any, Any]:
+    def _fields_of(self, samples: list[int]) -> Sequence[dict[str, bytes]]:
+        return self._reader().fields(samples) if self._fields else [{}] * len(samples)
+
+    def _loaded(self, sample: int, record: bytes, found: dict[str, bytes]) -> tuple[Any, ...]:
         try:
             image = self.loader(io.BytesIO(record))
         except Exception as error:
@@ -162,7 +172,12 @@ class ImageFolder(_Base):
             image = self.transform(image)
         if self.target_transform is not None:
             target = self.target_transform(target)
-        return image, target
+        if not self._fields:
+            return image, target
+        try:
+            return image, target, {name: value(name, kind, found.get(name)) for name, kind in self._fields.items()}
+        except (ValueError, RecursionError) as error:
+            raise self._reader().fault(sample, str(error)) from error
 
 
 class Samples(Sequence[tuple[str, int]]):

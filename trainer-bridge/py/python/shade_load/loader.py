@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from types import ModuleType, TracebackType
@@ -20,6 +20,7 @@ from .compare.inside import Arguments, InRun
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .exchange import Exchange, torch_exchange
+from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
@@ -96,6 +97,12 @@ class Loader(AsDataLoader):
         channels_last: Use torch's memory format of that name for images.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
             are decoded, and damage outside a crop is found.
+        fields: Extra fields of each sample that come with the batch, as `batch["caption"]`: their
+            names, or names with what they are: {"caption": str, "embedding": "float32[512]", "boxes":
+            "float32[*, 4]"}. A list with one value for each sample, `bytes` if nothing else is said,
+            and None where a sample has none. Numbers of one shape are one tensor, and a sample without
+            them is a bad record; rows of numbers are `values` and `offsets`. They are read with their
+            records, and are cached with them.
         transform: Function of each batch's images, called in this process; its result is
             `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
             end of `decode` come before it.
@@ -140,6 +147,7 @@ class Loader(AsDataLoader):
         decode: Decode | None = None,
         channels_last: bool = False,
         exact: bool = False,
+        fields: Iterable[str] | Mapping[str, Any] | None = None,
         transform: Callable[[Any], Any] | None = None,
         device: str | torch.device | None = None,
         train: bool = True,
@@ -171,6 +179,7 @@ class Loader(AsDataLoader):
             decode=None if decode is None else document(decode),
             channels_last=flag("channels_last", channels_last),
             exact=flag("exact", exact),
+            fields=kinds(fields),
             world_size=self.world_size,
             ring_bytes=daemon.ring_bytes(),
             plan=plan.arguments(),
@@ -181,7 +190,7 @@ class Loader(AsDataLoader):
         path, socket = dataset_path(dataset), daemon.socket_path()
         exchange = _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
+        daemon_of = (daemon.settings(cache, preset, bool(self._job["fields"])), find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use shade_core::driver::Driver;
 use shade_core::{
-    Attach, STAGING_BYTES_MAX, SessionId, TierEvent, block_bytes_for, capacity_bytes, staging_bytes,
+    Attach, STAGING_BYTES_MAX, SessionId, TierEvent, WholeSamples, block_bytes_for, capacity_bytes,
+    staging_bytes,
 };
 use shade_formats::SampleId;
 use shade_formats::index::Index;
@@ -62,11 +63,12 @@ impl Process {
             started_by: None,
         };
         let (block_bytes, staging) = (block_bytes(&index), staging(&index));
-        let cache_bytes = capacity_bytes(settings.cache.expect("a size"), &index, block_bytes);
-        let most_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes) + staging;
+        let samples = Arc::new(WholeSamples::new(Arc::clone(&index), settings.fields));
+        let cache_bytes = capacity_bytes(settings.cache.expect("a size"), &*samples, block_bytes);
+        let most_bytes = capacity_bytes(Capacity::Share(1.0), &*samples, block_bytes) + staging;
         let (arena, free) = Arena::create_up_to(cache_bytes + staging, most_bytes, block_bytes).unwrap();
-        let memory = CacheMemory::new(Arc::new(arena), Arc::clone(&index), settings.policy, staging);
-        let running = Running::new(&config, &index, cache_bytes, block_bytes);
+        let memory = CacheMemory::new(Arc::new(arena), Arc::clone(&samples), settings.policy, staging);
+        let running = Running::new(&config, &*samples, cache_bytes, block_bytes);
         let served = ServedDataset {
             folder: "dataset".to_owned(),
             address: "@shade".to_owned(),
@@ -75,10 +77,10 @@ impl Process {
             content_id: index.content_id().0,
             is_private: config.is_private,
         };
-        let mut config = core_config(settings, &index, false, cache_bytes, block_bytes, 2);
+        let mut config = core_config(settings, &*samples, false, cache_bytes, block_bytes, 2);
         config.reads_max = 16;
         let began_ns = machine.now_ns;
-        let mut driver = Driver::new(Core::new(index, free, config), machine);
+        let mut driver = Driver::new(Core::new(samples, free, config), machine);
         // The machine's clock went on before.
         driver.wait(Duration::from_nanos(began_ns));
         driver.survives = true;

@@ -31,9 +31,9 @@ impl Undisturbed {
         let index = index();
         let block_bytes =
             block_bytes_for((0..SAMPLES).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let cache_bytes = capacity_bytes(Capacity::Share(1.0), &index, block_bytes);
+        let cache_bytes = capacity_bytes(Capacity::Share(1.0), &*index, block_bytes);
         let (_arena, free) = Arena::create(4 * cache_bytes, block_bytes).unwrap();
-        let config = core_config(&DaemonSpec::default(), &index, false, cache_bytes, block_bytes, 2);
+        let config = core_config(&DaemonSpec::default(), &*index, false, cache_bytes, block_bytes, 2);
         let calm = Calm { bad: bad.clone(), batches: BTreeMap::new(), failure: None };
         let mut driver = Driver::new(Core::new(Arc::clone(&index), free, config), calm);
         let sessions = || (0..).zip(&job.ranks);
