@@ -1,10 +1,10 @@
 //! NumPy's file format, as far as a field of numbers may be such a file: `NAME.npy`.
 //!
-//! The format: numpy.lib.format, versions 1.0 to 3.0. Eight bytes of magic and version, the header's
-//! length, the header (a dict as Python writes it), and the numbers, the last dimension first.
+//! The format: numpy.lib.format, versions 1.0 to 3.0. Eight bytes of magic and version, the length
+//! of the header, the header (a dict as Python writes it), and the numbers, rows one by one.
 #![warn(clippy::indexing_slicing)]
 
-use crate::fields::NumberType;
+use crate::numbers::NumberType;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 

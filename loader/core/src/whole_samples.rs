@@ -150,7 +150,7 @@ impl Samples for WholeSamples {
         let Some(fields) = self.stored(sample).and_then(|stored| stored.fields) else { return 0 };
         let mut places = self.index.field_places(sample).peekable();
         if places.peek().is_none() {
-            // Headers and padding in it are room that is not used, but for alignment.
+            // With headers and padding: more room than the fields take, aligned.
             return fields.len;
         }
         places

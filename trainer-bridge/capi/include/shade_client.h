@@ -102,7 +102,8 @@ int shade_batch_describe(const struct shade_batch *batch, struct shade_batch_inf
 // height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
 // left to right, bit 1: from top to bottom); with several views "images", "crops" and "flipped"
 // are the first one's, and "images.1" and so on the others'. For images of their own sizes
-// "heights" and "widths" (int32). Its deleter gives it back.
+// "heights" and "widths" (int32). "fields.NAME" is an extra field whose numbers have one shape in
+// all samples. Its deleter gives it back.
 int shade_batch_tensor(const struct shade_batch *batch, const char *column, DLManagedTensor **out);
 
 // The image of one row as a tensor in place, where images have their own sizes.
@@ -113,6 +114,15 @@ int shade_batch_record(const struct shade_batch *batch,
                        uint32_t row,
                        const uint8_t **bytes,
                        size_t *len);
+
+// An extra field of one row, in place: valid until the batch is released. Its bytes are a null
+// pointer where the sample has no such field. One whose numbers have one shape in all samples is a
+// tensor instead: shade_batch_tensor with "fields.NAME".
+int shade_batch_field(const struct shade_batch *batch,
+                      const char *name,
+                      uint32_t row,
+                      const uint8_t **bytes,
+                      size_t *len);
 
 // Gives a batch back. Its tensors stay valid. Null does nothing.
 void shade_batch_release(struct shade_batch *batch);

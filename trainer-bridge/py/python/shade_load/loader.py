@@ -187,16 +187,14 @@ class Loader(AsDataLoader):
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
             job_name(daemon.job + suffix)
-        path, socket = dataset_path(dataset), daemon.socket_path()
-        exchange = _exchange(daemon, self.rank, self.world_size)
+        path, socket, exchange = dataset_path(dataset), daemon.socket_path(), _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
-        daemon_of = (daemon.settings(cache, preset, bool(self._job["fields"])), find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
+        settings_of = daemon.settings(cache, preset, bool(self._job["fields"]))
+        daemon_of = (settings_of, find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
-            cuda_device(self._torch, device)
-            if self._job["decode"] is None:
-                raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
+            _check_device(self._torch, device, has_images=self._job["decode"] is not None)
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket, self.rank, self._job, plan.strata if self._trains else 1, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
@@ -520,6 +518,13 @@ def _check_kinds(**given: tuple[Any, type]) -> None:
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}: got {shown(value)}, expected a {kind.__name__}")
+
+
+def _check_device(torch: ModuleType | None, device: Any, has_images: bool) -> None:
+    """Refuses what is no CUDA device here, or would get no images."""
+    cuda_device(torch, device)
+    if not has_images:
+        raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
 
 
 def _document(dataset: Any, **arguments: Any) -> dict[str, Any]:
