@@ -108,8 +108,8 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32, bytes_max:
 fn layout_of(output: &Output) -> Layout {
     match output {
         Output::Raw => Layout::Raw,
-        Output::Decoded(_) if output.channels_last() => Layout::U8Nhwc,
-        Output::Decoded(_) => Layout::U8Nchw,
+        Output::Decoded(_) if output.channels_last() => Layout::Nhwc,
+        Output::Decoded(_) => Layout::Nchw,
         Output::Ragged { channels_last: true } => Layout::RaggedHwc,
         Output::Ragged { channels_last: false } => Layout::RaggedChw,
     }

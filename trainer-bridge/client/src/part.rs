@@ -3,8 +3,8 @@
 
 use std::ptr::NonNull;
 
-use shade_formats::FormatError;
 use shade_formats::ring::Layout;
+use shade_formats::{Dtype, FormatError};
 
 use crate::batch::{Batch, Column};
 
@@ -15,7 +15,7 @@ const CHANNELS: usize = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType {
-    /// 0: signed, 1: unsigned, 2: float.
+    /// 0: signed, 1: unsigned, 2: float, 4: bfloat.
     pub code: u8,
     /// Bits of one value.
     pub bits: u8,
@@ -30,6 +30,10 @@ impl DataType {
     pub const I64: Self = Self { code: 0, bits: 64, lanes: 1 };
     /// uint8.
     pub const U8: Self = Self { code: 1, bits: 8, lanes: 1 };
+    /// float16.
+    pub const F16: Self = Self { code: 2, bits: 16, lanes: 1 };
+    /// bfloat16.
+    pub const BF16: Self = Self { code: 4, bits: 16, lanes: 1 };
     /// float32.
     pub const F32: Self = Self { code: 2, bits: 32, lanes: 1 };
     /// float64, which only losses may be.
@@ -48,9 +52,22 @@ impl DataType {
             Self::I32 => "int32",
             Self::I64 => "int64",
             Self::U8 => "uint8",
+            Self::F16 => "float16",
+            Self::BF16 => "bfloat16",
             Self::F32 => "float32",
             Self::F64 => "float64",
             _ => "a type that shade does not use",
+        }
+    }
+}
+
+impl From<Dtype> for DataType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Uint8 => Self::U8,
+            Dtype::Float16 => Self::F16,
+            Dtype::Bfloat16 => Self::BF16,
+            Dtype::Float32 => Self::F32,
         }
     }
 }
@@ -81,7 +98,7 @@ pub enum BatchPart {
     Weights,
     /// Flags of the rows, int32.
     Flags,
-    /// The images of a view of a batch whose images have one size, uint8.
+    /// The images of a view of a batch whose images have one size, of the view's type.
     Images(u8),
     /// Left, top, width and height of the part of the source that each image of a view shows,
     /// float32: rows x 4.
@@ -154,13 +171,14 @@ impl BatchPart {
                 let (Some(images), Some(&shape)) = (batch.images(view), batch.views().get(view)) else {
                     return Err(no_view(batch, view));
                 };
+                let dtype = shape.dtype.into();
                 let [channels, height, width] =
                     [shape.channels, shape.height, shape.width].map(|side| side as usize);
                 let shape = match batch.descriptor().layout {
-                    Layout::U8Nhwc => [batch.records(), height, width, channels],
+                    Layout::Nhwc => [batch.records(), height, width, channels],
                     _ => [batch.records(), channels, height, width],
                 };
-                located(images.ptr, DataType::U8, &shape)
+                located(images.ptr, dtype, &shape)
             }
             Self::Crops(view) => {
                 let crops = batch.crops(view.into()).ok_or_else(|| no_view(batch, view.into()))?;

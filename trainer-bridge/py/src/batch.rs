@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
-use shade_client::{BatchId, BatchPart, Descriptor, Layout, Located};
+use shade_client::{BatchId, BatchPart, DataType, Descriptor, Layout, Located};
 
 use crate::buffer::Record;
 use crate::dlpack::{CPU, capsule, check_request};
@@ -117,7 +117,7 @@ impl Batch {
     /// Whether images are interleaved.
     #[getter]
     fn channels_last(&self) -> bool {
-        matches!(self.descriptor().layout, Layout::U8Nhwc | Layout::RaggedHwc)
+        matches!(self.descriptor().layout, Layout::Nhwc | Layout::RaggedHwc)
     }
 
     /// Views of each image; 0 for raw records and images of their own sizes.
@@ -220,19 +220,20 @@ impl View {
     /// A copy as a flat list of numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let bytes = self.copy()?;
-        match self.part {
-            BatchPart::Ids | BatchPart::Labels => {
+        let halves = || bytes.as_chunks().0.iter().map(|&value| u16::from_le_bytes(value));
+        match self.located()?.dtype {
+            DataType::I64 => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)))
             }
-            BatchPart::Weights | BatchPart::Crops(_) => {
+            DataType::F32 => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)))
             }
-            BatchPart::Flags | BatchPart::Heights | BatchPart::Widths => {
+            DataType::I32 => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i32::from_le_bytes(value)))
             }
-            BatchPart::Images(_) | BatchPart::Flipped(_) | BatchPart::Image(_) | BatchPart::Record(_) => {
-                PyList::new(py, bytes)
-            }
+            DataType::BF16 => PyList::new(py, halves().map(|bits| f32::from_bits(u32::from(bits) << 16))),
+            DataType::F16 => PyList::new(py, halves().map(value_of_float16)),
+            _ => PyList::new(py, bytes),
         }
     }
 
@@ -253,4 +254,16 @@ impl View {
     fn __dlpack_device__(&self) -> (i32, i32) {
         CPU
     }
+}
+
+/// The number that these bits of a float16 are.
+fn value_of_float16(bits: u16) -> f32 {
+    let (exponent, fraction) = ((bits >> 10) & 31, f32::from(bits & 1023));
+    let size = match exponent {
+        0 => fraction * 2_f32.powi(-24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        _ => (1024.0 + fraction) * 2_f32.powi(i32::from(exponent) - 25),
+    };
+    if bits >> 15 == 1 { -size } else { size }
 }

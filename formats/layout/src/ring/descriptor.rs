@@ -253,17 +253,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ViewShape;
+    use crate::{Dtype, ViewShape};
 
-    const VIEW: ViewShape = ViewShape { height: 32, width: 48, channels: 3 };
+    const VIEW: ViewShape = ViewShape { height: 32, width: 48, channels: 3, dtype: Dtype::Uint8 };
 
     fn sample() -> Descriptor {
-        let layout = BatchLayout::of_views(Layout::U8Nchw, 64, &[VIEW; 2]).unwrap();
+        let layout = BatchLayout::of_views(Layout::Nchw, 64, &[VIEW; 2]).unwrap();
         Descriptor {
             seq: 1 << 40,
             generation: 3,
             kind: Kind::Batch,
-            layout: Layout::U8Nchw,
+            layout: Layout::Nchw,
             epoch: 4,
             batch: 5,
             offset: 8192,

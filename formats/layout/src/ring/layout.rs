@@ -6,7 +6,7 @@ use crate::checksum::crc32c;
 use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
-pub const RING_VERSION: u32 = 8;
+pub const RING_VERSION: u32 = 9;
 
 /// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
 /// has two: enough to wrap.

@@ -42,7 +42,7 @@ from .options import (
 from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
-from .recipe import recipe
+from .recipe import recipe_of_floats
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .timeouts import Patience
@@ -94,11 +94,18 @@ class Loader(AsDataLoader):
             image in its own size; then `batch.images` is a list, and the ring has room for three of
             the largest batches. Without image_size and decode: raw records.
         channels_last: Use torch's memory format of that name for images.
+        dtype: Type of the images' values: "uint8", or "float32", "float16" or "bfloat16", or torch's
+            dtypes of these names. Default: "uint8", from 0 to 255. Floats are from 0 to 1, or normalized;
+            the daemon makes them, so that the training's process does not. They take two or four
+            times the room in the ring.
+        normalize: (mean, std), each a number for each colour or one, as torchvision's Normalize has
+            them. The daemon makes `(x / 255 - mean) / std`, to the last bit. It needs a dtype of floats;
+            then a Normalize at the end of `decode` does the same.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
             are decoded, and damage outside a crop is found.
         transform: Function of each batch's images, called in this process; its result is
             `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
-            end of `decode` come before it.
+            end of `decode` come before it: here if `dtype` is "uint8", else in the daemon.
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
@@ -139,6 +146,8 @@ class Loader(AsDataLoader):
         image_size: int | tuple[int, int] | None = None,
         decode: Decode | None = None,
         channels_last: bool = False,
+        dtype: str | torch.dtype = "uint8",
+        normalize: tuple[Sequence[float], Sequence[float]] | None = None,
         exact: bool = False,
         transform: Callable[[Any], Any] | None = None,
         device: str | torch.device | None = None,
@@ -156,7 +165,7 @@ class Loader(AsDataLoader):
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
         self.rank, self.world_size = ranks(rank, world_size)
-        dataset, (decode, transform) = indexed(dataset), recipe(decode, transform)
+        dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._in_run = InRun.of(dataset, self._trains)
         if self._in_run is not None:
@@ -170,6 +179,7 @@ class Loader(AsDataLoader):
             image_size=None if image_size is None else sides("image_size", image_size),
             decode=None if decode is None else document(decode),
             channels_last=flag("channels_last", channels_last),
+            **floats,
             exact=flag("exact", exact),
             world_size=self.world_size,
             ring_bytes=daemon.ring_bytes(),
@@ -178,16 +188,13 @@ class Loader(AsDataLoader):
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
             job_name(daemon.job + suffix)
-        path, socket = dataset_path(dataset), daemon.socket_path()
-        exchange = _exchange(daemon, self.rank, self.world_size)
+        path, socket, exchange = dataset_path(dataset), daemon.socket_path(), _exchange(daemon, self.rank, self.world_size)
         weights = None if plan.weights is None else plan.weights.data
         daemon_of = (daemon.settings(cache, preset), find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
         attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
-            cuda_device(self._torch, device)
-            if self._job["decode"] is None:
-                raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
+            _check_device(self._torch, device, has_images=self._job["decode"] is not None)
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket, self.rank, self._job, plan.strata if self._trains else 1, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
@@ -511,6 +518,13 @@ def _check_kinds(**given: tuple[Any, type]) -> None:
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}: got {shown(value)}, expected a {kind.__name__}")
+
+
+def _check_device(torch: ModuleType | None, device: Any, has_images: bool) -> None:
+    """Refuses what is no CUDA device here, or would get no images."""
+    cuda_device(torch, device)
+    if not has_images:
+        raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
 
 
 def _document(dataset: Any, **arguments: Any) -> dict[str, Any]:
