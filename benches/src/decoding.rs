@@ -174,11 +174,20 @@ pub(crate) struct Bench {
     images: Decoder,
     rows: RowDecoder,
     row: Region,
+    /// Rows for which `row` has room: one after another, and then from the first again.
+    places: u64,
 }
 
 impl Bench {
+    /// All rows go to the same place.
     pub(crate) fn new() -> Self {
-        Self { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) }
+        Self::of_batches(1, 1 << 20)
+    }
+
+    /// Rows of up to `row_bytes` go to this many places in turn, as those of a batch do.
+    pub(crate) fn of_batches(places: u64, row_bytes: u64) -> Self {
+        let row = Region::heap(places * row_bytes);
+        Self { images: Decoder::new(), rows: RowDecoder::default(), row, places }
     }
 
     /// Microseconds an image of the decoder alone.
@@ -235,8 +244,9 @@ impl Bench {
         let (time, done) = timed(|| -> Result<()> {
             for (position, file) in (0..).zip(files) {
                 let draw = Draw::at(1, epoch, position);
+                let start = u64::from(position) % self.places * spec.bytes();
                 self.rows.decode(media, file, spec, draw, |at, bytes| -> Result<()> {
-                    Ok(self.row.write(at, bytes)?)
+                    Ok(self.row.write(start + at, bytes)?)
                 })?;
             }
             Ok(())

@@ -17,6 +17,7 @@ mod end_to_end;
 mod equal;
 mod far_away;
 mod figure;
+mod floats;
 mod gather;
 mod images;
 mod job;
@@ -90,6 +91,8 @@ enum Name {
     Gather,
     /// Decoding an image to a row of a batch, beside the decoder alone.
     Decode,
+    /// Rows of floats, beside rows of bytes.
+    Floats,
     /// Operations on a row's pixels, and a recipe of several beside its crop alone.
     Augment,
     /// From publishing a batch to the trainer's view of it.
@@ -164,6 +167,7 @@ fn bench(name: Name, scratch: Option<&Scratch>, photos: u32) -> Result<Vec<Figur
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Decode, _) => decoding::run(),
+        (Name::Floats, _) => floats::run(),
         (Name::Augment, _) => augmenting::run(),
         (Name::Ring, _) => ring::run(),
         (Name::Pack, Some(scratch)) => packing::run(scratch),

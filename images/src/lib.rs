@@ -5,7 +5,7 @@
 //!   bytes ── Decoder ──▶ Image ── oriented ── resized ──▶ encode_jpeg, encode_ppm       (packer)
 //!            (Pixels)    width, height, RGB of 8 bits
 //!   bytes ── RowDecoder ──▶ row of a batch: a part of the image, resized, mirrored      (daemon)
-//!   rows  ── normalize  ──▶ floats                                                      (bridge)
+//!   rows  ── normalize  ──▶ floats                                              (daemon, bridge)
 //! ```
 //!
 //! **Decoding** gives what `PIL.Image.open(f).convert("RGB")` gives, which is what torchvision's
@@ -40,7 +40,7 @@
 //! No file is opened here and no thread started. Bytes may be anything: they give an error, never a
 //! panic ([`caught`]), and no image of more than [`IMAGE_PIXELS_MAX`] pixels is decoded.
 //!
-//! Without the feature `codecs` there is only [`normalize`], and no dependency to build.
+//! Without the feature `codecs` there is only [`normalize`], and no C to build.
 
 #[cfg(feature = "codecs")]
 mod augment;

@@ -3,11 +3,12 @@
 
 use proptest::prelude::*;
 use shade_formats::index::Media;
-use shade_formats::{Geometry, MIRRORED, UPSIDE_DOWN};
+use shade_formats::{Dtype, Geometry, MIRRORED, UPSIDE_DOWN};
+use shade_images::normalize::Lanes;
 use shade_images::{Draw, ImageFault, RowDecoder};
 use shade_job::{
-    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Framing, Hue, ImageSpec, InTurn, Interpolation,
-    Pair, Resampling, Shear, Transform,
+    AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Floats, Framing, Hue, ImageSpec, InTurn,
+    Interpolation, Pair, Resampling, Shear, Transform,
 };
 
 /// Rows from a pixel to more than a kernel: the filters have their edge cases at 1 to 3.
@@ -282,6 +283,33 @@ proptest! {
             prop_assert_eq!(found[nth].1, turned_rows[nth].1);
             let colours = planes(&coloured_rows[nth].0, &coloured[nth]);
             prop_assert_eq!(own, if view.grey { grey(&colours) } else { colours });
+        }
+    }
+
+    /// Whatever the pieces are in which a row is written.
+    #[test]
+    fn floats_are_made_of_the_bytes_of_the_same_row(
+        views in views(), bytes in image(), position in 0_u32..1000, dtype in prop::sample::select(&Dtype::ALL[1..]),
+        means in [-1.0..2.0_f32, -1.0..2.0, -1.0..2.0], stds in [0.1..2.0_f32, 0.1..2.0, 0.1..2.0],
+    ) {
+        let mut decoder = RowDecoder::default();
+        let of = |view: &ImageSpec| match view.grey {
+            true => Floats { dtype, mean: [means[0]; 3], std: [stds[0]; 3] },
+            false => Floats { dtype, mean: means, std: stds },
+        };
+        let floating: Vec<_> =
+            views.iter().map(|view| ImageSpec { floats: Some(of(view)), ..view.clone() }).collect();
+        let plain = rows(&mut decoder, &bytes, &views, position);
+        let found = rows(&mut decoder, &bytes, &floating, position);
+        for ((view, plain), found) in views.iter().zip(plain).zip(found) {
+            let (floats, colours) = (of(view), if view.grey { 1 } else { 3 });
+            let plane = plain.0.len() / colours;
+            let colour = |at: usize| if view.channels_last { at % colours } else { at / plane };
+            let mut expected = vec![0; plain.0.len() * dtype.bytes()];
+            for ((at, byte), value) in plain.0.iter().enumerate().zip(expected.chunks_mut(dtype.bytes())) {
+                Lanes::plane(&floats, colour(at)).fill(&[*byte], value);
+            }
+            prop_assert_eq!(found, (expected, plain.1));
         }
     }
 

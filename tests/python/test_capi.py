@@ -212,6 +212,18 @@ def test_extra_fields_are_those_of_python(shade: ctypes.CDLL, packed: Packed, tm
     shade.shade_close(session)
 
 
+def test_floats_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
+    normalize = {"mean": [0.485, 0.456, 0.406], "std": [0.25]}
+    session = opened(shade, packed.path, batch_size=8, seed=3, image_size=12, dtype="float16", normalize=normalize)
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    options: dict[str, Any] = {"dtype": "float16", "normalize": ((0.485, 0.456, 0.406), (0.25,))}
+    with Loader(packed.path, 8, seed=3, image_size=12, **options) as loader:
+        for batch, expected in zip(batches(shade, session), loader, strict=True):
+            found = column(shade, batch, "images")
+            assert found.dtype == np.float16 and np.array_equal(found, expected.images.numpy())
+    shade.shade_close(session)
+
+
 def ids_of_epoch(shade: ctypes.CDLL, session: c_void_p) -> list[list[int]]:
     assert shade.shade_start_epoch(session, 0, 0) == OK
     return [column(shade, batch, "ids").tolist() for batch in batches(shade, session)]

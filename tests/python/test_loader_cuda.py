@@ -52,6 +52,20 @@ def test_a_device_has_what_the_cpu_has(jpeg_dataset: Path, decode: object, chann
 @gpu
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_floats_of_the_daemon_arrive_on_a_device(jpeg_dataset: Path, dtype: str, channels_last: bool) -> None:
+    options = {"decode": RandomResizedCrop(32), "channels_last": channels_last, "dtype": dtype}
+    with (
+        Loader(jpeg_dataset, 7, daemon=Daemon(job="floats-here"), **options) as cpu,
+        Loader(jpeg_dataset, 7, device="cuda:0", daemon=Daemon(job="floats-there"), **options) as cuda,
+    ):
+        for here, there in zip(cpu, cuda, strict=True):
+            assert there.images.device.type == "cuda" and there.images.dtype == getattr(torch, dtype)
+            assert torch.equal(here.images, there.images.cpu())
+
+
+@gpu
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path, dtype: str, channels_last: bool) -> None:
     normalize = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), dtype)
     options = {"image_size": 32, "channels_last": channels_last, "train": False, "transform": normalize}

@@ -78,6 +78,7 @@ def test_what_is_no_batch_of_bytes_is_refused_by_name() -> None:
     for mean, std, dtype, text in [
         ((0.5, 0.5), STD, "float32", "mean: got"),
         (MEAN, (0.2, 0.0, 0.2), "float32", "std: got"),
+        (MEAN, (0.2, 1e-40, 0.2), "float32", "std: got"),
         (MEAN, STD, "float64", "dtype: got 'float64'"),
         (MEAN, STD, torch.int32, "dtype: got torch.int32"),
     ]:
@@ -120,7 +121,7 @@ def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:
 
     source = Temporary()
     target = Target(source)
-    _native.fill_floats(source, target, normalize._tables, 2)
+    _native.fill_floats(source, target, normalize.mean, normalize.std, 2)
     assert torch.equal(target.floats, normalize(bytes_))
     assert source.exported() is None, "and no longer"
 

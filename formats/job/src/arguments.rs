@@ -49,8 +49,8 @@ impl JobSpec {
         if let Some(decode) = given.remove("decode") {
             spec.decode = Decode::try_from(decode)?.sized(image_size)?;
         } else {
-            for name in ["channels_last", "exact"] {
-                if given.get(name).is_some_and(|given| *given == Value::Bool(true)) {
+            for name in ["channels_last", "exact", "normalize"] {
+                if given.get(name).is_some_and(|given| *given != Value::Bool(false)) {
                     let text =
                         format!("{name}: raw records are delivered; give image_size or decode as well");
                     return Err(SpecError::told("decode", text));
@@ -188,6 +188,31 @@ mod tests {
             (json!({"image_size": 8, "decode": "none"}), "image_size is given as well"),
             (json!({"image_size": 0}), "decode: Cover: size is 0"),
             (json!({"exact": true}), "exact: raw records"),
+            (
+                json!({"dtype": "float16"}),
+                "dtype: got \"float16\", but raw records are delivered; give image_size",
+            ),
+            (json!({"normalize": {"mean": [0], "std": [1]}}), "normalize: raw records"),
+            (json!({"dtype": "float16", "decode": "none"}), "but images of their own sizes are bytes"),
+            (
+                json!({"dtype": "float64", "image_size": 8}),
+                "dtype: got \"float64\", expected one of \"uint8\"",
+            ),
+            (
+                json!({"image_size": 8, "normalize": {"mean": [0], "std": [1]}}),
+                "normalize: got numbers with dtype \"uint8\"",
+            ),
+            (
+                json!({"image_size": 8, "dtype": "float32", "normalize": {"mean": [0], "std": [1, 0, 1]}}),
+                "normalize: got {\"mean\":[0],\"std\":[1,0,1]}, expected",
+            ),
+            (
+                json!({
+                    "decode": [{"CenterCrop": {"size": 8}}, {"Grayscale": {}}],
+                    "dtype": "bfloat16", "normalize": {"mean": [0.5, 0.4, 0.3], "std": [1]},
+                }),
+                "normalize: an image of grey has one channel",
+            ),
             (json!({"decode": 3}), "decode: got 3, expected transforms"),
             (
                 json!({"decode": [[{"CenterCrop": {"size": 8}}], {"CenterCrop": {"size": 8}}]}),

@@ -20,6 +20,7 @@ mod choices;
 mod declared;
 mod error;
 mod fields;
+mod floats;
 mod names;
 mod nodes;
 mod npy;
@@ -46,6 +47,7 @@ pub use choices::{EngineChoice, IoMode, JpegDecoder, OnError, Order, Sampler, Ta
 pub use declared::{Declared, Parameter};
 pub use error::SpecError;
 pub use fields::{FieldKind, Fields};
+pub use floats::{Floats, Normalize};
 pub use names::UnknownName;
 pub use numbers::NumberType;
 pub use output::{Decode, Output};

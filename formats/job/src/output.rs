@@ -6,7 +6,7 @@ use shade_formats::ViewShape;
 use shade_formats::limits::VIEWS_MAX;
 
 use crate::transforms::{InTurn, Pair, Transform};
-use crate::{ImageSpec, SpecError};
+use crate::{Floats, ImageSpec, SpecError};
 
 /// The word for images of their own sizes.
 const WHOLE: &str = "none";
@@ -126,11 +126,27 @@ impl Output {
     ///
     /// # Errors
     /// There are too many views, or one of them makes no rows.
-    pub(crate) fn new(decode: &Decode, channels_last: bool, exact: bool) -> Result<Self, SpecError> {
-        let views = match decode {
-            Decode::Raw => return Ok(Self::Raw),
-            Decode::Whole => return Ok(Self::Ragged { channels_last }),
-            Decode::Views(views) => views,
+    pub(crate) fn new(
+        decode: &Decode,
+        channels_last: bool,
+        exact: bool,
+        floats: Option<Floats>,
+    ) -> Result<Self, SpecError> {
+        let views = match (decode, floats) {
+            (Decode::Raw, None) => return Ok(Self::Raw),
+            (Decode::Whole, None) => return Ok(Self::Ragged { channels_last }),
+            (Decode::Views(views), _) => views,
+            (Decode::Raw, Some(Floats { dtype, .. })) => {
+                let what = "raw records are delivered; give image_size or decode as well";
+                return Err(SpecError::told("dtype", format!("dtype: got {:?}, but {what}", dtype.as_str())));
+            }
+            (Decode::Whole, Some(Floats { dtype, .. })) => {
+                let what = format!(
+                    "images of their own sizes are bytes: make floats of each of a batch's, in Python with \
+                     Loader(transform=...), or give transforms with a crop instead of \"{WHOLE}\""
+                );
+                return Err(SpecError::told("dtype", format!("dtype: got {:?}, but {what}", dtype.as_str())));
+            }
         };
         if !(1..=VIEWS_MAX).contains(&views.len()) {
             let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", views.len());
@@ -141,7 +157,12 @@ impl Output {
                 1 => wrong(format!("decode: {error}")),
                 _ => wrong(format!("view {number}: decode: {error}")),
             })?;
-            Ok(ImageSpec { channels_last, exact, ..spec })
+            if spec.grey && floats.is_some_and(|floats| !floats.are_of_grey()) {
+                let text =
+                    "normalize: an image of grey has one channel: give one number for mean, and one for std";
+                return Err(SpecError::told("normalize", text.to_owned()));
+            }
+            Ok(ImageSpec { channels_last, exact, floats, ..spec })
         };
         views.iter().enumerate().map(view).collect::<Result<_, _>>().map(Self::Decoded)
     }
@@ -161,7 +182,7 @@ impl Output {
         self.views().iter().map(ImageSpec::shape).collect()
     }
 
-    /// Bytes of one row of views, below 2^34; 0 without views.
+    /// Bytes of one row of views, below 2^36; 0 without views.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         self.views().iter().map(ImageSpec::bytes).sum()

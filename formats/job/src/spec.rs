@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use shade_formats::Dtype;
 use shade_formats::limits::{
     BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, STRATA_MAX,
 };
@@ -12,7 +13,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::declared::{canonical, declared, with_field};
 use crate::values::auto;
-use crate::{Declared, Decode, Fields, OnError, Order, Output, Parameter, Sampler, SpecError, Tail};
+use crate::{
+    Declared, Decode, Fields, Floats, Normalize, OnError, Order, Output, Parameter, Sampler, SpecError, Tail,
+};
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
 
@@ -200,6 +203,13 @@ declared! {
         /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
         channels_last: bool = false;
 
+        /// Type of the images' values: bytes from 0 to 255, or floats, which the daemon makes of
+        /// them: from 0 to 1, or as `normalize` says.
+        dtype: Dtype = Dtype::Uint8, of Dtype;
+
+        /// Mean and deviation of each colour for images from 0 to 1: floats are `(x - mean) / std`.
+        normalize: Option<Normalize> = None;
+
         /// Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
         /// are decoded, and damage outside a crop is found.
         exact: bool = false;
@@ -275,7 +285,8 @@ impl JobSpec {
     /// # Errors
     /// The transforms make no rows.
     pub fn output(&self) -> Result<Output, SpecError> {
-        Output::new(&self.decode, self.channels_last, self.exact)
+        let floats = Floats::new(self.dtype, self.normalize)?;
+        Output::new(&self.decode, self.channels_last, self.exact, floats)
     }
 
     /// Refuses what no daemon can serve.
@@ -286,7 +297,7 @@ impl JobSpec {
         self.plan.validate()?;
         self.check_ranges()?;
         self.check_strata()?;
-        // Below 2^49: 2^15 rows of 16 views of 3 x 2^28 bytes.
+        // Below 2^51: 2^15 rows of 16 views of 3 x 2^28 values of 4 bytes.
         let output = self.output()?;
         self.fields.check()?;
         let fields = FieldColumns::new(&self.fields.widths(), self.batch_size, 0);

@@ -2,11 +2,11 @@
 //! behind that.
 //! The rules of the order of transforms are here.
 
-use shade_formats::ViewShape;
 use shade_formats::limits::{IMAGE_SIDE_MAX, TRANSFORMS_MAX};
+use shade_formats::{Dtype, ViewShape};
 
-use crate::SpecError;
 use crate::transforms::{Filters, Side, Transform};
+use crate::{Floats, SpecError};
 
 /// The order that transforms must have.
 const ORDER: &str = "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before \
@@ -44,7 +44,7 @@ pub enum Framing {
     },
 }
 
-/// How decoded images become rows of one size: `u8`, 3 x `height` x `width`, or 1 x `height` x
+/// How decoded images become rows of one size: 3 x `height` x `width` values, or 1 x `height` x
 /// `width` in grey.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageSpec {
@@ -62,6 +62,8 @@ pub struct ImageSpec {
     pub flip_down: f64,
     /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
     pub channels_last: bool,
+    /// What the bytes become; `None` leaves them as they are.
+    pub floats: Option<Floats>,
     /// Exactly as torchvision does: every JPEG is decoded whole, and not reduced meanwhile.
     pub exact: bool,
     /// One channel of grey, Pillow's "L" of the row's colours: `Grayscale()`.
@@ -207,10 +209,11 @@ impl ImageSpec {
     /// The shape of each image.
     #[must_use]
     pub fn shape(&self) -> ViewShape {
-        ViewShape { height: self.height, width: self.width, channels: if self.grey { 1 } else { 3 } }
+        let dtype = self.floats.map_or(Dtype::Uint8, |floats| floats.dtype);
+        ViewShape { height: self.height, width: self.width, channels: if self.grey { 1 } else { 3 }, dtype }
     }
 
-    /// Bytes of one image, below 2^30.
+    /// Bytes of one image, below 2^32.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shape().bytes()

@@ -3,9 +3,11 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use shade_formats::Dtype;
 use shade_job::{
-    AutoAugmentPolicy, Colour, Decode, Degrees, Fields, Filters, InTurn, Interpolation, JOB_BYTES_MAX,
-    JobSpec, OnError, Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side, Tail, Transform,
+    AutoAugmentPolicy, Colour, Decode, Degrees, FieldKind, Fields, Filters, InTurn, Interpolation,
+    JOB_BYTES_MAX, JobSpec, Normalize, OnError, Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side,
+    Tail, Transform,
 };
 
 fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> + Clone {
@@ -108,17 +110,22 @@ fn decode() -> impl Strategy<Value = Decode> {
 }
 
 fn fields() -> impl Strategy<Value = Fields> {
-    let kind = prop::sample::select(vec!["bytes", "text", "json", "float32[512]", "int64[]", "uint8[*,4]"]);
-    prop::option::of(kind).prop_map(|kind| {
-        kind.map_or_else(Fields::default, |kind| [("caption", kind.parse().unwrap())].into())
-    })
+    let kinds = ["bytes", "text", "json", "float32[512]", "int64[]", "uint8[*,4]"];
+    let kinds = kinds.map(|kind| kind.parse::<FieldKind>().ok());
+    prop::sample::select(kinds.to_vec())
+        .prop_map(|kind| kind.map_or_else(Fields::default, |kind| [("caption", kind)].into()))
+}
+
+fn normalize() -> impl Strategy<Value = Option<Normalize>> {
+    prop::option::of(([-9.0..9.0_f64, -9.0..9.0, -9.0..9.0], [0.1..9.0_f64, 0.1..9.0, 0.1..9.0]))
+        .prop_map(|numbers| numbers.map(|(mean, std)| Normalize { mean, std }))
 }
 
 prop_compose! {
     fn spec()(
         sampler in any_of(Sampler::ALL), order in any_of(Order::ALL), tail in any_of(Tail::ALL),
         on_error in any_of(OnError::ALL), decode in decode(), seed: u64, shares in [share(), share(), share()],
-        factors in [1.0..1e300_f64, 1.0..9.0_f64], cover: u32, fields in fields(), digests: [u64; 2], flags: [bool; 4],
+        factors in [1.0..1e300_f64, 1.0..9.0_f64], cover: u32, fields in fields(), dtype in any_of(&Dtype::ALL), normalize in normalize(), digests: [u64; 2], flags: [bool; 4],
         batch_size in 1_u32..9000, ring in 0_u64..1 << 20,
     ) -> JobSpec {
         JobSpec {
@@ -128,7 +135,7 @@ prop_compose! {
                 weights_digest: digests[0], subset_digest: digests[1], pace: flags[0], draw_ahead: flags[1],
                 ..PlanSpec::default()
             },
-            batch_size, tail, on_error, decode, channels_last: flags[2], exact: flags[3], fields, bad_max: shares[0],
+            batch_size, tail, on_error, decode, channels_last: flags[2], exact: flags[3], dtype, normalize, fields, bad_max: shares[0],
             ring_bytes: ring * 4096,
             ..JobSpec::default()
         }
@@ -207,7 +214,7 @@ proptest! {
 /// the state's magic up.
 #[test]
 fn the_canonical_form_does_not_change_by_accident() {
-    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"tail":"drop","decode":null,"channels_last":false,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
+    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"tail":"drop","decode":null,"channels_last":false,"dtype":"uint8","normalize":null,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
     assert_eq!(JobSpec::default().to_text(), default);
     assert_eq!(JobSpec::from_text("{}").unwrap(), JobSpec::default());
     assert_eq!(PlanSpec::default().digest(), 1_251_418_270_495_400_952);

@@ -1,7 +1,7 @@
 //! What core, workers, packer and clients share about an image: its size, its row in a plan, and
 //! what a batch says of its views.
 
-use crate::SampleId;
+use crate::{Dtype, SampleId};
 
 /// Columns and rows, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,16 +34,19 @@ pub struct ViewShape {
     pub height: u32,
     /// Columns of pixels.
     pub width: u32,
-    /// Bytes of a pixel: 3 for colours, 1 for grey.
+    /// Values of a pixel: 3 for colours, 1 for grey.
     pub channels: u32,
+    /// Type of a value.
+    pub dtype: Dtype,
 }
 
 impl ViewShape {
-    /// Bytes of one image. Below 2^30 for sides up to
+    /// Bytes of one image. Below 2^32 for sides up to
     /// [`IMAGE_SIDE_MAX`](crate::limits::IMAGE_SIDE_MAX).
     #[must_use]
     pub fn bytes(self) -> u64 {
-        u64::from(self.channels) * u64::from(self.height) * u64::from(self.width)
+        let values = u64::from(self.channels) * u64::from(self.height) * u64::from(self.width);
+        values * self.dtype.bytes() as u64
     }
 }
 

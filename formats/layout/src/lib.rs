@@ -9,6 +9,7 @@
 
 pub mod checksum;
 pub mod control;
+mod dtype;
 pub mod error;
 pub mod ids;
 mod image;
@@ -19,6 +20,7 @@ pub mod ring;
 pub mod shard;
 pub mod trace;
 
+pub use dtype::Dtype;
 pub use error::FormatError;
 pub use ids::{ContentId, SampleId, ShardId};
 pub use image::{Draw, DrawnRow, EpochDraws, Geometry, MIRRORED, Size, UPSIDE_DOWN, ViewShape};

@@ -6,6 +6,7 @@
 //!                           source's size, ImageSpec       resampled, mirrored, in planes
 //!
 //!   with operations on pixels:   ... row ─▶ pixels (a row of planes, changed in place) ─▶ bytes
+//!   where a job wants floats:    ... bytes ─▶ floats ─▶ floats of the row
 //! ```
 //!
 //! `crop_box` chooses the box of the source that becomes the row, the part of a JPEG to decode and
@@ -13,12 +14,13 @@
 //! or its grey. `row_decoder` calls them in turn and owns the buffers; several views of an image
 //! share what is decoded. An image in its own size has no crop: `whole` writes it. `pixels` does
 //! the operations on a finished row, such as `ColorJitter`. Rows without operations go to their
-//! place directly.
+//! place directly. `floats` makes floats of each piece on its way there, still in the L1 cache.
 //!
 //! EXIF orientation is ignored, as by `PIL.Image.open(..).convert("RGB")`, which `ImageFolder`
 //! uses; `shade-pack` can apply it while packing.
 
 mod crop_box;
+mod floats;
 mod pixels;
 mod planes;
 mod randomness;

@@ -8,6 +8,7 @@ use shade_formats::{Draw, Geometry};
 use shade_job::{ImageSpec, JpegDecoder};
 
 use super::crop_box::CropBox;
+use super::floats::FloatWriter;
 use super::pixels::{Before, Workbench};
 use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
@@ -26,6 +27,7 @@ pub struct RowDecoder {
     before: Before,
     /// A row whose pixels change once more.
     bench: Workbench,
+    floats: FloatWriter,
     /// A piece of an image that is delivered whole.
     piece: Vec<u8>,
 }
@@ -78,7 +80,7 @@ impl RowDecoder {
         mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut decode = || {
-            let Self { images, rows, crops, before, bench, .. } = self;
+            let Self { images, rows, crops, before, bench, floats, .. } = self;
             let mut drawn = None;
             let decoded = images.decode_part(media, bytes, |source| {
                 let found = drawn.insert(draw_crops(source, views, draw, crops));
@@ -91,7 +93,10 @@ impl RowDecoder {
                 *geometry = crop.geometry();
             }
             for (view, (spec, crop)) in (0..).zip(views.iter().zip(crops.iter())) {
-                let write = |at, bytes: &[u8]| write(usize::from(view), at, bytes);
+                let write = |at, bytes: &[u8]| {
+                    let view = usize::from(view);
+                    floats.write(spec, at, bytes, |at, values| write(view, at, values))
+                };
                 let mut numbers = Randomness::of_pixels(draw, view);
                 let pixels = if spec.before.is_empty() {
                     pixels

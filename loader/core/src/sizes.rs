@@ -113,8 +113,8 @@ pub fn staging_bytes<S: Samples + ?Sized>(
 fn layout_of(output: &Output) -> Layout {
     match output {
         Output::Raw => Layout::Raw,
-        Output::Decoded(_) if output.channels_last() => Layout::U8Nhwc,
-        Output::Decoded(_) => Layout::U8Nchw,
+        Output::Decoded(_) if output.channels_last() => Layout::Nhwc,
+        Output::Decoded(_) => Layout::Nchw,
         Output::Ragged { channels_last: true } => Layout::RaggedHwc,
         Output::Ragged { channels_last: false } => Layout::RaggedChw,
     }

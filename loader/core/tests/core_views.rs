@@ -60,8 +60,9 @@ fn a_block_has_room_for_all_views_and_no_more() {
     replay.start(0, 0, 0);
     replay.run();
     let shapes = [(8, 8, 3), (3, 5, 1), (2, 2, 3)];
-    let shapes = shapes.map(|(height, width, channels)| ViewShape { height, width, channels });
-    let layout = BatchLayout::of_views(Layout::U8Nchw, 10, &shapes).unwrap();
+    let shapes =
+        shapes.map(|(height, width, channels)| ViewShape { height, width, channels, ..ViewShape::default() });
+    let layout = BatchLayout::of_views(Layout::Nchw, 10, &shapes).unwrap();
     assert!(replay.taken.iter().all(|taken| taken.len == layout.total));
     assert_eq!(replay.taken.len(), 6);
 }

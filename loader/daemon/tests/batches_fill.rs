@@ -10,7 +10,7 @@ use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
-use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, ViewShape};
+use shade_formats::{DrawnRow, Dtype, EpochDraws, Geometry, SampleId, ShardId, ViewShape};
 use shade_images::{Draw, ImageFault, RowDecoder, Size};
 use shade_job::{Framing, ImageSpec, JpegDecoder, Output};
 use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
@@ -686,8 +686,9 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 fn finalizing_closes_gaps_and_writes_every_column() {
     // Room for 4 rows of 12 bytes, and of 1; row 1 is not delivered.
     let views = [(2, 2, 3), (1, 1, 1)];
-    let views = views.map(|(height, width, channels)| ViewShape { height, width, channels });
-    let layout = BatchLayout::of_views(Layout::U8Nchw, 4, &views).unwrap();
+    let views =
+        views.map(|(height, width, channels)| ViewShape { height, width, channels, ..ViewShape::default() });
+    let layout = BatchLayout::of_views(Layout::Nchw, 4, &views).unwrap();
     let block = 4096;
     let payload = Region::heap(16 << 10);
     let data = block + layout.data;
@@ -737,8 +738,8 @@ fn finalizing_closes_gaps_and_writes_every_column() {
 
 #[test]
 fn moves_may_overlap_and_are_done_in_order() {
-    let view = ViewShape { height: 2, width: 5, channels: 1 };
-    let layout = BatchLayout::of_views(Layout::U8Nchw, 3, &[view]).unwrap();
+    let view = ViewShape { height: 2, width: 5, channels: 1, dtype: Dtype::Uint8 };
+    let layout = BatchLayout::of_views(Layout::Nchw, 3, &[view]).unwrap();
     let payload = Region::heap(8192);
     let bytes = noise(30, 4);
     payload.write(layout.data, &bytes).unwrap();

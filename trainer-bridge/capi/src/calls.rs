@@ -236,13 +236,13 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
     })
 }
 
-/// A column as a tensor in place: "images" (uint8), "labels", "ids" (int64), "weights" (float32),
-/// "flags" (int32). Where images have one size, "crops" (float32, rows x 4: left, top, width and
-/// height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
-/// left to right, bit 1: from top to bottom); with several views "images", "crops" and "flipped"
-/// are the first one's, and "images.1" and so on the others'. For images of their own sizes
-/// "heights" and "widths" (int32). "fields.NAME" is an extra field whose numbers have one shape in
-/// all samples. Its deleter gives it back.
+/// A column as a tensor in place: "images" (uint8, or of the option "dtype"), "labels", "ids"
+/// (int64), "weights" (float32), "flags" (int32). Where images have one size, "crops" (float32,
+/// rows x 4: left, top, width and height of the part of the source that each shows) and "flipped"
+/// (uint8; bit 0: mirrored from left to right, bit 1: from top to bottom); with several views
+/// "images", "crops" and "flipped" are the first one's, and "images.1" and so on the others'. For
+/// images of their own sizes "heights" and "widths" (int32). "fields.NAME" is an extra field whose
+/// numbers have one shape in all samples. Its deleter gives it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_batch_tensor(
     batch: Option<&shade_batch>,

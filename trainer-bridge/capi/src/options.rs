@@ -260,6 +260,11 @@ mod tests {
             (r#"{"batch_size": 1, "preset": "best"}"#, "preset"),
             (r#"{"batch_size": 1, "rank": 0}"#, "world_size"),
             (r#"{"batch_size": 1, "exact": true}"#, "exact"),
+            (r#"{"batch_size": 1, "dtype": "bfloat16"}"#, "dtype: got \"bfloat16\", but raw records"),
+            (
+                r#"{"batch_size": 1, "image_size": 8, "normalize": [[0.5], [0.5]]}"#,
+                "normalize: got [[0.5],[0.5]]",
+            ),
             (r#"{"batch_size": 1, "decode": [{"Resize": {"size": 8}}]}"#, "CenterCrop"),
             (r#"{"batch_size": 1, "decode": [{"Blur": {}}]}"#, "Blur"),
             (r#"{"batch_size": 1, "decode": [[{"CenterCrop": {"size": 8}}], {"Grayscale": {}}]}"#, "decode"),

@@ -202,7 +202,7 @@ impl Batch {
         self.layout.views()
     }
 
-    /// The images of a view, as [`Layout`](crate::Layout) says.
+    /// The bytes of the images of a view, as [`Layout`](crate::Layout) says.
     #[must_use]
     pub fn images(&self, view: usize) -> Option<Column<u8>> {
         let (at, shape) = (self.layout.images(view)?, self.views().get(view)?);

@@ -3,8 +3,8 @@
 
 use std::ptr::NonNull;
 
-use shade_formats::FormatError;
 use shade_formats::ring::{COLUMN_ALIGN_BYTES, Layout};
+use shade_formats::{Dtype, FormatError};
 use shade_job::{FieldKind, NumberType};
 
 use crate::batch::{Batch, Column};
@@ -16,7 +16,7 @@ const CHANNELS: usize = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType {
-    /// 0: signed, 1: unsigned, 2: float.
+    /// 0: signed, 1: unsigned, 2: float, 4: bfloat.
     pub code: u8,
     /// Bits of one value.
     pub bits: u8,
@@ -84,6 +84,17 @@ impl From<NumberType> for DataType {
     }
 }
 
+impl From<Dtype> for DataType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Uint8 => Self::U8,
+            Dtype::Float16 => Self::F16,
+            Dtype::Bfloat16 => Self::BF16,
+            Dtype::Float32 => Self::F32,
+        }
+    }
+}
+
 /// A part of a batch, ready to become a dense, row-major tensor. Only [`BatchPart`]
 /// makes it.
 #[derive(Debug)]
@@ -110,7 +121,7 @@ pub enum BatchPart {
     Weights,
     /// Flags of the rows, int32.
     Flags,
-    /// The images of a view of a batch whose images have one size, uint8.
+    /// The images of a view of a batch whose images have one size, of the view's type.
     Images(u8),
     /// Left, top, width and height of the part of the source that each image of a view shows,
     /// float32: rows x 4.
@@ -187,13 +198,14 @@ impl BatchPart {
                 let (Some(images), Some(&shape)) = (batch.images(view), batch.views().get(view)) else {
                     return Err(no_view(batch, view));
                 };
+                let dtype = shape.dtype.into();
                 let [channels, height, width] =
                     [shape.channels, shape.height, shape.width].map(|side| side as usize);
                 let shape = match batch.descriptor().layout {
-                    Layout::U8Nhwc => [batch.records(), height, width, channels],
+                    Layout::Nhwc => [batch.records(), height, width, channels],
                     _ => [batch.records(), channels, height, width],
                 };
-                located(images.ptr, DataType::U8, &shape)
+                located(images.ptr, dtype, &shape)
             }
             Self::Crops(view) => {
                 let crops = batch.crops(view.into()).ok_or_else(|| no_view(batch, view.into()))?;

@@ -124,7 +124,7 @@ impl Batch {
     /// Whether images are interleaved.
     #[getter]
     fn channels_last(&self) -> bool {
-        matches!(self.descriptor().layout, Layout::U8Nhwc | Layout::RaggedHwc)
+        matches!(self.descriptor().layout, Layout::Nhwc | Layout::RaggedHwc)
     }
 
     /// Views of each image; 0 for raw records and images of their own sizes.
@@ -271,19 +271,16 @@ impl View {
     /// A copy as a flat list of numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let bytes = self.copy()?;
-        let dtype = self.located()?.dtype;
-        match dtype {
-            DataType::U8 => PyList::new(py, bytes),
+        match self.located()?.dtype {
             DataType::I8 => PyList::new(py, bytes.into_iter().map(u8::cast_signed)),
             DataType::I16 => PyList::new(py, numbers(&bytes, i16::from_le_bytes)),
             DataType::I32 => PyList::new(py, numbers(&bytes, i32::from_le_bytes)),
             DataType::I64 => PyList::new(py, numbers(&bytes, i64::from_le_bytes)),
             DataType::F32 => PyList::new(py, numbers(&bytes, f32::from_le_bytes)),
             DataType::F64 => PyList::new(py, numbers(&bytes, f64::from_le_bytes)),
-            _ => {
-                let text = format!("Python has no numbers of type {}: use bytes() or DLPack", dtype.name());
-                Err(PyValueError::new_err(text))
-            }
+            DataType::BF16 => PyList::new(py, numbers(&bytes, value_of_bfloat16)),
+            DataType::F16 => PyList::new(py, numbers(&bytes, value_of_float16)),
+            _ => PyList::new(py, bytes),
         }
     }
 
@@ -309,4 +306,22 @@ impl View {
 /// The numbers in `bytes`.
 fn numbers<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|&bytes| number(bytes)).collect()
+}
+
+/// The number that these bits of a bfloat16 are.
+fn value_of_bfloat16([low, high]: [u8; 2]) -> f32 {
+    f32::from_le_bytes([0, 0, low, high])
+}
+
+/// The number that these bits of a float16 are.
+fn value_of_float16(bytes: [u8; 2]) -> f32 {
+    let bits = u16::from_le_bytes(bytes);
+    let (exponent, fraction) = ((bits >> 10) & 31, f32::from(bits & 1023));
+    let size = match exponent {
+        0 => fraction * 2_f32.powi(-24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        _ => (1024.0 + fraction) * 2_f32.powi(i32::from(exponent) - 25),
+    };
+    if bits >> 15 == 1 { -size } else { size }
 }

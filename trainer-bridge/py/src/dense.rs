@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use shade_client::DataType;
 
 use crate::dlpack::{Placed, placed};
 
@@ -18,7 +19,7 @@ pub(crate) struct Images {
     /// Images, colours (3), height, width.
     pub(crate) shape: [usize; 4],
     pub(crate) is_channels_last: bool,
-    pub(crate) value_bytes: usize,
+    pub(crate) dtype: DataType,
 }
 
 /// The memory of a tensor, or a stretch of it. Valid as long as its capsule.
@@ -55,8 +56,7 @@ pub(crate) fn images<'capsule>(
         [Ok(count), Ok(colours), Ok(high), Ok(wide)] => [count, colours, high, wide],
         _ => return Err(wrong()),
     };
-    let value_bytes = dtype.bytes();
-    let bytes = sides.iter().try_fold(value_bytes, |bytes, &side| bytes.checked_mul(side));
+    let bytes = sides.iter().try_fold(dtype.bytes(), |bytes, &side| bytes.checked_mul(side));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(wrong)?;
     let area = high.saturating_mul(wide);
     // The stride of a dimension of one does not matter.
@@ -70,7 +70,7 @@ pub(crate) fn images<'capsule>(
     }
     let start = if bytes == 0 { NonNull::dangling() } else { start.ok_or_else(wrong)? };
     let memory = Memory { start, bytes, capsule: PhantomData };
-    Ok((Images { shape: sides, is_channels_last, value_bytes }, memory))
+    Ok((Images { shape: sides, is_channels_last, dtype }, memory))
 }
 
 impl Memory<'_> {

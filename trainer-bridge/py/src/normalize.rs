@@ -3,54 +3,54 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use shade_images::normalize::{self, COLOURS, Tables};
+use shade_client::DataType;
+use shade_formats::Dtype;
+use shade_images::normalize::{self, COLOURS};
+use shade_job::Floats;
 
 use crate::dense::{Images, Memory, capsule, images};
 
-/// Fills `target` (N, 3, H, W, values of 2 or 4 bytes) with `tables`' values for `source` (bytes,
-/// of the same shape and memory format), on `threads` threads.
-///
-/// `tables` are the values of the target's type for the bytes 0 to 255 of the first colour, the
-/// second and the third.
+/// Fills `target` (N, 3, H, W, float32, float16 or bfloat16) with `(x / 255 - mean) / std` of
+/// `source` (bytes, of the same shape and memory format), on `threads` threads. `mean` and `std`
+/// are those of red, green and blue.
 ///
 /// # Errors
-/// `ValueError` or `TypeError` for other tensors or tables.
+/// `ValueError` or `TypeError` for other tensors.
 #[pyfunction]
 pub(crate) fn fill_floats(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     target: &Bound<'_, PyAny>,
-    tables: &[u8],
+    mean: [f32; COLOURS],
+    std: [f32; COLOURS],
     threads: usize,
 ) -> PyResult<()> {
     let (source, target) = (capsule(source)?, capsule(target)?);
     let ((from, source), (to, target)) = (images(&source, "images")?, images(&target, "target")?);
-    if from.value_bytes != 1 || (Images { value_bytes: 1, ..to }) != from {
+    let dtype = Dtype::ALL.into_iter().find(|&dtype| DataType::from(dtype) == to.dtype);
+    let dtype = dtype.filter(|&dtype| dtype != Dtype::Uint8);
+    let (Some(dtype), true) = (dtype, (Images { dtype: DataType::U8, ..to }) == from) else {
         let text =
             format!("got images {from:?} and a target {to:?}, expected bytes, and floats in the same layout");
         return Err(PyValueError::new_err(text));
-    }
-    let wrong = || PyValueError::new_err(format!("got tables of {} bytes for {to:?}", tables.len()));
-    match to.value_bytes {
-        2 => fill::<2>(py, source, from, target, normalize::tables(tables).ok_or_else(wrong)?, threads),
-        4 => fill::<4>(py, source, from, target, normalize::tables(tables).ok_or_else(wrong)?, threads),
-        _ => return Err(wrong()),
-    }
+    };
+    fill(py, source, from, target, Floats { dtype, mean, std }, threads);
     Ok(())
 }
 
 /// Each thread gets a stretch of images.
-fn fill<const B: usize>(
+fn fill(
     py: Python<'_>,
     source: Memory<'_>,
     from: Images,
     target: Memory<'_>,
-    tables: &Tables<B>,
+    floats: Floats,
     threads: usize,
 ) {
     let [count, _, height, width] = from.shape;
     let pixels = height * width;
     let each = count.div_ceil(threads.max(1)).max(1);
+    let value_bytes = floats.dtype.bytes();
     py.detach(move || {
         std::thread::scope(|scope| {
             let (mut source, mut target, mut left) = (source, target, count);
@@ -58,15 +58,15 @@ fn fill<const B: usize>(
                 let images = each.min(left);
                 left -= images;
                 let (input, other_source) = source.split_at(COLOURS * pixels * images);
-                let (mut output, other_target) = target.split_at(COLOURS * pixels * images * B);
+                let (mut output, other_target) = target.split_at(COLOURS * pixels * images * value_bytes);
                 (source, target) = (other_source, other_target);
                 let mut work = move || {
                     let read = |at: usize, into: &mut [u8]| input.read(at, into);
                     let write = |at: usize, bytes: &[u8]| output.write(at, bytes);
                     if from.is_channels_last {
-                        normalize::interleaved(pixels * images, tables, read, write);
+                        normalize::interleaved(pixels * images, &floats, read, write);
                     } else {
-                        normalize::planes(images, pixels, tables, read, write);
+                        normalize::planes(images, pixels, &floats, read, write);
                     }
                 };
                 // The last stretch is this thread's own.

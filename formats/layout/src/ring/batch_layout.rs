@@ -21,10 +21,11 @@ pub enum Layout {
     /// Each sample's record bytes, at its row's `offsets` and `lens`.
     #[default]
     Raw = 1,
-    /// Images of one size in each view, `u8[records][channels][height][width]`.
-    U8Nchw = 2,
-    /// Images of one size in each view, `u8[records][height][width][channels]`.
-    U8Nhwc = 3,
+    /// Images of one size in each view, `[records][channels][height][width]` of the view's
+    /// type of values.
+    Nchw = 2,
+    /// Images of one size in each view, `[records][height][width][channels]`.
+    Nhwc = 3,
     /// Images in their own sizes, `u8[3][height][width]` each, at its row's `offsets`, `heights`
     /// and `widths`.
     RaggedChw = 4,
@@ -33,8 +34,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Raw, Self::U8Nchw, Self::U8Nhwc, Self::RaggedChw, Self::RaggedHwc];
+    pub(super) const ALL: [Self; 5] = [Self::Raw, Self::Nchw, Self::Nhwc, Self::RaggedChw, Self::RaggedHwc];
 
     /// Whether the data are images in their own sizes.
     #[must_use]
@@ -45,7 +45,7 @@ impl Layout {
     /// Whether the data are images of one size in each view.
     #[must_use]
     pub fn has_views(self) -> bool {
-        matches!(self, Self::U8Nchw | Self::U8Nhwc)
+        matches!(self, Self::Nchw | Self::Nhwc)
     }
 
     pub(super) fn from_code(code: u16) -> Option<Self> {
@@ -121,7 +121,7 @@ impl BatchLayout {
     pub fn of_views(layout: Layout, capacity: u32, views: &[ViewShape]) -> Result<Self, FormatError> {
         let shapes = Shapes::new(views)?;
         let columns = Self { shapes, ..Self::columns(layout, capacity, views.len())? };
-        // Below 2^49: 16 views of 2^15 images of 3 x 2^28 bytes.
+        // Below 2^51: 16 views of 2^15 images of 3 x 2^28 values of 4 bytes.
         columns.with_data(views.iter().map(|&view| view_bytes(view, capacity)).sum())
     }
 
@@ -145,7 +145,7 @@ impl BatchLayout {
         let mut column = |width: u64| bytes(rows * width);
         let (ids, labels, weights, flags) = (column(8), column(8), column(4), column(4));
         let extents = match layout {
-            Layout::U8Nchw | Layout::U8Nhwc => Extents::Views {
+            Layout::Nchw | Layout::Nhwc => Extents::Views {
                 table: bytes(views * ENTRY_BYTES as u64),
                 crops: bytes(views * crops_bytes(capacity)),
                 flipped: bytes(views * flipped_bytes(capacity)),
@@ -320,6 +320,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Dtype;
 
     /// Every column of a layout: its place and the bytes of a row.
     fn columns(batch: &BatchLayout) -> Vec<(u64, u64)> {
@@ -351,8 +352,9 @@ mod tests {
     }
 
     fn shape() -> impl Strategy<Value = ViewShape> {
-        (1..400_u32, 1..400_u32, prop::sample::select(vec![1, 3]))
-            .prop_map(|(height, width, channels)| ViewShape { height, width, channels })
+        let dtype = prop::sample::select(Dtype::ALL.to_vec());
+        (1..400_u32, 1..400_u32, prop::sample::select(vec![1, 3]), dtype)
+            .prop_map(|(height, width, channels, dtype)| ViewShape { height, width, channels, dtype })
     }
 
     proptest! {
@@ -372,7 +374,7 @@ mod tests {
 
         #[test]
         fn every_view_has_its_columns_and_its_images(
-            layout in prop::sample::select(vec![Layout::U8Nchw, Layout::U8Nhwc]),
+            layout in prop::sample::select(vec![Layout::Nchw, Layout::Nhwc]),
             capacity in 1..=BATCH_SAMPLES_MAX, views in prop::collection::vec(shape(), 1..=VIEWS_MAX),
         ) {
             let batch = BatchLayout::of_views(layout, capacity, &views).unwrap();
@@ -395,12 +397,12 @@ mod tests {
         assert!(BatchLayout::new(Layout::Raw, 0, 10).is_err());
         assert!(BatchLayout::new(Layout::Raw, BATCH_SAMPLES_MAX + 1, 10).is_err());
         assert!(BatchLayout::new(Layout::Raw, 1, u64::MAX).is_err());
-        assert!(BatchLayout::new(Layout::U8Nchw, 1, 3).is_err(), "its views are not known");
+        assert!(BatchLayout::new(Layout::Nchw, 1, 3).is_err(), "its views are not known");
         assert!(BatchLayout::of_block(Layout::Raw, 1, 64, &[]).is_err());
-        let view = ViewShape { height: 16_384, width: 16_384, channels: 3 };
-        assert!(BatchLayout::of_views(Layout::U8Nchw, 1, &[]).is_err());
-        assert!(BatchLayout::of_views(Layout::U8Nchw, 1, &[view; VIEWS_MAX + 1]).is_err());
+        let view = ViewShape { height: 16_384, width: 16_384, channels: 3, dtype: Dtype::Uint8 };
+        assert!(BatchLayout::of_views(Layout::Nchw, 1, &[]).is_err());
+        assert!(BatchLayout::of_views(Layout::Nchw, 1, &[view; VIEWS_MAX + 1]).is_err());
         assert!(BatchLayout::of_views(Layout::Raw, 1, &[view]).is_err());
-        assert!(BatchLayout::of_views(Layout::U8Nchw, BATCH_SAMPLES_MAX, &[view]).is_err());
+        assert!(BatchLayout::of_views(Layout::Nchw, BATCH_SAMPLES_MAX, &[view]).is_err());
     }
 }

@@ -283,17 +283,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ViewShape;
+    use crate::{Dtype, ViewShape};
 
-    const VIEW: ViewShape = ViewShape { height: 32, width: 48, channels: 3 };
+    const VIEW: ViewShape = ViewShape { height: 32, width: 48, channels: 3, dtype: Dtype::Uint8 };
 
     fn sample() -> Descriptor {
-        let layout = BatchLayout::of_views(Layout::U8Nchw, 64, &[VIEW; 2]).unwrap();
+        let layout = BatchLayout::of_views(Layout::Nchw, 64, &[VIEW; 2]).unwrap();
         Descriptor {
             seq: 1 << 40,
             generation: 3,
             kind: Kind::Batch,
-            layout: Layout::U8Nchw,
+            layout: Layout::Nchw,
             epoch: 4,
             batch: 5,
             offset: 8192,
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(Descriptor::decode(&with.encode()).unwrap(), with);
         assert_eq!(with.field_columns(&widths), Ok(Some(fields)));
         assert!(with.field_columns(&[]).is_err(), "the job wants none");
-        let layout = BatchLayout::of_views(Layout::U8Nchw, 64, &[VIEW; 2]).unwrap();
+        let layout = BatchLayout::of_views(Layout::Nchw, 64, &[VIEW; 2]).unwrap();
         assert_eq!(with.batch_layout(&layout.table().unwrap().1), Ok(layout));
         for fields in [1, 64, none.len - 1, none.len + 1, with.len + 64, u64::MAX] {
             assert!(Descriptor { fields, ..with }.check(1 << 20).is_err(), "{fields}");

@@ -30,7 +30,7 @@ use shade_core::{
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
-use shade_formats::{DrawnRow, EpochDraws, Geometry, SampleId, ShardId, Size};
+use shade_formats::{DrawnRow, Dtype, EpochDraws, Geometry, SampleId, ShardId, Size};
 use shade_job::{
     Capacity, DECODED_BYTES, Decode, Fields, JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tables,
     Tail, WeightTable,
@@ -112,6 +112,8 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         decode: Decode::Raw,
         channels_last: false,
+        dtype: Dtype::Uint8,
+        normalize: None,
         exact: false,
         fields: Fields::default(),
         on_error: OnError::Raise,

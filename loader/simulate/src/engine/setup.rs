@@ -100,7 +100,7 @@ impl Setup<'_> {
         world_size: u32,
         ranks_here: u32,
     ) -> Result<JobSpec, SimulateError> {
-        let layout = BatchLayout::of_views(Layout::U8Nchw, self.batch_size, &[row().shape()]);
+        let layout = BatchLayout::of_views(Layout::Nchw, self.batch_size, &[row().shape()]);
         let block = layout.map_err(|error| SimulateError::Usage(error.to_string()))?.total;
         let job = JobSpec {
             plan: *plan,

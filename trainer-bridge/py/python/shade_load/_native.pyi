@@ -57,8 +57,10 @@ def weight_table(values: Sequence[float]) -> tuple[bytes, int]:
 def subset(ids: Sequence[int]) -> tuple[bytes, int]:
     """The bytes of the subset with these samples, in any order, and its digest."""
 
-def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
-    """Fills a tensor of floats with `tables[256 * colour + byte]` for each byte, in the same layout."""
+def fill_floats(
+    source: Any, target: Any, mean: tuple[float, ...], std: tuple[float, ...], threads: int
+) -> None:
+    """Fills a tensor of floats with `(x / 255 - mean) / std` of each byte, in the same layout."""
 
 class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""

@@ -43,7 +43,8 @@ class Batch:
     on the CPU.
 
     Without torch each tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
-    DLPack importers such as `numpy.from_dlpack` accept it.
+    DLPack importers such as `numpy.from_dlpack` accept it. NumPy has no bfloat16: it refuses images
+    of `Loader(dtype="bfloat16")`, which torch and JAX take.
     """
 
     def __init__(
@@ -166,7 +167,8 @@ class Batch:
 
     @cached_property
     def images(self) -> Tensor | list[Tensor]:
-        """Decoded images, uint8, samples x 3 x height x width, or the Loader's transform of them.
+        """Decoded images, samples x 3 x height x width, or the Loader's transform of them: uint8, or the
+        Loader's `dtype`.
 
         With channels_last=True they have torch's memory format of that name; without torch they are
         samples x height x width x 3 then. After Grayscale there is 1 channel instead of 3. With a

@@ -43,7 +43,7 @@ from .options import (
 from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
-from .recipe import recipe
+from .recipe import recipe_of_floats
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .timeouts import Patience
@@ -95,6 +95,13 @@ class Loader(AsDataLoader):
             image in its own size; then `batch.images` is a list, and the ring has room for three of
             the largest batches. Without image_size and decode: raw records.
         channels_last: Use torch's memory format of that name for images.
+        dtype: Type of the images' values: "uint8", or "float32", "float16" or "bfloat16", or torch's
+            dtypes of these names. Default: "uint8", from 0 to 255. Floats are from 0 to 1, or normalized;
+            the daemon makes them, so that the training's process does not. They take two or four
+            times the room in the ring.
+        normalize: (mean, std), each a number for each colour or one, as torchvision's Normalize has
+            them. The daemon makes `(x / 255 - mean) / std`, to the last bit. It needs a dtype of floats;
+            then a Normalize at the end of `decode` does the same.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
             are decoded, and damage outside a crop is found.
         fields: Extra fields of each sample that come with the batch, as `batch["caption"]`: their
@@ -105,7 +112,7 @@ class Loader(AsDataLoader):
             records, and are cached with them.
         transform: Function of each batch's images, called in this process; its result is
             `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
-            end of `decode` come before it.
+            end of `decode` come before it: here if `dtype` is "uint8", else in the daemon.
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
@@ -146,6 +153,8 @@ class Loader(AsDataLoader):
         image_size: int | tuple[int, int] | None = None,
         decode: Decode | None = None,
         channels_last: bool = False,
+        dtype: str | torch.dtype = "uint8",
+        normalize: tuple[Sequence[float], Sequence[float]] | None = None,
         exact: bool = False,
         fields: Iterable[str] | Mapping[str, Any] | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -164,7 +173,7 @@ class Loader(AsDataLoader):
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
         self.rank, self.world_size = ranks(rank, world_size)
-        dataset, (decode, transform) = indexed(dataset), recipe(decode, transform)
+        dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._in_run = InRun.of(dataset, self._trains)
         if self._in_run is not None:
@@ -178,6 +187,7 @@ class Loader(AsDataLoader):
             image_size=None if image_size is None else sides("image_size", image_size),
             decode=None if decode is None else document(decode),
             channels_last=flag("channels_last", channels_last),
+            **floats,
             exact=flag("exact", exact),
             fields=kinds(fields),
             world_size=self.world_size,

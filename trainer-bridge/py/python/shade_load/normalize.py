@@ -7,13 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from .options import number
+from .options import choice, number, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _COLOURS = 3
 _DTYPES = ("float32", "float16", "bfloat16")
+# Less than that is 0 in single precision, or nearly.
+_STD_MIN = 1e-30
 
 
 class Normalize:
@@ -43,12 +45,8 @@ class Normalize:
             raise ValueError(f"dtype: got {dtype!r}, expected one of {', '.join(map(repr, _DTYPES))}")
         self.mean, self.std = _of_each_colour("mean", mean), _of_each_colour("std", std)
         self._is_of_grey = len(mean) == len(std) == 1
-        if 0.0 in self.std:
+        if min(map(abs, self.std)) < _STD_MIN:
             raise ValueError(f"std: got {std!r}, expected numbers other than 0")
-        # Every byte value of every colour, as one image of 1 x 3 x 1 x 256.
-        bytes_ = self._torch.arange(256, dtype=self._torch.uint8).expand(1, _COLOURS, 1, -1)
-        values = self._computed(bytes_).contiguous()
-        self._tables = bytes(values.view(self._torch.uint8).flatten().tolist())
 
     def __call__(self, images: Tensor) -> Tensor:
         """The images as floats, on their device and in their memory format.
@@ -68,7 +66,8 @@ class Normalize:
             return self._computed(images)
         layout = self._layout(images)
         target = torch.empty(images.shape, dtype=self.dtype, memory_format=layout)
-        _native.fill_floats(images.contiguous(memory_format=layout), target, self._tables, torch.get_num_threads())
+        bytes_, threads = images.contiguous(memory_format=layout), torch.get_num_threads()
+        _native.fill_floats(bytes_, target, self.mean, self.std, threads)
         return target
 
     def _layout(self, images: Tensor) -> Any:
@@ -93,6 +92,30 @@ class Normalize:
 
     def __repr__(self) -> str:
         return f"Normalize(mean={self.mean}, std={self.std}, dtype={self.dtype})"
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a type of an image's values, given by it or as torch's."""
+    name = str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
+    return choice("dtype", name, ("uint8", *_DTYPES))
+
+
+def mean_and_std(pair: Any) -> dict[str, list[float]]:
+    """`(mean, std)` as a job's document has them."""
+    try:
+        mean, std = (list(values) for values in pair)
+    except (TypeError, ValueError):
+        expected = "expected (mean, std), each with a number for each colour, or one"
+        raise TypeError(f"normalize: got {shown(pair)}, {expected}") from None
+    numbers = {}
+    for name, values in (("mean", mean), ("std", std)):
+        try:
+            numbers[name] = list(_of_each_colour(name, values))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"normalize: {error}") from None
+    if min(map(abs, numbers["std"])) < _STD_MIN:
+        raise ValueError(f"normalize: std: got {shown(std)}, expected numbers other than 0")
+    return numbers
 
 
 def _of_each_colour(name: str, values: Sequence[float]) -> tuple[float, ...]:

@@ -1,7 +1,8 @@
 """A recipe of transforms as a script has it: what the daemon does, and what is left for the batch.
 
-Scripts end their transforms with ToTensor and Normalize. The daemon's images are bytes, so it does
-what comes before. The rest makes floats of a whole batch, in one pass.
+Scripts end their transforms with ToTensor and Normalize. Where the daemon's images are bytes, it
+does what comes before, and the rest makes floats of a whole batch, in one pass. Where a type of
+floats is asked for, the daemon does that as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .known_transforms import attributes, class_name, does_each_of_a_batch, in_turn
-from .normalize import Normalize
+from .normalize import Normalize, dtype_name, mean_and_std
 from .options import shown
 from .transforms import Decode, RandomErasing, has_views
 
@@ -29,13 +30,58 @@ def recipe(decode: Any, transform: Callable[[Any], Any] | None) -> tuple[Decode 
         ValueError: The views' images become different floats, or one has arguments that cannot be done to a batch.
         TypeError: A transform comes behind ToTensor, and is done to bytes here; or `transform` is no function.
     """
-    if transform is not None and not callable(transform):
-        raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
-    if decode is None or isinstance(decode, str):
-        return decode, transform
+    taken = _Taken.of(decode, transform)
+    functions = taken.rest if taken.floats is None else [Normalize(taken.floats.mean, taken.floats.std), *taken.rest]
+    return taken.decode, _in_a_row(functions)
+
+
+def recipe_of_floats(
+    decode: Any, transform: Callable[[Any], Any] | None, dtype: Any, normalize: Any
+) -> tuple[Decode | None, Callable[[Any], Any] | None, dict[str, Any]]:
+    """As `recipe`, and the arguments of a job whose images have this type: if it is one of floats, the
+    daemon makes them, also by a Normalize of `decode`.
+
+    Raises:
+        ValueError, TypeError: As for `recipe`; or there is no such type, or `normalize` is no pair of numbers or
+            comes with a Normalize in `decode`.
+    """
+    name, numbers = dtype_name(dtype), None if normalize is None else mean_and_std(normalize)
+    if name == "uint8":
+        # Whether that goes together the daemon says.
+        return *recipe(decode, transform), {"dtype": name, "normalize": numbers}
+    taken = _Taken.of(decode, transform)
+    if taken.floats is not None and taken.floats.is_normalized:
+        if numbers is not None:
+            raise ValueError("normalize: got numbers, and decode ends in Normalize as well: give one of the two")
+        numbers = mean_and_std((taken.floats.mean, taken.floats.std))
+    return taken.decode, _in_a_row(taken.rest), {"dtype": name, "normalize": numbers}
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A recipe taken apart: the daemon's transforms, the floats that it ends in, and what comes then."""
+
+    decode: Decode | None
+    floats: _Floats | None
+    rest: list[Callable[[Any], Any]]
+
+    @classmethod
+    def of(cls, decode: Any, transform: Callable[[Any], Any] | None) -> _Taken:
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: got {shown(transform)}, expected a function of a batch's images")
+        rest = [] if transform is None else [transform]
+        if decode is None or isinstance(decode, str):
+            return cls(decode, None, rest)
+        views = _views(decode)
+        if not any(view.is_shortened for view in views):
+            return cls(decode, None, rest)
+        steps = [view.steps for view in views]
+        return cls(steps if has_views(decode) else steps[0], views[0].floats, [*views[0].behind, *rest])
+
+
+def _views(decode: Any) -> list[_View]:
+    """The views of `decode`, all of which become floats alike."""
     views = [_View.of(view) for view in decode] if has_views(decode) else [_View.of(decode)]
-    if not any(view.is_shortened for view in views):
-        return decode, transform
     for number, view in enumerate(views):
         if view.floats != views[0].floats:
             raise ValueError(
@@ -44,9 +90,7 @@ def recipe(decode: Any, transform: Callable[[Any], Any] | None) -> tuple[Decode 
             )
     if len(views) > 1 and any(view.behind for view in views):
         raise ValueError("decode: got timm's RandomErasing in one of several views: call it on each of batch.images")
-    steps = [view.steps for view in views]
-    rest = [*views[0].behind, *([] if transform is None else [transform])]
-    return steps if has_views(decode) else steps[0], _in_a_row(views[0].floats, rest)
+    return views
 
 
 @dataclass(frozen=True)
@@ -120,8 +164,8 @@ class _View:
             return
         if dtype != "torch.float32" or not given.get("scale", True):
             raise ValueError(
-                f"decode: got {step!r}, expected float32 with scale=True: leave it out, and make other floats with "
-                "Loader(transform=...)"
+                f"decode: got {step!r}, expected float32 with scale=True: leave it out, and get other floats by "
+                "Loader(dtype=...) of the daemon, or by Loader(transform=...)"
             )
         self.floats = self.floats or _Floats()
 
@@ -168,9 +212,8 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _in_a_row(floats: _Floats | None, rest: list[Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
-    """Floats by torchvision's arithmetic, then the functions."""
-    functions = rest if floats is None else [Normalize(floats.mean, floats.std), *rest]
+def _in_a_row(functions: list[Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
+    """One function that calls these in turn."""
     if len(functions) <= 1:
         return functions[0] if functions else None
 
