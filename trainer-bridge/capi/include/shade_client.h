@@ -97,13 +97,13 @@ int shade_next(const struct shade_session *session, double timeout_s, struct sha
 // Fills in the facts about a batch.
 int shade_batch_describe(const struct shade_batch *batch, struct shade_batch_info *info);
 
-// A column as a tensor in place: "images" (uint8), "labels", "ids" (int64), "weights" (float32),
-// "flags" (int32). Where images have one size, "crops" (float32, rows x 4: left, top, width and
-// height of the part of the source that each shows) and "flipped" (uint8; bit 0: mirrored from
-// left to right, bit 1: from top to bottom); with several views "images", "crops" and "flipped"
-// are the first one's, and "images.1" and so on the others'. For images of their own sizes
-// "heights" and "widths" (int32). "fields.NAME" is an extra field whose numbers have one shape in
-// all samples. Its deleter gives it back.
+// A column as a tensor in place: "images" (uint8, or of the option "dtype"), "labels", "ids"
+// (int64), "weights" (float32), "flags" (int32). Where images have one size, "crops" (float32,
+// rows x 4: left, top, width and height of the part of the source that each shows) and "flipped"
+// (uint8; bit 0: mirrored from left to right, bit 1: from top to bottom); with several views
+// "images", "crops" and "flipped" are the first one's, and "images.1" and so on the others'. For
+// images of their own sizes "heights" and "widths" (int32). "fields.NAME" is an extra field whose
+// numbers have one shape in all samples. Its deleter gives it back.
 int shade_batch_tensor(const struct shade_batch *batch, const char *column, DLManagedTensor **out);
 
 // The image of one row as a tensor in place, where images have their own sizes.
