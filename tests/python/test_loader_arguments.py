@@ -187,9 +187,9 @@ def test_program_package_and_pages_have_one_default_sampler() -> None:
         assert [part for part in parts if part not in text] == [], page
 
 
-def test_there_are_at_most_eighteen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:
+def test_there_are_at_most_nineteen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:
     parameters = inspect.signature(Loader).parameters.values()
-    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 18
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 19
     with pytest.raises(TypeError, match=r"hit_cap belongs into plan=Plan\(hit_cap=2\)"):
         Loader(folder, 8, hit_cap=2)
     with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffled'"):
@@ -417,7 +417,8 @@ def test_a_tier_is_named_without_a_password() -> None:
 def test_settings_are_the_daemons_own_words() -> None:
     assert Daemon().settings(None, "permutations") == {
         "cache": "auto", "policy": "lookahead", "lookahead": 1.0, "package_bytes": "auto", "tier": "none",
-        "tier_cache": "auto", "depth": "auto", "hedge": False, "workers": "auto", "decode_once": 256 << 20,
+        "fields": False, "tier_cache": "auto", "depth": "auto", "hedge": False, "workers": "auto",
+        "decode_once": 256 << 20,
         "jpeg": "auto", "engine": "auto", "io": "auto", "store": "none", "linger": 3.0,
     }  # fmt: skip
     every = Daemon(
@@ -440,7 +441,7 @@ def test_settings_are_the_daemons_own_words() -> None:
     assert (papers["cache"], papers["policy"]) == ("20%", "static")
     assert Daemon().settings("auto", "coordl")["cache"] == "auto"
     assert every.settings("8GiB", "permutations") == {
-        "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "package_bytes": 16384,
+        "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "fields": False, "package_bytes": 16384,
         "tier": "valkey://cache-0:6379,cache-1:7000", "tier_cache": 1 << 30, "depth": 8, "hedge": True, "workers": 2,
         "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
         "store": "latency=2ms,bandwidth=125000000B", "linger": 0.5,

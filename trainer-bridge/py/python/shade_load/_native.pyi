@@ -37,9 +37,13 @@ def held(folder: str, socket: str | None, strata: int) -> tuple[int, bytes]:
 def seats_for(samples: int, strata: int, node_of: list[int], held: list[bytes]) -> bytes:
     """The stratum of each seat by which nodes keep what they hold; b"" if seat q has stratum q."""
 
+def field_kind(text: str) -> str:
+    """What an extra field is, as the job's document says it."""
+
+def field_content(name: str, kind: str, bytes: bytes) -> bytes:
+    """What a batch has of the extra field `name` with these bytes."""
+
 def daemon_settings(given: str) -> str:
-def field_kind(text: str) -> str: ...
-def field_content(name: str, kind: str, bytes: bytes) -> bytes: ...
     """These settings of a daemon, a JSON object, with each value as the daemon has it."""
 
 def drawn_whole(document: str) -> str | None:

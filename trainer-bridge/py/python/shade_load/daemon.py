@@ -170,7 +170,7 @@ class Daemon(Options):
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HERE}
         policy, of_preset = _native.PRESETS[preset]
         given["policy"] = policy if self.policy is None else self.policy
-        given["fields"] = self.fields or with_fields
+        given["fields"] = flag("fields", self.fields) or with_fields
         return settings({**given, "cache": of_preset if cache is None else cache})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
 from ._native import RecordError
-from .options import shown
+from .options import plain, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,12 +49,12 @@ def kinds(fields: Iterable[str] | Mapping[str, Any] | None) -> dict[str, str]:
     """The fields of a Loader's argument, each with its kind as the job's document has it."""
     if fields is None:
         return {}
-    if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
+    if not isinstance(fields, Mapping | list | tuple | set | frozenset):
         raise TypeError(f"fields: got {shown(fields)}, expected names, such as ('caption',), or names with kinds")
     if isinstance(fields, Mapping):
         named = {name: _OF_TYPES.get(kind, kind) if isinstance(kind, type) else kind for name, kind in fields.items()}
     else:
-        named = {name: "json" if str(name).endswith("json") else "bytes" for name in fields}
+        named = {name: "json" if str(name).endswith("json") else "bytes" for name in map(plain, fields)}
     for name, kind in named.items():
         if not isinstance(name, str) or not isinstance(kind, str):
             raise TypeError(
