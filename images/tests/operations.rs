@@ -68,6 +68,12 @@ fn colours(height: u32, width: u32) -> impl Strategy<Value = Transform> {
     ]
 }
 
+/// A place about which pixels turn, or the middle.
+fn center() -> impl Strategy<Value = Option<[f64; 2]>> {
+    let place = || prop_oneof![Just(-16_384.0), Just(16_384.0), -16.0..16.0];
+    prop::option::of([place(), place()])
+}
+
 /// A transform that moves or erases pixels, or one of colours: the policies have both.
 fn places() -> impl Strategy<Value = Transform> {
     let moved = || {
@@ -104,17 +110,18 @@ fn places() -> impl Strategy<Value = Transform> {
         (2_u8.., moved()).prop_map(|(num_magnitude_bins, (interpolation, fill))| {
             Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill }
         }),
-        (range(-400.0, 400.0), moved()).prop_map(|(degrees, (interpolation, fill))| {
-            Transform::RandomRotation { degrees: Degrees(degrees), interpolation, fill }
+        (range(-400.0, 400.0), center(), moved()).prop_map(|(degrees, center, (interpolation, fill))| {
+            Transform::RandomRotation { degrees: Degrees(degrees), interpolation, center, fill }
         }),
         (
             range(-400.0, 400.0),
             range(0.0, 1.0),
-            range(0.01, 1024.0),
+            range(f32::MIN_POSITIVE, 1024.0),
             [range(-89.0, 89.0), range(-89.0, 89.0)],
+            center(),
             moved()
         )
-            .prop_map(|(degrees, translate, scale, [x, y], (interpolation, fill))| {
+            .prop_map(|(degrees, translate, scale, [x, y], center, (interpolation, fill))| {
                 Transform::RandomAffine {
                     degrees: Degrees(degrees),
                     translate: Pair(translate),
@@ -122,8 +129,12 @@ fn places() -> impl Strategy<Value = Transform> {
                     shear: Shear([x[0], x[1], y[0], y[1]]),
                     interpolation,
                     fill,
+                    center,
                 }
             }),
+        (0.0..=1.0, chance(), moved()).prop_map(|(distortion_scale, p, (interpolation, fill))| {
+            Transform::RandomPerspective { distortion_scale, p, interpolation, fill }
+        }),
         (prop::sample::select(&POLICIES[..]), moved()).prop_map(|(policy, (interpolation, fill))| {
             Transform::AutoAugment { policy, interpolation, fill }
         }),

@@ -402,9 +402,19 @@ mod tests {
             (r#"{"RandomAffine": {"degrees": 5, "shear": [1, 2, 3]}}"#, "two or four of them"),
             (r#"{"RandomAffine": {"degrees": 5, "shear": 90}}"#, "shear is (-90, 90)"),
             (
+                r#"{"RandomAffine": {"degrees": 5, "center": [0, -16385]}}"#,
+                "center is -16385, but must be -16384",
+            ),
+            (r#"{"RandomRotation": {"degrees": 5, "center": 3}}"#, "expected an array of length 2"),
+            (
                 r#"{"RandomRotation": {"degrees": 5}}, {"RandomVerticalFlip": {}}"#,
                 "before RandomRotation, as the daemon flips first",
             ),
+            (
+                r#"{"RandomPerspective": {"distortion_scale": 1.5}}"#,
+                "distortion_scale is 1.5, but must be 0 to 1",
+            ),
+            (r#"{"RandomPerspective": {"p": -1}}"#, "RandomPerspective: p is -1"),
             (r#"{"RandAugment": {"magnitude": 31}}"#, "magnitude is 31, but must be 0 to 30"),
             (r#"{"RandomPosterize": {"bits": 0}}"#, "bits is 0, but must be 1 to 8"),
             (r#"{"RandomSolarize": {"threshold": 257}}"#, "threshold is 257"),

@@ -38,6 +38,7 @@ fn pixels() -> impl Strategy<Value = Transform> {
         (any::<[u8; 3]>(), 0.0..90.0_f32).prop_map(|(fill, most)| Transform::RandomRotation {
             degrees: Degrees([-most, most]),
             interpolation: Interpolation::Nearest,
+            center: (most > 45.0).then_some([most.into(), -1.5]),
             fill: Colour(fill)
         }),
         (any::<[u8; 3]>(), 0.0..80.0_f32).prop_map(|(fill, most)| Transform::RandomAffine {
@@ -46,7 +47,14 @@ fn pixels() -> impl Strategy<Value = Transform> {
             scale: Pair([0.5, most.max(0.5)]),
             shear: Shear([0.0, most, -most, 0.0]),
             interpolation: Interpolation::Bilinear,
-            fill: Colour(fill)
+            fill: Colour(fill),
+            center: (most > 40.0).then_some([0.25, most.into()])
+        }),
+        (share(), chance()).prop_map(|(distortion_scale, p)| Transform::RandomPerspective {
+            distortion_scale,
+            p,
+            interpolation: Interpolation::Bicubic,
+            fill: Colour::default()
         }),
         any::<[u8; 3]>().prop_map(|fill| Transform::AutoAugment {
             policy: AutoAugmentPolicy::Svhn,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `policies` are RandAugment and TrivialAugmentWide, `auto_augment` is the third, `timm` is timm's
-//! RandAugment. `before` changes decoded images and `workbench` finished rows, each on a `canvas`
+//! RandAugment, `perspective` finds a RandomPerspective's numbers. `before` changes decoded images and `workbench` finished rows, each on a `canvas`
 //! with a plane for each colour. All three get the same operation, and a loop over bytes of one
 //! kind is compiled to wide instructions.
 //!
@@ -26,6 +26,7 @@ mod hue;
 mod moved;
 mod neighbours;
 mod operation;
+mod perspective;
 mod pillow_blur;
 mod policies;
 mod timm;

@@ -2,6 +2,7 @@
 
 use shade_job::Interpolation;
 
+use super::perspective::Coefficients;
 use crate::Area;
 
 /// How pixels that move are made.
@@ -46,7 +47,7 @@ pub(super) enum Operation {
     Equalize,
     /// `adjust_sharpness`.
     Sharpness(f32),
-    /// `affine` or `rotate`.
+    /// `affine`, `rotate` or `perspective`.
     Move(Motion, Moved),
     /// `erase`, with a colour.
     Erase(Area, [u8; 3]),
@@ -63,10 +64,14 @@ pub(super) enum Motion {
     TranslateX(i32),
     /// Pixels down.
     TranslateY(i32),
-    /// Degrees, counter-clockwise.
+    /// Degrees, counter-clockwise, about the middle.
     Rotate(f64),
+    /// The same about a place in pixels, x first.
+    RotateAbout([f64; 2], f64),
     /// By the matrix from a pixel of the result to its place in the source.
     By([f64; 6]),
+    /// `perspective`.
+    Perspective(Coefficients),
     /// `affine`: a rotation, then pixels to the right and down.
     Affine {
         /// Degrees, clockwise.
@@ -77,5 +82,7 @@ pub(super) enum Motion {
         scale: f64,
         /// Degrees by which columns lean, and lines.
         shear: [f64; 2],
+        /// The place that stays without a translation, x first; `None`: the middle.
+        center: Option<[f64; 2]>,
     },
 }

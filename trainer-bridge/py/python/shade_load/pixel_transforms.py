@@ -33,6 +33,7 @@ __all__ = [
     "RandomGrayscale",
     "RandomInvert",
     "RandomOrder",
+    "RandomPerspective",
     "RandomPosterize",
     "RandomRotation",
     "RandomSolarize",
@@ -156,16 +157,21 @@ class RandomErasing:
 
 @dataclass(frozen=True)
 class RandomRotation:
-    """Rotates by a random angle, of at most `degrees` or between two of them, about the middle."""
+    """Rotates by a random angle, of at most `degrees` or between two of them, about the middle or `center`.
+
+    `center` is a place in pixels, x first.
+    """
 
     degrees: float | tuple[float, float]
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    center: tuple[float, float] | None = None
     fill: Colour = 0
 
 
 @dataclass(frozen=True)
 class RandomAffine:
-    """Rotates, moves by shares of width and height, scales and shears by random numbers, about the middle.
+    """Rotates, moves by shares of width and height, scales and shears by random numbers, about the middle or
+    `center`.
 
     `shear` is an angle at most or the least and the most along x, or both of x and of y.
     """
@@ -175,6 +181,20 @@ class RandomAffine:
     scale: tuple[float, float] | None = None
     shear: float | tuple[float, float] | tuple[float, float, float, float] | None = None
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    fill: Colour = 0
+    center: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomPerspective:
+    """Looks at the row from a random side, with probability `p`.
+
+    Each corner moves towards the middle by a random share of half a side, at most `distortion_scale`.
+    """
+
+    distortion_scale: float = 0.5
+    p: float = 0.5
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
     fill: Colour = 0
 
 
@@ -268,6 +288,7 @@ PixelTransform = (
     | RandomErasing
     | RandomRotation
     | RandomAffine
+    | RandomPerspective
     | RandAugment
     | TimmRandAugment
     | TrivialAugmentWide
@@ -302,8 +323,8 @@ def _plain(option: str, value: Any) -> Any:
     if option == "policy":
         return value.value if isinstance(value, Enum) else value
     if value is None:
-        # No jitter or motion, or black; the size stays; RandomErasing of v2 has None for noise.
-        return {"value": "random", "scale": 1}.get(option, 0)
+        # No jitter or motion, or black; the size stays; RandomErasing of v2 has None for noise; the middle.
+        return {"value": "random", "scale": 1, "center": None}.get(option, 0)
     if isinstance(value, dict):
         raise TypeError(f"decode: got {option}={value!r}, expected a level from 0 to 255, or three: red, green and blue")
     if option in ("fill", "value") and not isinstance(value, str):
