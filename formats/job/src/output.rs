@@ -132,18 +132,20 @@ impl Output {
             Decode::Whole => return Ok(Self::Ragged { channels_last }),
             Decode::Views(views) => views,
         };
-        if !(1..=VIEWS_MAX).contains(&views.len()) {
-            let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", views.len());
-            return Err(wrong(text));
-        }
         let view = |(number, view): (usize, &InTurn)| {
             let spec = ImageSpec::new(&view.0).map_err(|error| match views.len() {
                 1 => wrong(format!("decode: {error}")),
                 _ => wrong(format!("view {number}: decode: {error}")),
             })?;
-            Ok(ImageSpec { channels_last, exact, ..spec })
+            Ok(ImageSpec { channels_last, exact, ..spec }.views())
         };
-        views.iter().enumerate().map(view).collect::<Result<_, _>>().map(Self::Decoded)
+        let made: Vec<Vec<ImageSpec>> = views.iter().enumerate().map(view).collect::<Result<_, _>>()?;
+        let made = made.concat();
+        if !(1..=VIEWS_MAX).contains(&made.len()) {
+            let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", made.len());
+            return Err(wrong(text));
+        }
+        Ok(Self::Decoded(made))
     }
 
     /// The views of each image; none of records, and of images of their own sizes.

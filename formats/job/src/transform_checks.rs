@@ -3,7 +3,7 @@
 use shade_formats::limits::IMAGE_SIDE_MAX;
 
 use crate::SpecError;
-use crate::transforms::{Degrees, Factor, Pair, Range, Side, Transform};
+use crate::transforms::{Degrees, Factor, Interpolation, Pair, Range, Side, Transform};
 
 /// Largest factor of a colour, sharpness or ratio, and largest sigma.
 const FACTOR_MAX: f32 = 1024.0;
@@ -13,6 +13,14 @@ const TIMM_MAGNITUDE_MAX: f64 = 10.0;
 const DEGREES_MAX: f32 = 36_000.0;
 /// Least and largest angle of a shear: at a right angle nothing is left of an image.
 const SHEAR: Range = [-89.0, 89.0];
+/// Most chains of an `AugMix`, and most operations of one. Its paper has three.
+const CHAINS_MAX: u8 = 16;
+const CHAIN_OPERATIONS_MAX: i8 = 16;
+/// The parameter of `AugMix`: beyond, one chain is all or all are alike.
+const ALPHA: [f64; 2] = [0.001, 1000.0];
+/// Largest magnitude of an `ElasticTransform`, and largest sigma: its kernel has 249 taps.
+const ELASTIC_MAX: f32 = 16_384.0;
+const SIGMA_MAX: f32 = 31.0;
 /// Most operations of one `RandAugment`. torchvision's recipes have two or three.
 const RAND_OPERATIONS_MAX: u8 = 16;
 
@@ -21,22 +29,16 @@ impl Transform {
     pub(crate) fn validate(&self, row: [u32; 2]) -> Result<(), SpecError> {
         let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
         match *self {
-            Self::Cover { size } | Self::Whole { size } | Self::CenterCrop { size } => check_size(size.0),
-            Self::Resize { size: Side::Shorter(side), .. } => check_size([side, side]),
-            Self::Resize { size: Side::Both(size), .. } => check_size(size),
-            Self::Pad { padding } => SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX]),
-            Self::RandomCrop { size, padding } => {
-                check_size(size.0)?;
-                SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX])
-            }
-            Self::RandomResizedCrop { size, scale, ratio, interpolation: _ } => {
-                check_size(size.0)?;
-                SpecError::check_above_0("scale", scale, 1.0)?;
-                SpecError::check_above_0("ratio", ratio, f64::from(IMAGE_SIDE_MAX))
-            }
-            Self::RandomHorizontalFlip { p } | Self::RandomVerticalFlip { p } => {
-                SpecError::check("p", p, [0.0, 1.0])
-            }
+            Self::Cover { .. }
+            | Self::Whole { .. }
+            | Self::CenterCrop { .. }
+            | Self::FiveCrop { .. }
+            | Self::Resize { .. }
+            | Self::Pad { .. }
+            | Self::RandomCrop { .. }
+            | Self::RandomResizedCrop { .. }
+            | Self::RandomHorizontalFlip { .. }
+            | Self::RandomVerticalFlip { .. } => self.validate_geometry(),
             Self::RandomApply { p, .. } => share(p),
             Self::RandomChoice { ref transforms, ref p } => check_weights(transforms.len(), p.as_deref()),
             Self::RandomOrder { .. } | Self::AutoAugment { .. } | Self::RandomChannelPermutation {} => Ok(()),
@@ -44,9 +46,11 @@ impl Transform {
             | Self::RandomRotation { .. }
             | Self::RandomAffine { .. }
             | Self::RandomPerspective { .. }
+            | Self::AugMix { .. }
+            | Self::ElasticTransform { .. }
             | Self::RandAugment { .. }
             | Self::TimmRandAugment { .. }
-            | Self::TrivialAugmentWide { .. } => self.validate_places(),
+            | Self::TrivialAugmentWide { .. } => self.validate_places(row),
             Self::ColorJitter { brightness, contrast, saturation, hue } => {
                 let factor = |name, Factor(range)| SpecError::check_range(name, range, [0.0, FACTOR_MAX]);
                 factor("brightness", brightness)?;
@@ -86,8 +90,34 @@ impl Transform {
         }
     }
 
+    /// As [`Self::validate`], for what is no transform of pixels.
+    fn validate_geometry(&self) -> Result<(), SpecError> {
+        match *self {
+            Self::Cover { size }
+            | Self::Whole { size }
+            | Self::CenterCrop { size }
+            | Self::FiveCrop { size } => check_size(size.0),
+            Self::Resize { size: Side::Shorter(side), .. } => check_size([side, side]),
+            Self::Resize { size: Side::Both(size), .. } => check_size(size),
+            Self::Pad { padding } => SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX]),
+            Self::RandomCrop { size, padding } => {
+                check_size(size.0)?;
+                SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX])
+            }
+            Self::RandomResizedCrop { size, scale, ratio, interpolation: _ } => {
+                check_size(size.0)?;
+                SpecError::check_above_0("scale", scale, 1.0)?;
+                SpecError::check_above_0("ratio", ratio, f64::from(IMAGE_SIDE_MAX))
+            }
+            Self::RandomHorizontalFlip { p } | Self::RandomVerticalFlip { p } => {
+                SpecError::check("p", p, [0.0, 1.0])
+            }
+            _ => unreachable!("it is of pixels: {self:?}"),
+        }
+    }
+
     /// As [`Self::validate`], for a transform that [knows places](Self::knows_places).
-    fn validate_places(&self) -> Result<(), SpecError> {
+    fn validate_places(&self, row: [u32; 2]) -> Result<(), SpecError> {
         let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
         match *self {
             Self::RandomErasing { p, scale, ratio, value: _ } => {
@@ -119,6 +149,24 @@ impl Transform {
                 SpecError::check("distortion_scale", distortion_scale, [0.0, 1.0])?;
                 share(p)
             }
+            Self::ElasticTransform { alpha: Pair(alpha), sigma: Pair(sigma), interpolation, .. } => {
+                alpha
+                    .into_iter()
+                    .try_for_each(|alpha| SpecError::check("alpha", alpha, [0.0, ELASTIC_MAX]))?;
+                check_elastic(sigma, row)?;
+                check_of_tensors(interpolation)
+            }
+            Self::RandAugment { .. }
+            | Self::TimmRandAugment { .. }
+            | Self::TrivialAugmentWide { .. }
+            | Self::AugMix { .. } => self.validate_policy(),
+            _ => unreachable!("it knows no places: {self:?}"),
+        }
+    }
+
+    /// As [`Self::validate`], for what draws among many operations.
+    fn validate_policy(&self) -> Result<(), SpecError> {
+        match *self {
             Self::RandAugment { num_ops, magnitude, num_magnitude_bins, .. } => {
                 SpecError::check("num_ops", num_ops, [0, RAND_OPERATIONS_MAX])?;
                 SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])?;
@@ -140,18 +188,56 @@ impl Transform {
                 if interpolations.is_empty() {
                     return Err(SpecError::new("interpolations", "none", "at least one"));
                 }
-                share(p)
+                SpecError::check("p", p, [0.0, 1.0])
             }
             Self::TrivialAugmentWide { num_magnitude_bins, .. } => {
                 SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])
             }
-            _ => unreachable!("it knows no places: {self:?}"),
+            Self::AugMix { severity, mixture_width, chain_depth, alpha, interpolation, .. } => {
+                SpecError::check("severity", severity, [1, 10])?;
+                SpecError::check("mixture_width", mixture_width, [1, CHAINS_MAX])?;
+                SpecError::check("chain_depth", chain_depth, [-1, CHAIN_OPERATIONS_MAX])?;
+                SpecError::check("alpha", alpha, ALPHA)?;
+                check_of_tensors(interpolation)
+            }
+            _ => unreachable!("it is no policy: {self:?}"),
         }
     }
 }
 
 fn check_degrees(Degrees(range): Degrees) -> Result<(), SpecError> {
     SpecError::check_range("degrees", range, [-DEGREES_MAX, DEGREES_MAX])
+}
+
+/// Refuses what torchvision has for PIL images only.
+fn check_of_tensors(interpolation: Interpolation) -> Result<(), SpecError> {
+    match interpolation {
+        Interpolation::Nearest | Interpolation::Bilinear => Ok(()),
+        Interpolation::Bicubic => Err(SpecError::new("interpolation", "bicubic", "nearest or bilinear")),
+    }
+}
+
+/// Refuses the blur of a field that torchvision refuses, for rows of this height and width.
+fn check_elastic(sigma: [f32; 2], [height, width]: [u32; 2]) -> Result<(), SpecError> {
+    if sigma == [0.0; 2] {
+        return Ok(());
+    }
+    for sigma in sigma {
+        SpecError::check_as(
+            "sigma",
+            sigma,
+            [f32::MIN_POSITIVE, SIGMA_MAX],
+            "above 0 and up to 31, or 0 twice",
+        )?;
+        // torchvision's kernel. Beyond its edge a field is continued by its reflection.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "249 at most")]
+        let length = (8.0 * sigma + 1.0) as u32 | 1;
+        if length / 2 >= height.min(width) {
+            let expected = format_args!("less than a quarter of the sides of a row, {width} x {height}");
+            return Err(SpecError::new("sigma", sigma, expected));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a place that is far from any image.

@@ -32,6 +32,9 @@ pub enum Transform {
     Pad { padding: u32 },
     /// The middle; smaller images are padded with black.
     CenterCrop { size: Size },
+    /// The four corners, then the middle, each in a view of its own. It stands alone or behind
+    /// `Resize`.
+    FiveCrop { size: Size },
     /// Pads each side by `padding` black pixels, then takes a random part, which must fit.
     RandomCrop {
         size: Size,
@@ -233,6 +236,36 @@ pub enum Transform {
         #[serde(default)]
         fill: Colour,
     },
+    /// With a `chain_depth` of -1 or 0, each chain has one to three operations. Without `fill` what
+    /// lies outside is black, and edges are blended with it less.
+    AugMix {
+        #[serde(default = "three")]
+        severity: u8,
+        #[serde(default = "three")]
+        mixture_width: u8,
+        #[serde(default = "any_depth")]
+        chain_depth: i8,
+        #[serde(default = "one_f64")]
+        alpha: f64,
+        #[serde(default = "yes")]
+        all_ops: bool,
+        #[serde(default = "bilinear")]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Option<Colour>,
+    },
+    /// `alpha` is the magnitude, and `sigma` the smoothness, along lines and columns. `fill` as in
+    /// `AugMix`.
+    ElasticTransform {
+        #[serde(default = "fifty")]
+        alpha: Pair<f32>,
+        #[serde(default = "five")]
+        sigma: Pair<f32>,
+        #[serde(default = "bilinear")]
+        interpolation: Interpolation,
+        #[serde(default = "black")]
+        fill: Option<Colour>,
+    },
 }
 
 fn crop_scale() -> [f64; 2] {
@@ -261,6 +294,34 @@ fn one() -> u8 {
 
 fn two() -> u8 {
     2
+}
+
+fn three() -> u8 {
+    3
+}
+
+fn any_depth() -> i8 {
+    -1
+}
+
+fn one_f64() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn fifty() -> Pair<f32> {
+    Pair([50.0; 2])
+}
+
+fn five() -> Pair<f32> {
+    Pair([5.0; 2])
+}
+
+fn black() -> Option<Colour> {
+    Some(Colour::default())
 }
 
 fn nine() -> u8 {
@@ -344,6 +405,7 @@ impl Transform {
             Self::Resize { .. } => "Resize",
             Self::Pad { .. } => "Pad",
             Self::CenterCrop { .. } => "CenterCrop",
+            Self::FiveCrop { .. } => "FiveCrop",
             Self::RandomCrop { .. } => "RandomCrop",
             Self::RandomResizedCrop { .. } => "RandomResizedCrop",
             Self::RandomHorizontalFlip { .. } => "RandomHorizontalFlip",
@@ -371,6 +433,8 @@ impl Transform {
             Self::TimmRandAugment { .. } => "TimmRandAugment",
             Self::TrivialAugmentWide { .. } => "TrivialAugmentWide",
             Self::AutoAugment { .. } => "AutoAugment",
+            Self::AugMix { .. } => "AugMix",
+            Self::ElasticTransform { .. } => "ElasticTransform",
         }
     }
 
@@ -394,6 +458,7 @@ impl Transform {
                 | Self::Resize { .. }
                 | Self::Pad { .. }
                 | Self::CenterCrop { .. }
+                | Self::FiveCrop { .. }
                 | Self::RandomCrop { .. }
                 | Self::RandomResizedCrop { .. }
                 | Self::RandomHorizontalFlip { .. }
@@ -414,6 +479,8 @@ impl Transform {
                 | Self::TimmRandAugment { .. }
                 | Self::TrivialAugmentWide { .. }
                 | Self::AutoAugment { .. }
+                | Self::AugMix { .. }
+                | Self::ElasticTransform { .. }
         ) || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
     }
 

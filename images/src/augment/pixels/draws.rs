@@ -2,9 +2,12 @@
 
 use shade_job::{Colour, Degrees, Factor, Hue, InTurn, Interpolation, Pair, Range, Shear, Transform};
 
+use super::aug_mix::aug_mix;
 use super::auto_augment::auto_augment;
+use super::elastic::Elastic;
 use super::operation::{Motion, Moved, Operation};
 use super::policies::{rand_augment, trivial_augment_wide};
+use super::tensors::Sampled;
 use super::{perspective, timm};
 use crate::augment::randomness::Randomness;
 use crate::{Area, Size};
@@ -74,7 +77,9 @@ fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut imp
         | Transform::AutoAugment { .. }
         | Transform::RandomRotation { .. }
         | Transform::RandomAffine { .. }
-        | Transform::RandomPerspective { .. } => moving(transform, row, random, each),
+        | Transform::RandomPerspective { .. }
+        | Transform::ElasticTransform { .. }
+        | Transform::AugMix { .. } => moving(transform, row, random, each),
         _ => {
             let (p, operation) = single(transform);
             perhaps(p, operation, random, each);
@@ -138,6 +143,12 @@ fn moving(transform: &Transform, row: Size, random: &mut Randomness, each: &mut 
                 each(Operation::Move(Motion::Perspective(coefficients), moved(interpolation, fill)));
             }
         }
+        Transform::ElasticTransform { alpha, sigma, interpolation, fill } => {
+            let sampled = Sampled { interpolation, fill: fill.map(|Colour(fill)| fill) };
+            let noise = random.noise();
+            each(Operation::Elastic(Elastic { alpha: alpha.0, sigma: sigma.0, sampled, noise }));
+        }
+        Transform::AugMix { .. } => aug_mix(transform, row, random, each),
         _ => unreachable!("it moves no pixels: {transform:?}"),
     }
 }
@@ -167,6 +178,8 @@ fn single(transform: &Transform) -> (f32, Operation) {
         | Transform::RandomRotation { .. }
         | Transform::RandomAffine { .. }
         | Transform::RandomPerspective { .. }
+        | Transform::ElasticTransform { .. }
+        | Transform::AugMix { .. }
         | Transform::RandAugment { .. }
         | Transform::TimmRandAugment { .. }
         | Transform::TrivialAugmentWide { .. }
@@ -176,6 +189,7 @@ fn single(transform: &Transform) -> (f32, Operation) {
         | Transform::Resize { .. }
         | Transform::Pad { .. }
         | Transform::CenterCrop { .. }
+        | Transform::FiveCrop { .. }
         | Transform::RandomCrop { .. }
         | Transform::RandomResizedCrop { .. }
         | Transform::RandomHorizontalFlip { .. }

@@ -81,7 +81,7 @@ fn sheared(x: f64, y: f64) -> Matrix {
 }
 
 /// torchvision's inverse matrix of an affine motion about `middle`, in its order of operations.
-fn affine(
+pub(super) fn affine(
     degrees: f64,
     translate: [i32; 2],
     scale: f64,
@@ -209,8 +209,8 @@ impl Planes<'_> {
 /// `fill`.
 type Line = fn(&Planes<'_>, &Places, u32, [u8; 3], [&mut [u8]; 3]);
 
-/// A [`Line`] that blends the four nearest pixels. At the edge the outermost ones count again. Compiled for newer CPUs as well, as older ones
-/// have no instruction that rounds down.
+/// A [`Line`] that blends the four nearest pixels. At the edge the outermost ones count again.
+/// Compiled for newer CPUs as well, as older ones have no instruction that rounds down.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 fn bilinear(source: &Planes<'_>, places: &Places, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
     line(source, places, y, fill, to, |x, y| bilinear_pixel(source, x - 0.5, y - 0.5));

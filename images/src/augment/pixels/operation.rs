@@ -2,7 +2,10 @@
 
 use shade_job::Interpolation;
 
+use super::elastic::Elastic;
+use super::mixture::Mix;
 use super::perspective::Coefficients;
+use super::tensors::OfTensor;
 use crate::Area;
 
 /// How pixels that move are made.
@@ -49,6 +52,12 @@ pub(super) enum Operation {
     Sharpness(f32),
     /// `affine`, `rotate` or `perspective`.
     Move(Motion, Moved),
+    /// As torchvision does it to a tensor.
+    OfTensor(OfTensor),
+    /// A step of a mixture of the row with changed copies of it.
+    Mix(Mix),
+    /// `elastic`.
+    Elastic(Elastic),
     /// `erase`, with a colour.
     Erase(Area, [u8; 3]),
 }

@@ -59,8 +59,8 @@ class Batch:
         self._fields = fields
         self._transform = transform
         self._device = device
-        # Whether there is a list of views, perhaps of one.
-        self._views = views
+        # Whether there is a list of views, perhaps of one. FiveCrop makes five of one list.
+        self._views = views or native.views > 1
         if device is not None:
             # Begun at once, so that the copies run beside the caller's first steps.
             _ = (self.images, self.labels, self.weights)

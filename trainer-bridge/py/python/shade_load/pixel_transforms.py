@@ -16,8 +16,10 @@ from typing import Any, Literal
 from .known_transforms import interpolation
 
 __all__ = [
+    "AugMix",
     "AutoAugment",
     "ColorJitter",
+    "ElasticTransform",
     "GaussianBlur",
     "Grayscale",
     "PillowGaussianBlur",
@@ -246,6 +248,33 @@ class AutoAugment:
 
 
 @dataclass(frozen=True)
+class AugMix:
+    """Mixes the row with `mixture_width` copies, each changed by a chain of random operations.
+
+    A chain has `chain_depth` operations, or 1 to 3 with -1, of magnitudes up to `severity` of 10. `all_ops` adds
+    brightness, colour, contrast and sharpness. `alpha` is the parameter of the shares' distribution.
+    """
+
+    severity: int = 3
+    mixture_width: int = 3
+    chain_depth: int = -1
+    alpha: float = 1.0
+    all_ops: bool = True
+    interpolation: Literal["nearest", "bilinear"] = "bilinear"
+    fill: Colour | None = None
+
+
+@dataclass(frozen=True)
+class ElasticTransform:
+    """Moves pixels by smooth random fields: `alpha` is their magnitude, and `sigma` their smoothness."""
+
+    alpha: float | tuple[float, float] = 50.0
+    sigma: float | tuple[float, float] = 5.0
+    interpolation: Literal["nearest", "bilinear"] = "bilinear"
+    fill: Colour | None = 0
+
+
+@dataclass(frozen=True)
 class RandomApply:
     """Applies all of these transforms of pixels with probability `p`, else none."""
 
@@ -293,6 +322,8 @@ PixelTransform = (
     | TimmRandAugment
     | TrivialAugmentWide
     | AutoAugment
+    | AugMix
+    | ElasticTransform
     | Holder
 )
 # A transform of pixels, or some that are applied in turn as one.
@@ -323,8 +354,9 @@ def _plain(option: str, value: Any) -> Any:
     if option == "policy":
         return value.value if isinstance(value, Enum) else value
     if value is None:
-        # No jitter or motion, or black; the size stays; RandomErasing of v2 has None for noise; the middle.
-        return {"value": "random", "scale": 1, "center": None}.get(option, 0)
+        # No jitter or motion; the size stays; RandomErasing of v2 has None for noise. The daemon
+        # says what no center and no colour are.
+        return {"value": "random", "scale": 1, "center": None, "fill": None}.get(option, 0)
     if isinstance(value, dict):
         raise TypeError(f"decode: got {option}={value!r}, expected a level from 0 to 255, or three: red, green and blue")
     if option in ("fill", "value") and not isinstance(value, str):
