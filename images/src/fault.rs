@@ -74,7 +74,7 @@ pub enum ImageFault {
     },
     /// The image is too small for the crop.
     #[error(
-        "RandomCrop of {} x {} from an image of {} x {} padded by {padding}: resize it first, or pad more",
+        "a crop of {} x {} from an image of {} x {} padded by {padding}: resize it first, or pad more",
         .crop.width, .crop.height, .image.width, .image.height
     )]
     Small {

@@ -34,7 +34,7 @@ fn kernel(side: u32) -> impl Strategy<Value = u8> {
 /// A valid transform of the pixels of rows of this size, without others in it.
 fn step(height: u32, width: u32) -> impl Strategy<Value = Transform> {
     // Some properties are of colours alone.
-    prop_oneof![5 => colours(height, width), 1 => places()]
+    prop_oneof![5 => colours(height, width), 1 => places(), 1 => motions(height, width)]
 }
 
 /// A transform that leaves each pixel where it is.
@@ -69,12 +69,72 @@ fn colours(height: u32, width: u32) -> impl Strategy<Value = Transform> {
     ]
 }
 
+/// How pixels of a tensor are made.
+fn of_tensors() -> impl Strategy<Value = (Interpolation, Option<Colour>)> {
+    let ways = &[Interpolation::Nearest, Interpolation::Bilinear][..];
+    (prop::sample::select(ways), prop::option::of(any::<[u8; 3]>().prop_map(Colour)))
+}
+
+/// Two sigmas of which a kernel is continued by its reflection at most once, or none.
+fn smoothness(side: u32) -> impl Strategy<Value = [f32; 2]> {
+    let most = (f32::from(u8::try_from(side).unwrap()) - 0.5) / 4.0;
+    let sigma = move || f32::MIN_POSITIVE..most;
+    prop_oneof![Just([0.0; 2]), [sigma(), sigma()]]
+}
+
+/// A place about which pixels turn, or the middle.
+fn center() -> impl Strategy<Value = Option<[f64; 2]>> {
+    let place = || prop_oneof![Just(-16_384.0), Just(16_384.0), -16.0..16.0];
+    prop::option::of([place(), place()])
+}
+
+/// How pixels of an image are made.
+fn moved() -> impl Strategy<Value = (Interpolation, Colour)> {
+    let ways = &[Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic][..];
+    (prop::sample::select(ways), any::<[u8; 3]>().prop_map(Colour))
+}
+
+/// A transform that moves all pixels.
+fn motions(height: u32, width: u32) -> impl Strategy<Value = Transform> {
+    prop_oneof![
+        (range(-400.0, 400.0), center(), moved()).prop_map(|(degrees, center, (interpolation, fill))| {
+            Transform::RandomRotation { degrees: Degrees(degrees), interpolation, center, fill }
+        }),
+        (
+            range(-400.0, 400.0),
+            range(0.0, 1.0),
+            range(f32::MIN_POSITIVE, 1024.0),
+            [range(-89.0, 89.0), range(-89.0, 89.0)],
+            center(),
+            moved()
+        )
+            .prop_map(|(degrees, translate, scale, [x, y], center, (interpolation, fill))| {
+                Transform::RandomAffine {
+                    degrees: Degrees(degrees),
+                    translate: Pair(translate),
+                    scale: Pair(scale),
+                    shear: Shear([x[0], x[1], y[0], y[1]]),
+                    interpolation,
+                    fill,
+                    center,
+                }
+            }),
+        (0.0..=1.0, chance(), moved()).prop_map(|(distortion_scale, p, (interpolation, fill))| {
+            Transform::RandomPerspective { distortion_scale, p, interpolation, fill }
+        }),
+        (range(0.0, 16_384.0), smoothness(height.min(width)), of_tensors()).prop_map(
+            |(alpha, sigma, (interpolation, fill))| Transform::ElasticTransform {
+                alpha: Pair(alpha),
+                sigma: Pair(sigma),
+                interpolation,
+                fill
+            }
+        ),
+    ]
+}
+
 /// A transform that moves or erases pixels, or one of colours: the policies have both.
 fn places() -> impl Strategy<Value = Transform> {
-    let moved = || {
-        let ways = &[Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic][..];
-        (prop::sample::select(ways), any::<[u8; 3]>().prop_map(Colour))
-    };
     prop_oneof![
         (chance(), range(0.0, 1.0), range(1.0 / 1024.0, 1024.0), any::<[u8; 3]>().prop_map(Colour))
             .prop_map(|(p, scale, ratio, value)| Transform::RandomErasing { p, scale, ratio, value }),
@@ -105,26 +165,26 @@ fn places() -> impl Strategy<Value = Transform> {
         (2_u8.., moved()).prop_map(|(num_magnitude_bins, (interpolation, fill))| {
             Transform::TrivialAugmentWide { num_magnitude_bins, interpolation, fill }
         }),
-        (range(-400.0, 400.0), moved()).prop_map(|(degrees, (interpolation, fill))| {
-            Transform::RandomRotation { degrees: Degrees(degrees), interpolation, fill }
-        }),
         (
-            range(-400.0, 400.0),
-            range(0.0, 1.0),
-            range(0.01, 1024.0),
-            [range(-89.0, 89.0), range(-89.0, 89.0)],
-            moved()
+            [1_u8..=10, 1..=16],
+            -1_i8..=16,
+            prop_oneof![Just(0.001), Just(1000.0), 0.001..=4.0],
+            any::<bool>(),
+            of_tensors(),
         )
-            .prop_map(|(degrees, translate, scale, [x, y], (interpolation, fill))| {
-                Transform::RandomAffine {
-                    degrees: Degrees(degrees),
-                    translate: Pair(translate),
-                    scale: Pair(scale),
-                    shear: Shear([x[0], x[1], y[0], y[1]]),
-                    interpolation,
-                    fill,
+            .prop_map(
+                |([severity, mixture_width], chain_depth, alpha, all_ops, (interpolation, fill))| {
+                    Transform::AugMix {
+                        severity,
+                        mixture_width,
+                        chain_depth,
+                        alpha,
+                        all_ops,
+                        interpolation,
+                        fill,
+                    }
                 }
-            }),
+            ),
         (prop::sample::select(&POLICIES[..]), moved()).prop_map(|(policy, (interpolation, fill))| {
             Transform::AutoAugment { policy, interpolation, fill }
         }),
@@ -153,6 +213,8 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
         Just(Framing::Cover),
         Just(Framing::Stretch),
         (0_u32..12).prop_map(|short| Framing::Center { short }),
+        // Resized so that it is large enough.
+        any::<[bool; 2]>().prop_map(|[right, bottom]| Framing::Corner { short: SIDE_MAX, right, bottom }),
         Just(Framing::Random { short: 0, padding: SIDE_MAX }),
         Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
     ];

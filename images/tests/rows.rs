@@ -283,7 +283,7 @@ fn every_operation() -> [Vec<Transform>; 2] {
         rand(Interpolation::Bilinear),
         rand(Interpolation::Nearest),
         Transform::TrivialAugmentWide { num_magnitude_bins: 31, interpolation, fill },
-        Transform::RandomRotation { degrees: Degrees([-90.0, 90.0]), interpolation, fill },
+        Transform::RandomRotation { degrees: Degrees([-90.0, 90.0]), interpolation, center: None, fill },
         Transform::RandomAffine {
             degrees: Degrees([-180.0, 180.0]),
             translate: Pair([0.5, 0.5]),
@@ -291,6 +291,7 @@ fn every_operation() -> [Vec<Transform>; 2] {
             shear: Shear([-30.0, 30.0, -30.0, 30.0]),
             interpolation: Interpolation::Bilinear,
             fill,
+            center: Some([1.0, -2.0]),
         },
         Transform::AutoAugment { policy: AutoAugmentPolicy::Cifar10, interpolation, fill },
     ];

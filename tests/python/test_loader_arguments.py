@@ -349,7 +349,7 @@ def test_a_transforms_defaults_are_those_of_the_document(name: str) -> None:
     needed = {"size": 8, "kernel_size": 3, "threshold": 9, "bits": 4, "sharpness_factor": 2, "transforms": [Invert()], "degrees": 5, "padding": 4}
     given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
     step = kind(**given)
-    place = [] if name in ("Resize", "Pad", "CenterCrop", "RandomCrop", "RandomResizedCrop") else [CENTER]
+    place = [] if name in ("Resize", "Pad", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop") else [CENTER]
     place += {"Resize": [CENTER], "Pad": [RANDOM]}.get(name, [])
     alone = document(step)[0][name]
     only = {name: value for name, value in alone.items() if name in given}

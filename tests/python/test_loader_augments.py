@@ -16,8 +16,10 @@ import torch
 from PIL import Image, ImageFilter
 from shade_load import Daemon, Loader, Plan, ShadeError, transforms
 from shade_load.transforms import (
+    AugMix,
     CenterCrop,
     ColorJitter,
+    ElasticTransform,
     GaussianBlur,
     Grayscale,
     PillowGaussianBlur,
@@ -29,6 +31,7 @@ from shade_load.transforms import (
     RandomHorizontalFlip,
     RandomInvert,
     RandomOrder,
+    RandomPerspective,
     RandomResizedCrop,
     RandomSolarize,
     RandomVerticalFlip,
@@ -313,6 +316,9 @@ RECIPE = [
     RandomSolarize(128, 0.2),
     RandAugment(),
     RandomOrder([RandomChoice([Grayscale(3), [RandomInvert(), RandomSolarize(99)]], [1, 3]), ColorJitter(0.2)]),
+    RandomPerspective(),
+    AugMix(),
+    ElasticTransform(),
     RandomErasing(0.25),
 ]
 

@@ -404,7 +404,7 @@ def test_transform_makes_the_batchs_images(dataset: packed.Packed) -> None:
 
 def test_an_image_too_small_for_a_crop_is_named(dataset: packed.Packed) -> None:
     with Loader(dataset.path, 8, decode=RandomCrop(32), daemon=Daemon(job="small")) as loader:
-        with pytest.raises(ShadeError, match=r"RandomCrop of 32 x 32 from an image of 16 x 16 .*: resize it first"):
+        with pytest.raises(ShadeError, match=r"crop of 32 x 32 from an image of 16 x 16 .*: resize it first"):
             next(iter(loader))
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from shade_load import Batch, Daemon, Loader, Plan, ShadeError
 from shade_load.transforms import (
     CenterCrop,
+    FiveCrop,
     Grayscale,
     Pad,
     RandomCrop,
@@ -268,6 +269,33 @@ def test_views_lie_in_the_ring_without_a_copy(pngs: packed.Packed) -> None:
             assert bare.flipped[view] == batch.flipped[view].tolist()
         with pytest.raises(IndexError, match="view 2 of a batch of 2"):
             native.images(2)
+
+
+@pytest.mark.parametrize("taken", [[FiveCrop((50, 40))], [Resize(64), FiveCrop((50, 40))], [tv.Resize(64), tv.FiveCrop((50, 40))]])
+def test_five_crops_are_torchvisions_views(pngs: packed.Packed, taken: list[Any]) -> None:
+    five = tv.FiveCrop((50, 40))
+    expected = tv.Compose([tv.Resize(64), five]) if len(taken) == 2 else five
+    whole = [CenterCrop(60)]
+    options: dict[str, Any] = {"plan": Plan(sampler="uniform"), "exact": True}
+    for decode, before in ((taken, 0), ([whole, taken], 1)):
+        with Loader(pngs.path, BATCH, decode=decode, daemon=Daemon(job=f"five-{before}"), **options) as loader:
+            seen = 0
+            for batch in loader:
+                assert len(batch.images) == len(batch.crops) == before + 5
+                for row, sample in enumerate(batch.ids.tolist()):
+                    with Image.open(pngs.files[sample]) as image:
+                        crops = expected(image.convert("RGB"))
+                    for view, crop in zip(batch.images[before:], crops, strict=True):
+                        difference = (view[row].int() - functional.pil_to_tensor(crop).int()).abs().max()
+                        assert difference <= len(taken) - 1
+                    seen += 1
+            assert seen == len(pngs)
+
+
+def test_five_crops_of_an_image_that_is_too_small_are_an_error(pngs: packed.Packed) -> None:
+    with pytest.raises(ShadeError, match="50 x 71"):
+        with Loader(pngs.path, BATCH, decode=FiveCrop(60), plan=Plan(sampler="uniform")) as loader:
+            list(loader)
 
 
 def test_records_and_whole_images_have_no_crops(pngs: packed.Packed) -> None:

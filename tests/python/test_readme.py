@@ -35,6 +35,7 @@ TAKE_DATASETS = (
     "docs/operations.md",
     "docs/why-it-waits.md",
     "docs/in-your-script.md",
+    "docs/recipes.md",
     "docs/from-mosaicml.md",
     "docs/from-litdata.md",
     "docs/from-ffcv.md",

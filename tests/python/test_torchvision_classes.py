@@ -56,6 +56,9 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         {"degrees": [90, 90], "expand": False},
         {"degrees": (33, 33), "interpolation": InterpolationMode.BICUBIC, "fill": 255},
         {"degrees": (-77.5, -77.5), "interpolation": InterpolationMode.BILINEAR, "fill": [1, 2, 3], "center": None},
+        {"degrees": (0, 0), "center": (3, 40)},
+        {"degrees": (50, 50), "center": [0, 0]},
+        {"degrees": (90, 90), "interpolation": InterpolationMode.BILINEAR, "center": (10.25, -3), "fill": 7},
     ],
     "RandomAffine": [
         {"degrees": 0},
@@ -64,8 +67,14 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         {"degrees": 0, "translate": (0.1, 0.05), "scale": (1.25, 1.25)},
         {"degrees": [5, 5], "shear": [10, 10], "interpolation": InterpolationMode.BILINEAR},
         {"degrees": (12, 12), "scale": (1.7, 1.7), "interpolation": InterpolationMode.BICUBIC},
+        {"degrees": (25, 25), "scale": (0.8, 0.8), "shear": (4, 4), "center": (30.5, 2)},
+        {"degrees": (25, 25), "translate": (0.05, 0.1), "center": [0, 31]},
+        # Places that Pillow's fixed point does not hold.
+        {"degrees": (1, 1), "scale": (0.0005, 0.0005), "center": (16.5, 9.5)},
         {"degrees": (-40, -40), "shear": (3, 3, -20, -20), "scale": [2, 2], "fill": [9, 8, 7]},
     ],
+    # More of it is in test_perspective.py.
+    "RandomPerspective": [{"p": 0.0}, {"p": 0, "interpolation": InterpolationMode.NEAREST, "fill": [1, 2.0, 3]}],
     "RandomErasing": [{"p": 0.0}, {"p": 0, "scale": [0.1, 0.2], "ratio": [1, 2], "value": [1, 2, 3], "inplace": True}],
     "RandAugment": [{"num_ops": 0}, {"num_ops": 0, "magnitude": 30, "interpolation": InterpolationMode.BILINEAR, "fill": [1, 2, 3]}],
     # Its operations are compared in test_loader_augments.py.
@@ -75,6 +84,11 @@ TAKEN: dict[str, list[dict[str, Any]]] = {
         {"policy": tv.AutoAugmentPolicy.CIFAR10, "interpolation": InterpolationMode.BILINEAR, "fill": [9, 8, 7]},
         {"policy": tv.AutoAugmentPolicy.SVHN, "fill": 3.0},
     ],
+    # These are in test_augments_of_tensors.py.
+    "AugMix": [],
+    "ElasticTransform": [],
+    # It makes five views: see test_loader_views.py.
+    "FiveCrop": [],
     "Identity": [{}],
 }  # fmt: skip
 # Those that hold others are tried below, with many arguments.
@@ -82,14 +96,11 @@ HOLDERS = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
 
 # Arguments of each class that the daemon does not have. No message is about the unusual ones.
 REFUSED: dict[str, list[dict[str, Any]]] = {
-    "AugMix": [{}, {"severity": 5, "interpolation": InterpolationMode.NEAREST}],
     "ClampBoundingBoxes": [{}],
     "ClampKeyPoints": [{}],
     "ConvertBoundingBoxFormat": [{"format": "XYXY"}],
     "ConvertImageDtype": [{"dtype": torch.float32}, {"dtype": torch.uint8}],
     "CutMix": [{"num_classes": 3}],
-    "ElasticTransform": [{}, {"interpolation": InterpolationMode.BICUBIC, "fill": 3}],
-    "FiveCrop": [{"size": SIDE}],
     "GaussianNoise": [{}],
     "JPEG": [{"quality": 50}, {"quality": (5, 95)}],
     "LinearTransformation": [{"transformation_matrix": torch.eye(3), "mean_vector": torch.zeros(3)}],
@@ -98,7 +109,6 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "PILToTensor": [{}],
     "RGB": [{}],
     "RandomIoUCrop": [{}],
-    "RandomPerspective": [{}, {"interpolation": InterpolationMode.NEAREST, "fill": 9}],
     "RandomPhotometricDistort": [{}],
     "RandomResize": [{"min_size": 8, "max_size": 9, "interpolation": InterpolationMode.NEAREST}],
     "RandomShortestSize": [{"min_size": 8, "antialias": False}],
@@ -254,7 +264,7 @@ def translated(step: Any, image: Image.Image) -> list[Outcome]:
             most = share * SIDE
             p *= max(min(pixels_ + 0.5, most) - max(pixels_ - 0.5, -most), 0.0) / (2 * most)
         if p > 0.0:
-            made = functional.affine(image, degrees, [right, below], scale, shear[::2])
+            made = functional.affine(image, degrees, [right, below], scale, shear[::2], center=step.center)
             found.append((p, made))
     return found
 

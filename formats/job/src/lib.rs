@@ -37,6 +37,7 @@ mod strata;
 mod subset;
 mod tables;
 mod transform_arguments;
+mod transform_checks;
 mod transforms;
 mod values;
 mod view;

@@ -148,10 +148,6 @@ impl Output {
                 return Err(SpecError::told("dtype", format!("dtype: got {:?}, but {what}", dtype.as_str())));
             }
         };
-        if !(1..=VIEWS_MAX).contains(&views.len()) {
-            let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", views.len());
-            return Err(wrong(text));
-        }
         let view = |(number, view): (usize, &InTurn)| {
             let spec = ImageSpec::new(&view.0).map_err(|error| match views.len() {
                 1 => wrong(format!("decode: {error}")),
@@ -162,9 +158,15 @@ impl Output {
                     "normalize: an image of grey has one channel: give one number for mean, and one for std";
                 return Err(SpecError::told("normalize", text.to_owned()));
             }
-            Ok(ImageSpec { channels_last, exact, floats, ..spec })
+            Ok(ImageSpec { channels_last, exact, floats, ..spec }.views())
         };
-        views.iter().enumerate().map(view).collect::<Result<_, _>>().map(Self::Decoded)
+        let made: Vec<Vec<ImageSpec>> = views.iter().enumerate().map(view).collect::<Result<_, _>>()?;
+        let made = made.concat();
+        if !(1..=VIEWS_MAX).contains(&made.len()) {
+            let text = format!("decode: got {} views, expected 1 to {VIEWS_MAX}", made.len());
+            return Err(wrong(text));
+        }
+        Ok(Self::Decoded(made))
     }
 
     /// The views of each image; none of records, and of images of their own sizes.

@@ -102,7 +102,7 @@ pub enum Side {
     Both([u32; 2]),
 }
 
-/// A colour, also from one level for red, green and blue.
+/// A colour, also from one level for red, green and blue, or from `null` for black.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "LevelOrColour")]
 pub struct Colour(pub [u8; 3]);
@@ -110,6 +110,8 @@ pub struct Colour(pub [u8; 3]);
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a level from 0 to 255, or three: red, green and blue")]
 enum LevelOrColour {
+    /// `null`: black.
+    Black,
     Level(u8),
     Colour([u8; 3]),
 }
@@ -117,6 +119,7 @@ enum LevelOrColour {
 impl From<LevelOrColour> for Colour {
     fn from(given: LevelOrColour) -> Self {
         Self(match given {
+            LevelOrColour::Black => [0; 3],
             LevelOrColour::Level(level) => [level; 3],
             LevelOrColour::Colour(colour) => colour,
         })

@@ -6,24 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use shade_formats::limits::IMAGE_SIDE_MAX;
 
-use crate::SpecError;
 pub use crate::transform_arguments::{
     AutoAugmentPolicy, Colour, Degrees, Factor, Filters, Hue, Interpolation, Pair, Range, Resampling, Shear,
     Side, Size,
 };
-
-/// Largest factor of a colour, sharpness or ratio, and largest sigma.
-const FACTOR_MAX: f32 = 1024.0;
-/// Largest magnitude of timm's operations.
-const TIMM_MAGNITUDE_MAX: f64 = 10.0;
-/// Largest angle: a hundred turns.
-const DEGREES_MAX: f32 = 36_000.0;
-/// Least and largest angle of a shear: at a right angle nothing is left of an image.
-const SHEAR: Range = [-89.0, 89.0];
-/// Most operations of one `RandAugment`. torchvision's recipes have two or three.
-const RAND_OPERATIONS_MAX: u8 = 16;
 
 /// One transform. `p` is its chance, 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +32,9 @@ pub enum Transform {
     Pad { padding: u32 },
     /// The middle; smaller images are padded with black.
     CenterCrop { size: Size },
+    /// The four corners, then the middle, each in a view of its own. It stands alone or behind
+    /// `Resize`.
+    FiveCrop { size: Size },
     /// Pads each side by `padding` black pixels, then takes a random part, which must fit.
     RandomCrop {
         size: Size,
@@ -159,10 +149,13 @@ pub enum Transform {
         #[serde(default)]
         value: Colour,
     },
+    /// `center` is a place in pixels, x first; the middle without it.
     RandomRotation {
         degrees: Degrees,
         #[serde(default)]
         interpolation: Interpolation,
+        #[serde(default)]
+        center: Option<[f64; 2]>,
         #[serde(default)]
         fill: Colour,
     },
@@ -177,6 +170,19 @@ pub enum Transform {
         #[serde(default)]
         shear: Shear,
         #[serde(default)]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Colour,
+        #[serde(default)]
+        center: Option<[f64; 2]>,
+    },
+    /// `distortion_scale` is the share of half a side by which corners move at most.
+    RandomPerspective {
+        #[serde(default = "half_f64")]
+        distortion_scale: f64,
+        #[serde(default = "half")]
+        p: f32,
+        #[serde(default = "bilinear")]
         interpolation: Interpolation,
         #[serde(default)]
         fill: Colour,
@@ -230,6 +236,36 @@ pub enum Transform {
         #[serde(default)]
         fill: Colour,
     },
+    /// With a `chain_depth` of -1 or 0, each chain has one to three operations. Without `fill` what
+    /// lies outside is black, and edges are blended with it less.
+    AugMix {
+        #[serde(default = "three")]
+        severity: u8,
+        #[serde(default = "three")]
+        mixture_width: u8,
+        #[serde(default = "any_depth")]
+        chain_depth: i8,
+        #[serde(default = "one_f64")]
+        alpha: f64,
+        #[serde(default = "yes")]
+        all_ops: bool,
+        #[serde(default = "bilinear")]
+        interpolation: Interpolation,
+        #[serde(default)]
+        fill: Option<Colour>,
+    },
+    /// `alpha` is the magnitude, and `sigma` the smoothness, along lines and columns. `fill` as in
+    /// `AugMix`.
+    ElasticTransform {
+        #[serde(default = "fifty")]
+        alpha: Pair<f32>,
+        #[serde(default = "five")]
+        sigma: Pair<f32>,
+        #[serde(default = "bilinear")]
+        interpolation: Interpolation,
+        #[serde(default = "black")]
+        fill: Option<Colour>,
+    },
 }
 
 fn crop_scale() -> [f64; 2] {
@@ -260,6 +296,34 @@ fn two() -> u8 {
     2
 }
 
+fn three() -> u8 {
+    3
+}
+
+fn any_depth() -> i8 {
+    -1
+}
+
+fn one_f64() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn fifty() -> Pair<f32> {
+    Pair([50.0; 2])
+}
+
+fn five() -> Pair<f32> {
+    Pair([5.0; 2])
+}
+
+fn black() -> Option<Colour> {
+    Some(Colour::default())
+}
+
 fn nine() -> u8 {
     9
 }
@@ -286,6 +350,10 @@ fn timm_fill() -> Colour {
 
 fn sigma() -> Pair<f32> {
     Pair([0.1, 2.0])
+}
+
+fn bilinear() -> Interpolation {
+    Interpolation::Bilinear
 }
 
 fn unscaled() -> Pair<f32> {
@@ -337,6 +405,7 @@ impl Transform {
             Self::Resize { .. } => "Resize",
             Self::Pad { .. } => "Pad",
             Self::CenterCrop { .. } => "CenterCrop",
+            Self::FiveCrop { .. } => "FiveCrop",
             Self::RandomCrop { .. } => "RandomCrop",
             Self::RandomResizedCrop { .. } => "RandomResizedCrop",
             Self::RandomHorizontalFlip { .. } => "RandomHorizontalFlip",
@@ -359,10 +428,13 @@ impl Transform {
             Self::RandomErasing { .. } => "RandomErasing",
             Self::RandomRotation { .. } => "RandomRotation",
             Self::RandomAffine { .. } => "RandomAffine",
+            Self::RandomPerspective { .. } => "RandomPerspective",
             Self::RandAugment { .. } => "RandAugment",
             Self::TimmRandAugment { .. } => "TimmRandAugment",
             Self::TrivialAugmentWide { .. } => "TrivialAugmentWide",
             Self::AutoAugment { .. } => "AutoAugment",
+            Self::AugMix { .. } => "AugMix",
+            Self::ElasticTransform { .. } => "ElasticTransform",
         }
     }
 
@@ -386,6 +458,7 @@ impl Transform {
                 | Self::Resize { .. }
                 | Self::Pad { .. }
                 | Self::CenterCrop { .. }
+                | Self::FiveCrop { .. }
                 | Self::RandomCrop { .. }
                 | Self::RandomResizedCrop { .. }
                 | Self::RandomHorizontalFlip { .. }
@@ -401,10 +474,13 @@ impl Transform {
             Self::RandomErasing { .. }
                 | Self::RandomRotation { .. }
                 | Self::RandomAffine { .. }
+                | Self::RandomPerspective { .. }
                 | Self::RandAugment { .. }
                 | Self::TimmRandAugment { .. }
                 | Self::TrivialAugmentWide { .. }
                 | Self::AutoAugment { .. }
+                | Self::AugMix { .. }
+                | Self::ElasticTransform { .. }
         ) || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
     }
 
@@ -412,159 +488,4 @@ impl Transform {
     pub(crate) fn count(&self) -> usize {
         1 + self.parts().iter().map(|part| part.0.iter().map(Self::count).sum::<usize>()).sum::<usize>()
     }
-
-    /// Refuses arguments that torchvision refuses, too, for rows of this height and width.
-    pub(crate) fn validate(&self, row: [u32; 2]) -> Result<(), SpecError> {
-        let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
-        match *self {
-            Self::Cover { size } | Self::Whole { size } | Self::CenterCrop { size } => check_size(size.0),
-            Self::Resize { size: Side::Shorter(side), .. } => check_size([side, side]),
-            Self::Resize { size: Side::Both(size), .. } => check_size(size),
-            Self::Pad { padding } => SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX]),
-            Self::RandomCrop { size, padding } => {
-                check_size(size.0)?;
-                SpecError::check("padding", padding, [0, IMAGE_SIDE_MAX])
-            }
-            Self::RandomResizedCrop { size, scale, ratio, interpolation: _ } => {
-                check_size(size.0)?;
-                SpecError::check_above_0("scale", scale, 1.0)?;
-                SpecError::check_above_0("ratio", ratio, f64::from(IMAGE_SIDE_MAX))
-            }
-            Self::RandomHorizontalFlip { p } | Self::RandomVerticalFlip { p } => {
-                SpecError::check("p", p, [0.0, 1.0])
-            }
-            Self::RandomApply { p, .. } => share(p),
-            Self::RandomChoice { ref transforms, ref p } => check_weights(transforms.len(), p.as_deref()),
-            Self::RandomOrder { .. } | Self::AutoAugment { .. } | Self::RandomChannelPermutation {} => Ok(()),
-            Self::RandomErasing { .. }
-            | Self::RandomRotation { .. }
-            | Self::RandomAffine { .. }
-            | Self::RandAugment { .. }
-            | Self::TimmRandAugment { .. }
-            | Self::TrivialAugmentWide { .. } => self.validate_places(),
-            Self::ColorJitter { brightness, contrast, saturation, hue } => {
-                let factor = |name, Factor(range)| SpecError::check_range(name, range, [0.0, FACTOR_MAX]);
-                factor("brightness", brightness)?;
-                factor("contrast", contrast)?;
-                factor("saturation", saturation)?;
-                SpecError::check_range("hue", hue.0, [-0.5, 0.5])
-            }
-            Self::Grayscale { num_output_channels: 3 } => Ok(()),
-            Self::Grayscale { num_output_channels } => {
-                let expected = "3, or 1 in the last of all transforms";
-                Err(SpecError::new("num_output_channels", num_output_channels, expected))
-            }
-            Self::RandomGrayscale { p }
-            | Self::RandomInvert { p }
-            | Self::RandomAutocontrast { p }
-            | Self::RandomEqualize { p } => share(p),
-            Self::GaussianBlur { kernel_size: Pair(kernel), sigma: Pair(sigma) } => {
-                check_kernel(kernel, row)?;
-                SpecError::check_above_0("sigma", sigma, FACTOR_MAX)
-            }
-            Self::PillowGaussianBlur { radius: Pair(radius), p } => {
-                SpecError::check_range("radius", radius, [0.0, FACTOR_MAX])?;
-                share(p)
-            }
-            Self::RandomSolarize { threshold, p } => {
-                SpecError::check("threshold", threshold, [0.0, 256.0])?;
-                share(p)
-            }
-            Self::RandomPosterize { bits, p } => {
-                SpecError::check("bits", bits, [1, 8])?;
-                share(p)
-            }
-            Self::RandomAdjustSharpness { sharpness_factor, p } => {
-                SpecError::check("sharpness_factor", sharpness_factor, [0.0, FACTOR_MAX])?;
-                share(p)
-            }
-        }
-    }
-    /// As [`Self::validate`], for a transform that [knows places](Self::knows_places).
-    fn validate_places(&self) -> Result<(), SpecError> {
-        let share = |p: f32| SpecError::check("p", p, [0.0, 1.0]);
-        match *self {
-            Self::RandomErasing { p, scale, ratio, value: _ } => {
-                share(p)?;
-                SpecError::check_range("scale", scale, [0.0, 1.0])?;
-                SpecError::check_range("ratio", ratio, [1.0 / FACTOR_MAX, FACTOR_MAX])
-            }
-            Self::RandomRotation { degrees, .. } => check_degrees(degrees),
-            Self::RandomAffine { degrees, translate: Pair(shares), scale: Pair(scale), shear, .. } => {
-                check_degrees(degrees)?;
-                shares.into_iter().try_for_each(|share| SpecError::check("translate", share, [0.0, 1.0]))?;
-                SpecError::check_above_0("scale", scale, FACTOR_MAX)?;
-                let [x_least, x_most, y_least, y_most] = shear.0;
-                SpecError::check_range("shear", [x_least, x_most], SHEAR)?;
-                SpecError::check_range("shear", [y_least, y_most], SHEAR)
-            }
-            Self::RandAugment { num_ops, magnitude, num_magnitude_bins, .. } => {
-                SpecError::check("num_ops", num_ops, [0, RAND_OPERATIONS_MAX])?;
-                SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])?;
-                SpecError::check("magnitude", magnitude, [0, num_magnitude_bins - 1])
-            }
-            Self::TimmRandAugment {
-                num_ops,
-                magnitude,
-                magnitude_std,
-                p,
-                translate,
-                ref interpolations,
-                ..
-            } => {
-                SpecError::check("num_ops", num_ops, [0, RAND_OPERATIONS_MAX])?;
-                SpecError::check("magnitude", magnitude, [0.0, TIMM_MAGNITUDE_MAX])?;
-                SpecError::check("magnitude_std", magnitude_std, [0.0, 100.0])?;
-                SpecError::check("translate", translate, [0.0, 1.0])?;
-                if interpolations.is_empty() {
-                    return Err(SpecError::new("interpolations", "none", "at least one"));
-                }
-                share(p)
-            }
-            Self::TrivialAugmentWide { num_magnitude_bins, .. } => {
-                SpecError::check("num_magnitude_bins", num_magnitude_bins, [2, u8::MAX])
-            }
-            _ => unreachable!("it knows no places: {self:?}"),
-        }
-    }
-}
-
-fn check_degrees(Degrees(range): Degrees) -> Result<(), SpecError> {
-    SpecError::check_range("degrees", range, [-DEGREES_MAX, DEGREES_MAX])
-}
-
-fn check_size(size: [u32; 2]) -> Result<(), SpecError> {
-    size.into_iter().try_for_each(|side| SpecError::check("size", side, [1, IMAGE_SIDE_MAX]))
-}
-
-/// Refuses a kernel that `GaussianBlur` cannot apply to rows of this height and width.
-fn check_kernel([across, down]: [u8; 2], [height, width]: [u32; 2]) -> Result<(), SpecError> {
-    let got = format!("({across}, {down})");
-    if across % 2 == 0 || down % 2 == 0 {
-        return Err(SpecError::new("kernel_size", got, "odd numbers of pixels up to 255"));
-    }
-    if u32::from(across / 2) >= width || u32::from(down / 2) >= height {
-        // Beyond its edge an image is continued by its reflection.
-        let expected = format_args!("less than twice the sides of a row, {width} x {height}");
-        return Err(SpecError::new("kernel_size", got, expected));
-    }
-    Ok(())
-}
-
-/// Refuses weights by which none of the parts can be drawn.
-fn check_weights(parts: usize, p: Option<&[f64]>) -> Result<(), SpecError> {
-    if parts == 0 {
-        return Err(SpecError::new("transforms", "empty", "at least one transform"));
-    }
-    let Some(p) = p else { return Ok(()) };
-    if p.len() != parts {
-        let got = format_args!("{} numbers", p.len());
-        return Err(SpecError::new("p", got, format_args!("one for each of {parts} transforms")));
-    }
-    let total: f64 = p.iter().sum();
-    if p.iter().any(|&weight| weight < 0.0) || !(total > 0.0 && total.is_finite()) {
-        let expected = "numbers of at least 0 that are not all 0";
-        return Err(SpecError::new("p", format_args!("{p:?}"), expected));
-    }
-    Ok(())
 }

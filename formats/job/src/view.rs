@@ -28,6 +28,15 @@ pub enum Framing {
         /// Length of the shorter side after resizing; 0 leaves the image as it is.
         short: u32,
     },
+    /// `Resize(short)`, then one corner of `FiveCrop((height, width))`.
+    Corner {
+        /// Length of the shorter side after resizing; 0 leaves the image as it is.
+        short: u32,
+        /// Whether it is on the right.
+        right: bool,
+        /// Whether it is at the bottom.
+        bottom: bool,
+    },
     /// `Resize(short)`, then `RandomCrop((height, width), padding)`.
     Random {
         /// Length of the shorter side after resizing; 0 leaves the image as it is.
@@ -81,7 +90,8 @@ impl ImageSpec {
         Self { height, width, ..Self::default() }
     }
 
-    /// What these transforms make, in turn.
+    /// What these transforms make, in turn. With `FiveCrop` it is the first of its crops: see
+    /// [`views`](Self::views).
     ///
     /// # Errors
     /// They give images of several sizes, stand in an order that the daemon does not have, or have
@@ -91,6 +101,13 @@ impl ImageSpec {
             transforms.split_at(transforms.iter().take_while(|step| step.keeps_size()).count());
         let (framing, after) = rest.split_at(rest.iter().take_while(|step| !step.keeps_size()).count());
         let mut spec = Self::framed(framing).ok_or_else(|| out_of_order(transforms, framing, after))?;
+        if let (Framing::Corner { .. }, Some(other)) = (spec.framing, before.iter().chain(after).next()) {
+            return Err(wrong(format!(
+                "got {}, expected FiveCrop alone or behind Resize, as the daemon would draw {} for each of its crops",
+                named(transforms),
+                other.name()
+            )));
+        }
         let flip = before.iter().find(|step| step.is_flip());
         if let (Some(flip), Framing::Center { .. }) = (flip, spec.framing) {
             return Err(wrong(format!(
@@ -116,6 +133,15 @@ impl ImageSpec {
         let steps = steps.chain(framing.iter().chain(after).map(|step| (step, row)));
         steps.filter(|(step, _)| !step.is_grey()).try_for_each(|(step, size)| check(step, size))?;
         Ok(spec)
+    }
+
+    /// This view; or all five of a `FiveCrop`, in torchvision's order.
+    pub(crate) fn views(self) -> Vec<Self> {
+        let Framing::Corner { short, .. } = self.framing else { return vec![self] };
+        let corner = |(right, bottom)| Framing::Corner { short, right, bottom };
+        let corners = [(false, false), (true, false), (false, true), (true, true)].map(corner);
+        let framings = corners.into_iter().chain([Framing::Center { short }]);
+        framings.map(|framing| Self { framing, ..self.clone() }).collect()
     }
 
     /// Refuses an image of this height and width for what comes before its geometry.
@@ -153,6 +179,7 @@ impl ImageSpec {
                 (size.0, Framing::RandomResized { scale, ratio })
             }
             Transform::CenterCrop { size } => (size.0, Framing::Center { short }),
+            Transform::FiveCrop { size } => (size.0, Framing::Corner { short, right: false, bottom: false }),
             Transform::RandomCrop { size, padding } => {
                 (size.0, Framing::Random { short, padding: before.saturating_add(padding) })
             }
@@ -398,17 +425,6 @@ mod tests {
                 r#"{"GaussianBlur": {"kernel_size": 3, "sigma": [0, 1]}}"#,
                 "sigma is (0, 1), but must be two numbers above 0",
             ),
-            (r#"{"RandomRotation": {"degrees": -5}}"#, "got -5, expected at least 0"),
-            (r#"{"RandomRotation": {"degrees": [5, 4]}}"#, "degrees is (5, 4)"),
-            (r#"{"RandomAffine": {"degrees": 5, "translate": [0.5, 2]}}"#, "translate is 2"),
-            (r#"{"RandomAffine": {"degrees": 5, "scale": [0, 2]}}"#, "scale is (0, 2)"),
-            (r#"{"RandomAffine": {"degrees": 5, "shear": [1, 2, 3]}}"#, "two or four of them"),
-            (r#"{"RandomAffine": {"degrees": 5, "shear": 90}}"#, "shear is (-90, 90)"),
-            (
-                r#"{"RandomRotation": {"degrees": 5}}, {"RandomVerticalFlip": {}}"#,
-                "before RandomRotation, as the daemon flips first",
-            ),
-            (r#"{"RandAugment": {"magnitude": 31}}"#, "magnitude is 31, but must be 0 to 30"),
             (r#"{"RandomPosterize": {"bits": 0}}"#, "bits is 0, but must be 1 to 8"),
             (r#"{"RandomSolarize": {"threshold": 257}}"#, "threshold is 257"),
             (r#"{"RandomAdjustSharpness": {"sharpness_factor": -1}}"#, "sharpness_factor is -1"),
@@ -424,6 +440,76 @@ mod tests {
         ] {
             let error = spec(&format!("[{crop}, {after}]")).unwrap_err();
             assert!(error.contains(expected), "{after}: {error}");
+        }
+    }
+
+    #[test]
+    fn bad_arguments_of_what_moves_pixels_are_refused_by_name() {
+        let crop = r#"{"CenterCrop": {"size": 9}}"#;
+        for (after, expected) in [
+            (r#"{"RandomRotation": {"degrees": -5}}"#, "got -5, expected at least 0"),
+            (r#"{"RandomRotation": {"degrees": [5, 4]}}"#, "degrees is (5, 4)"),
+            (r#"{"RandomAffine": {"degrees": 5, "translate": [0.5, 2]}}"#, "translate is 2"),
+            (r#"{"RandomAffine": {"degrees": 5, "scale": [0, 2]}}"#, "scale is (0, 2)"),
+            (r#"{"RandomAffine": {"degrees": 5, "shear": [1, 2, 3]}}"#, "two or four of them"),
+            (r#"{"RandomAffine": {"degrees": 5, "shear": 90}}"#, "shear is (-90, 90)"),
+            (
+                r#"{"RandomAffine": {"degrees": 5, "center": [0, -16385]}}"#,
+                "center is -16385, but must be -16384",
+            ),
+            (r#"{"RandomRotation": {"degrees": 5, "center": 3}}"#, "expected an array of length 2"),
+            (
+                r#"{"RandomRotation": {"degrees": 5}}, {"RandomVerticalFlip": {}}"#,
+                "before RandomRotation, as the daemon flips first",
+            ),
+            (
+                r#"{"RandomPerspective": {"distortion_scale": 1.5}}"#,
+                "distortion_scale is 1.5, but must be 0 to 1",
+            ),
+            (r#"{"RandomPerspective": {"p": -1}}"#, "RandomPerspective: p is -1"),
+            (r#"{"AugMix": {"severity": 11}}"#, "severity is 11, but must be 1 to 10"),
+            (r#"{"AugMix": {"mixture_width": 17}}"#, "mixture_width is 17, but must be 1 to 16"),
+            (r#"{"AugMix": {"chain_depth": -2}}"#, "chain_depth is -2, but must be -1 to 16"),
+            (r#"{"AugMix": {"alpha": 0}}"#, "alpha is 0, but must be 0.001 to 1000"),
+            (r#"{"AugMix": {"interpolation": "bicubic"}}"#, "bicubic, but must be nearest or bilinear"),
+            (r#"{"ElasticTransform": {"sigma": 1, "alpha": -1}}"#, "alpha is -1, but must be 0 to 16384"),
+            (r#"{"ElasticTransform": {"sigma": [0, 1]}}"#, "sigma is 0, but must be above 0 and up to 31"),
+            (r#"{"ElasticTransform": {"sigma": 32}}"#, "sigma is 32, but must be above 0 and up to 31"),
+            (r#"{"ElasticTransform": {"sigma": 2.25}}"#, "less than a quarter of the sides of a row, 9 x 9"),
+            (
+                r#"{"ElasticTransform": {"sigma": 2, "interpolation": "bicubic"}}"#,
+                "bicubic, but must be nearest or bilinear",
+            ),
+            (r#"{"RandAugment": {"magnitude": 31}}"#, "magnitude is 31, but must be 0 to 30"),
+        ] {
+            let error = spec(&format!("[{crop}, {after}]")).unwrap_err();
+            assert!(error.contains(expected), "{after}: {error}");
+        }
+    }
+
+    #[test]
+    fn five_crops_are_five_views_and_stand_alone() {
+        let text = r#"[{"Resize": {"size": 12}}, {"FiveCrop": {"size": [8, 9]}}]"#;
+        let views = spec(text).unwrap().views();
+        let corner = |right, bottom| Framing::Corner { short: 12, right, bottom };
+        let corners = [corner(false, false), corner(true, false), corner(false, true), corner(true, true)];
+        let framings: Vec<Framing> = views.iter().map(|view| view.framing).collect();
+        assert_eq!(framings, [&corners[..], &[Framing::Center { short: 12 }]].concat());
+        assert!(views.iter().all(|view| (view.height, view.width) == (8, 9)));
+        for (text, expected) in [
+            (
+                r#"[{"FiveCrop": {"size": 8}}, {"RandomInvert": {}}]"#,
+                "draw RandomInvert for each of its crops",
+            ),
+            (
+                r#"[{"RandomHorizontalFlip": {}}, {"FiveCrop": {"size": 8}}]"#,
+                "expected FiveCrop alone or behind",
+            ),
+            (r#"[{"Pad": {"padding": 2}}, {"FiveCrop": {"size": 8}}]"#, "Pad before RandomCrop"),
+            (r#"{"FiveCrop": {"size": 0}}"#, "FiveCrop: size is 0"),
+        ] {
+            let error = spec(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

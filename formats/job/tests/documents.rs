@@ -26,20 +26,13 @@ fn size() -> impl Strategy<Value = Pair<u32>> {
     [1_u32..300, 1_u32..300].prop_map(Pair)
 }
 
-fn pixels() -> impl Strategy<Value = Transform> {
-    let leaf = prop_oneof![
-        chance().prop_map(|p| Transform::RandomInvert { p }),
-        (0.0..=256.0_f32, chance()).prop_map(|(threshold, p)| Transform::RandomSolarize { threshold, p }),
-        (1_u8..=8, chance()).prop_map(|(bits, p)| Transform::RandomPosterize { bits, p }),
-        (any::<[u8; 3]>(), chance()).prop_map(|(value, p)| Transform::RandomErasing {
-            p,
-            scale: [0.02, 0.33],
-            ratio: [0.3, 3.3],
-            value: Colour(value)
-        }),
+/// What moves pixels.
+fn places() -> impl Strategy<Value = Transform> {
+    prop_oneof![
         (any::<[u8; 3]>(), 0.0..90.0_f32).prop_map(|(fill, most)| Transform::RandomRotation {
             degrees: Degrees([-most, most]),
             interpolation: Interpolation::Nearest,
+            center: (most > 45.0).then_some([most.into(), -1.5]),
             fill: Colour(fill)
         }),
         (any::<[u8; 3]>(), 0.0..80.0_f32).prop_map(|(fill, most)| Transform::RandomAffine {
@@ -48,7 +41,31 @@ fn pixels() -> impl Strategy<Value = Transform> {
             scale: Pair([0.5, most.max(0.5)]),
             shear: Shear([0.0, most, -most, 0.0]),
             interpolation: Interpolation::Bilinear,
-            fill: Colour(fill)
+            fill: Colour(fill),
+            center: (most > 40.0).then_some([0.25, most.into()])
+        }),
+        (share(), chance()).prop_map(|(distortion_scale, p)| Transform::RandomPerspective {
+            distortion_scale,
+            p,
+            interpolation: Interpolation::Bicubic,
+            fill: Colour::default()
+        }),
+        (1_u8..=10, -1_i8..=16, prop::option::of(any::<[u8; 3]>())).prop_map(
+            |(severity, chain_depth, fill)| Transform::AugMix {
+                severity,
+                mixture_width: 3,
+                chain_depth,
+                alpha: 1.0,
+                all_ops: severity > 5,
+                interpolation: Interpolation::Nearest,
+                fill: fill.map(Colour)
+            }
+        ),
+        prop::option::of(any::<[u8; 3]>()).prop_map(|fill| Transform::ElasticTransform {
+            alpha: Pair([50.0, 4.5]),
+            sigma: Pair([0.0; 2]),
+            interpolation: Interpolation::Bilinear,
+            fill: fill.map(Colour)
         }),
         any::<[u8; 3]>().prop_map(|fill| Transform::AutoAugment {
             policy: AutoAugmentPolicy::Svhn,
@@ -60,6 +77,21 @@ fn pixels() -> impl Strategy<Value = Transform> {
             interpolation: Interpolation::Bilinear,
             fill: Colour(fill)
         }),
+    ]
+}
+
+fn pixels() -> impl Strategy<Value = Transform> {
+    let leaf = prop_oneof![
+        chance().prop_map(|p| Transform::RandomInvert { p }),
+        (0.0..=256.0_f32, chance()).prop_map(|(threshold, p)| Transform::RandomSolarize { threshold, p }),
+        (1_u8..=8, chance()).prop_map(|(bits, p)| Transform::RandomPosterize { bits, p }),
+        (any::<[u8; 3]>(), chance()).prop_map(|(value, p)| Transform::RandomErasing {
+            p,
+            scale: [0.02, 0.33],
+            ratio: [0.3, 3.3],
+            value: Colour(value)
+        }),
+        places(),
     ];
     leaf.prop_recursive(3, 12, 3, |inner| {
         let part = prop::collection::vec(inner, 0..3).prop_map(InTurn);

@@ -75,6 +75,10 @@ impl CropBox {
                 crop.resized = resized_short(source, short);
                 crop.corner = middle(crop.resized, row);
             }
+            Framing::Corner { short, right, bottom } => {
+                crop.resized = resized_short(source, short);
+                crop.corner = corner(crop.resized, row, right, bottom)?;
+            }
             Framing::Random { short, padding } => {
                 crop.resized = resized_short(source, short);
                 crop.corner = random_corner(crop.resized, row, padding, random)?;
@@ -232,6 +236,15 @@ fn middle(resized: Size, row: Size) -> (i64, i64) {
     (along(resized.width, row.width), along(resized.height, row.height))
 }
 
+/// A corner of torchvision's `FiveCrop`, which pads nothing.
+fn corner(resized: Size, row: Size, right: bool, bottom: bool) -> Result<(i64, i64), ImageFault> {
+    let along = |resized: u32, row: u32, is_last: bool| {
+        resized.checked_sub(row).map(|spare| if is_last { i64::from(spare) } else { 0 })
+    };
+    let place = along(resized.width, row.width, right).zip(along(resized.height, row.height, bottom));
+    place.ok_or(ImageFault::Small { image: resized, crop: row, padding: 0 })
+}
+
 /// torchvision's `RandomCrop`, padded on all sides.
 fn random_corner(
     resized: Size,
@@ -322,6 +335,19 @@ mod tests {
         assert_eq!((portrait.resized, portrait.corner), (size(224, 298), (0, 37)));
         let evaluation = crop_box(size(500, 375), size(224, 224), Framing::Center { short: 256 }, 0);
         assert_eq!((evaluation.resized, evaluation.corner), (size(341, 256), (58, 16)));
+    }
+
+    #[test]
+    fn corners_of_five_crops_pad_nothing() {
+        let at = |right, bottom| {
+            crop_box(size(50, 40), size(9, 8), Framing::Corner { short: 20, right, bottom }, 0).corner
+        };
+        assert_eq!([at(false, false), at(true, false), at(false, true)], [(0, 0), (16, 0), (0, 12)]);
+        assert_eq!(at(true, true), (16, 12));
+        let framing = Framing::Corner { short: 0, right: true, bottom: true };
+        let spec = ImageSpec { framing, ..ImageSpec::cover(8, 9) };
+        let found = CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw::default(), 0));
+        assert!(matches!(found, Err(ImageFault::Small { padding: 0, .. })));
     }
 
     #[test]

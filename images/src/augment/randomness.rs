@@ -5,11 +5,14 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::Draw;
+use std::f64::consts::TAU;
 
 /// Change the last byte when images of equal inputs are meant to change.
 const GEOMETRY: [u8; 20] = *b"shade-load images v1";
 /// As [`GEOMETRY`], of the operations on pixels: with or without them a row has the same crop.
 const PIXELS: [u8; 20] = *b"shade-load pixels v1";
+/// As [`GEOMETRY`], of the numbers of an operation's single pixels.
+const NOISE: [u8; 20] = *b"shade-load noise  v1";
 
 /// A row's stream of random numbers. It is made at the first draw, as most rows of small images
 /// need none.
@@ -46,12 +49,41 @@ impl Randomness {
         from + (to - from) * self.share()
     }
 
+    /// A number of the standard normal distribution (Box and Muller, 1958).
+    pub(super) fn normal(&mut self) -> f64 {
+        // Not 0, which has no logarithm.
+        let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
+        radius * (TAU * self.share()).cos()
+    }
+
+    /// The start of a stream of its own.
+    pub(super) fn noise(&mut self) -> Noise {
+        Noise(self.number())
+    }
+
     /// A whole number from 0 to `last`.
     pub(super) fn up_to(&mut self, last: u32) -> u32 {
         let count = u64::from(last) + 1;
         // The bias is below count / 2^64.
         let high = (u128::from(self.number()) * u128::from(count)) >> 64;
         u32::try_from(high).unwrap_or(last)
+    }
+}
+
+/// A number of which a stream of numbers follows: for an operation that needs one for each pixel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Noise(u64);
+
+impl Noise {
+    /// Numbers from -1 to below 1, without end.
+    pub(super) fn numbers(self) -> impl Iterator<Item = f32> {
+        const UNIT: f32 = 2.0 / (1_u32 << 24) as f32;
+        let mut key = [0; 32];
+        let (number, rest) = key.split_at_mut(8);
+        number.copy_from_slice(&self.0.to_le_bytes());
+        rest.iter_mut().zip(NOISE).for_each(|(byte, of_domain)| *byte = of_domain);
+        let mut numbers = ChaCha8Rng::from_seed(key);
+        std::iter::repeat_with(move || (numbers.next_u32() >> 8) as f32 * UNIT - 1.0)
     }
 }
 
@@ -110,6 +142,19 @@ mod tests {
         let draws = [of_use(0, 0), of_use(0, 1), of_use(1, 0), Draw::at(1, 2, 0), Draw::at(1, 2, 1 << 16)];
         let numbers: HashSet<u32> = draws.into_iter().map(first).collect();
         assert_eq!(numbers.len(), draws.len());
+    }
+
+    #[test]
+    fn noise_is_even_and_each_draw_has_its_own() {
+        let mut random = Randomness::of_pixels(Draw::at(1, 2, 3), 0);
+        let [first, second] = [random.noise(), random.noise()];
+        let numbers: Vec<f32> = first.numbers().take(40_000).collect();
+        assert!(first.numbers().zip(&numbers).take(9).all(|(again, &number)| again == number));
+        assert!(second.numbers().zip(&numbers).take(9).all(|(other, &number)| other != number));
+        assert!(numbers.iter().all(|number| (-1.0..1.0).contains(number)));
+        let [sum, squares] = [1, 2].map(|power| numbers.iter().map(|number| number.powi(power)).sum::<f32>());
+        // Five standard deviations of 115 and 60.
+        assert!(sum.abs() < 577.0 && (squares - 40_000.0 / 3.0).abs() < 298.0, "{sum} {squares}");
     }
 
     #[test]

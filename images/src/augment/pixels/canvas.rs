@@ -3,7 +3,7 @@
 use shade_job::Transform;
 
 use super::operation::Operation;
-use super::{colours, curves, draws, hue, moved, neighbours, pillow_blur};
+use super::{colours, curves, draws, elastic, hue, mixture, moved, neighbours, pillow_blur, tensors};
 use crate::augment::randomness::Randomness;
 use crate::{Size, scratch, shrink};
 
@@ -14,6 +14,8 @@ pub(super) struct Canvas {
     /// A copy of what an operation changes.
     spare: Vec<u8>,
     blur: neighbours::Blur,
+    mixture: mixture::Mixture,
+    fields: elastic::Fields,
 }
 
 impl Canvas {
@@ -25,7 +27,7 @@ impl Canvas {
 
     /// Does the operations that `transforms` and `random` define.
     pub(super) fn change(&mut self, transforms: &[Transform], size: Size, random: &mut Randomness) {
-        let Self { planes, spare, blur } = self;
+        let Self { planes, spare, blur, mixture, fields } = self;
         let planes = scratch(planes, 3 * size.width as usize * size.height as usize);
         draws::draw(transforms, size, random, &mut |operation| match operation {
             Operation::Brightness(factor) => colours::brightness(planes, factor),
@@ -44,6 +46,9 @@ impl Canvas {
             Operation::Equalize => curves::equalize(planes),
             Operation::Sharpness(factor) => neighbours::sharpness(planes, size, factor, spare),
             Operation::Move(motion, how) => moved::shift(planes, size, motion, how, spare),
+            Operation::OfTensor(operation) => tensors::change(planes, size, operation, spare),
+            Operation::Mix(step) => mixture.step(planes, step),
+            Operation::Elastic(elastic) => fields.change(planes, size, elastic, blur, spare),
             Operation::Erase(area, colour) => moved::erase(planes, size, area, colour),
         });
     }
@@ -53,5 +58,7 @@ impl Canvas {
         shrink(&mut self.planes);
         shrink(&mut self.spare);
         self.blur.shrink();
+        self.mixture.shrink();
+        self.fields.shrink();
     }
 }

@@ -2,10 +2,13 @@
 
 use shade_job::{Colour, Degrees, Factor, Hue, InTurn, Interpolation, Pair, Range, Shear, Transform};
 
+use super::aug_mix::aug_mix;
 use super::auto_augment::auto_augment;
+use super::elastic::Elastic;
 use super::operation::{Motion, Moved, Operation};
 use super::policies::{rand_augment, trivial_augment_wide};
-use super::timm;
+use super::tensors::Sampled;
+use super::{perspective, timm};
 use crate::augment::randomness::Randomness;
 use crate::{Area, Size};
 
@@ -73,7 +76,10 @@ fn one(transform: &Transform, row: Size, random: &mut Randomness, each: &mut imp
         | Transform::TrivialAugmentWide { .. }
         | Transform::AutoAugment { .. }
         | Transform::RandomRotation { .. }
-        | Transform::RandomAffine { .. } => moving(transform, row, random, each),
+        | Transform::RandomAffine { .. }
+        | Transform::RandomPerspective { .. }
+        | Transform::ElasticTransform { .. }
+        | Transform::AugMix { .. } => moving(transform, row, random, each),
         _ => {
             let (p, operation) = single(transform);
             perhaps(p, operation, random, each);
@@ -104,8 +110,10 @@ fn moving(transform: &Transform, row: Size, random: &mut Randomness, each: &mut 
         Transform::AutoAugment { policy, interpolation, fill } => {
             auto_augment(policy, moved(interpolation, fill), row, random, each);
         }
-        Transform::RandomRotation { degrees: Degrees(degrees), interpolation, fill } => {
-            let motion = Motion::Rotate(between(degrees, random).into());
+        Transform::RandomRotation { degrees: Degrees(degrees), interpolation, center, fill } => {
+            let degrees = between(degrees, random).into();
+            let motion =
+                center.map_or(Motion::Rotate(degrees), |center| Motion::RotateAbout(center, degrees));
             each(Operation::Move(motion, moved(interpolation, fill)));
         }
         Transform::RandomAffine {
@@ -115,6 +123,7 @@ fn moving(transform: &Transform, row: Size, random: &mut Randomness, each: &mut 
             shear: Shear([x_least, x_most, y_least, y_most]),
             interpolation,
             fill,
+            center,
         } => {
             let [right, below] = translate;
             let motion = Motion::Affine {
@@ -123,9 +132,23 @@ fn moving(transform: &Transform, row: Size, random: &mut Randomness, each: &mut 
                 scale: between(scale, random).into(),
                 shear: [between([x_least, x_most], random), between([y_least, y_most], random)]
                     .map(f64::from),
+                center,
             };
             each(Operation::Move(motion, moved(interpolation, fill)));
         }
+        Transform::RandomPerspective { distortion_scale, p, interpolation, fill } => {
+            if happens(p, random)
+                && let Some(coefficients) = perspective::drawn(distortion_scale, row, random)
+            {
+                each(Operation::Move(Motion::Perspective(coefficients), moved(interpolation, fill)));
+            }
+        }
+        Transform::ElasticTransform { alpha, sigma, interpolation, fill } => {
+            let sampled = Sampled { interpolation, fill: fill.map(|Colour(fill)| fill) };
+            let noise = random.noise();
+            each(Operation::Elastic(Elastic { alpha: alpha.0, sigma: sigma.0, sampled, noise }));
+        }
+        Transform::AugMix { .. } => aug_mix(transform, row, random, each),
         _ => unreachable!("it moves no pixels: {transform:?}"),
     }
 }
@@ -154,6 +177,9 @@ fn single(transform: &Transform) -> (f32, Operation) {
         | Transform::RandomErasing { .. }
         | Transform::RandomRotation { .. }
         | Transform::RandomAffine { .. }
+        | Transform::RandomPerspective { .. }
+        | Transform::ElasticTransform { .. }
+        | Transform::AugMix { .. }
         | Transform::RandAugment { .. }
         | Transform::TimmRandAugment { .. }
         | Transform::TrivialAugmentWide { .. }
@@ -163,6 +189,7 @@ fn single(transform: &Transform) -> (f32, Operation) {
         | Transform::Resize { .. }
         | Transform::Pad { .. }
         | Transform::CenterCrop { .. }
+        | Transform::FiveCrop { .. }
         | Transform::RandomCrop { .. }
         | Transform::RandomResizedCrop { .. }
         | Transform::RandomHorizontalFlip { .. }

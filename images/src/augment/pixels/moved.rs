@@ -3,44 +3,65 @@
 
 use super::colours::planes;
 use super::operation::{Motion, Moved};
+use super::perspective::Coefficients;
 use crate::{Area, Size, scratch};
 use multiversion::multiversion;
 use shade_job::Interpolation;
+use std::ops::AddAssign;
 
 /// From a pixel of the result to its place in the source:
 /// `x' = a x + b y + c`, `y' = d x + e y + f`.
 type Matrix = [f64; 6];
 
+/// Places that Pillow has in 16.16 fixed point are below this.
+const FIXED_MAX: f64 = 32_768.0;
+
 /// Moves the row's pixels, with a copy of the row in `spare`.
 pub(super) fn shift(row: &mut [u8], size: Size, motion: Motion, moved: Moved, spare: &mut Vec<u8>) {
-    let (width, height) = (f64::from(size.width), f64::from(size.height));
-    let matrix = match motion {
-        Motion::ShearX(0.0) | Motion::ShearY(0.0) => return,
-        Motion::ShearX(x) => sheared(x, 0.0),
-        Motion::ShearY(y) => sheared(0.0, y),
-        Motion::TranslateX(0) | Motion::TranslateY(0) => return,
-        Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
-        Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
-        Motion::Rotate(degrees) => match rotated(degrees, width, height) {
-            Some(matrix) => matrix,
-            None => return,
-        },
-        Motion::By(matrix) => matrix,
-        Motion::Affine { degrees, translate, scale, shear } => {
-            affine(degrees, translate, scale, shear, [width / 2.0, height / 2.0])
-        }
-    };
+    let Some(places) = Places::of(motion, size) else { return };
     let source = scratch(spare, row.len());
     source.copy_from_slice(row);
     let Some(colours) = planes(source) else { return };
     let source = Planes { colours: colours.map(|colour| &*colour), size };
-    match moved.interpolation {
-        Interpolation::Bilinear => source.blended(&matrix, moved.fill, bilinear, row),
-        Interpolation::Bicubic => source.blended(&matrix, moved.fill, bicubic, row),
-        Interpolation::Nearest if matrix[1] == 0.0 && matrix[3] == 0.0 => {
-            source.nearest_upright(&matrix, moved.fill, row);
+    match (moved.interpolation, &places) {
+        (Interpolation::Bilinear, _) => source.line_by_line(&places, moved.fill, bilinear, row),
+        (Interpolation::Bicubic, _) => source.line_by_line(&places, moved.fill, bicubic, row),
+        (Interpolation::Nearest, Places::Perspective(_)) => {
+            source.line_by_line(&places, moved.fill, nearest, row);
         }
-        Interpolation::Nearest => source.nearest(&matrix, moved.fill, row),
+        (Interpolation::Nearest, Places::Affine(matrix)) if matrix[1] == 0.0 && matrix[3] == 0.0 => {
+            source.nearest_upright(matrix, moved.fill, row);
+        }
+        (Interpolation::Nearest, Places::Affine(matrix)) => source.nearest(matrix, moved.fill, row),
+    }
+}
+
+/// Where the pixels of a result lie in the source.
+enum Places {
+    Affine(Matrix),
+    Perspective(Coefficients),
+}
+
+impl Places {
+    /// Those of a row of this size; `None` if all pixels stay.
+    fn of(motion: Motion, size: Size) -> Option<Self> {
+        let middle = [size.width, size.height].map(|side| f64::from(side) / 2.0);
+        let matrix = match motion {
+            Motion::ShearX(0.0) | Motion::ShearY(0.0) | Motion::Rotate(0.0) => return None,
+            Motion::TranslateX(0) | Motion::TranslateY(0) => return None,
+            Motion::ShearX(x) => sheared(x, 0.0),
+            Motion::ShearY(y) => sheared(0.0, y),
+            Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
+            Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
+            Motion::Rotate(degrees) => rotated(degrees, middle),
+            Motion::RotateAbout(center, degrees) => rotated(degrees, center),
+            Motion::By(matrix) => matrix,
+            Motion::Affine { degrees, translate, scale, shear, center } => {
+                affine(degrees, translate, scale, shear, center.unwrap_or(middle))
+            }
+            Motion::Perspective(coefficients) => return Some(Self::Perspective(coefficients)),
+        };
+        Some(Self::Affine(matrix))
     }
 }
 
@@ -60,7 +81,7 @@ fn sheared(x: f64, y: f64) -> Matrix {
 }
 
 /// torchvision's inverse matrix of an affine motion about `middle`, in its order of operations.
-fn affine(
+pub(super) fn affine(
     degrees: f64,
     translate: [i32; 2],
     scale: f64,
@@ -78,18 +99,21 @@ fn affine(
     [a, b, a * x + b * y + middle_x, d, e, d * x + e * y + middle_y]
 }
 
-/// Pillow's matrix for a rotation about the middle; `None` for no rotation.
-fn rotated(degrees: f64, width: f64, height: f64) -> Option<Matrix> {
-    let degrees = degrees.rem_euclid(360.0);
-    if degrees == 0.0 {
-        return None;
-    }
-    let angle = -degrees.to_radians();
+/// Pillow's matrix for a rotation about a place.
+fn rotated(degrees: f64, [x, y]: [f64; 2]) -> Matrix {
+    let angle = -degrees.rem_euclid(360.0).to_radians();
     // To 15 decimals, so that a right angle is one.
     let rounded = |number: f64| (number * 1e15).round_ties_even() / 1e15;
     let (cos, sin) = (rounded(angle.cos()), rounded(angle.sin()));
-    let (x, y) = (width / 2.0, height / 2.0);
-    Some([cos, sin, cos * -x + sin * -y + x, -sin, cos, -sin * -x + cos * -y + y])
+    [cos, sin, cos * -x + sin * -y + x, -sin, cos, -sin * -x + cos * -y + y]
+}
+
+/// A walk over places in the source: x and y of the first one, and of the way from one to its
+/// neighbour on the right and below.
+struct Steps<T> {
+    start: [T; 2],
+    right: [T; 2],
+    down: [T; 2],
 }
 
 /// The source of moved pixels.
@@ -99,29 +123,55 @@ struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// Takes the nearest pixel, at places in 16.16 fixed point, as Pillow does.
+    /// Takes the nearest pixel, as Pillow does: at places in 16.16 fixed point, or in double
+    /// precision where a corner lies too far away for that.
     fn nearest(&self, matrix: &Matrix, fill: [u8; 3], to: &mut [u8]) {
-        let (width, height) = (i64::from(self.size.width), i64::from(self.size.height));
         let [a, b, c, d, e, f] = *matrix;
-        let middle = |along: f64, across: f64, start: f64| fixed(start + along * 0.5 + across * 0.5);
-        let (mut line_x, mut line_y) = (middle(a, b, c), middle(d, e, f));
-        let [a, b, d, e] = [a, b, d, e].map(fixed);
-        let [red, green, blue] = self.colours;
-        let Some([to_red, to_green, to_blue]) = planes(to) else { return };
+        let [width, height] = [self.size.width, self.size.height].map(f64::from);
+        let is_near = [[0.0, 0.0], [width, 0.0], [0.0, height], [width, height]].iter().all(|[x, y]| {
+            let place = [x * a + y * b + c, x * d + y * e + f];
+            place.iter().all(|place| place.abs() < FIXED_MAX)
+        });
+        let start = [c + b * 0.5 + a * 0.5, f + e * 0.5 + d * 0.5];
+        if is_near {
+            let steps = Steps { start: start.map(fixed), right: [a, d].map(fixed), down: [b, e].map(fixed) };
+            self.walk(steps, |place| usize::try_from(place >> 16).ok(), fill, to);
+        } else {
+            self.walk(Steps { start, right: [a, d], down: [b, e] }, whole, fill, to);
+        }
+    }
+
+    /// Takes the pixel of which `at` tells column and line, step by step.
+    fn walk<T: Copy + AddAssign>(
+        &self,
+        Steps { start: [mut line_x, mut line_y], right, down }: Steps<T>,
+        at: impl Fn(T) -> Option<usize>,
+        fill: [u8; 3],
+        to: &mut [u8],
+    ) {
         let columns = self.size.width as usize;
+        let Some([to_red, to_green, to_blue]) = planes(to) else { return };
         let lines = to_red.chunks_exact_mut(columns).zip(to_green.chunks_exact_mut(columns));
         for ((to_red, to_green), to_blue) in lines.zip(to_blue.chunks_exact_mut(columns)) {
             let (mut x, mut y) = (line_x, line_y);
             for ((to_red, to_green), to_blue) in to_red.iter_mut().zip(to_green).zip(to_blue) {
-                let (column, line) = (x >> 16, y >> 16);
-                let is_inside = (0..width).contains(&column) && (0..height).contains(&line);
-                let at = usize::try_from(line * width + column).ok().filter(|_| is_inside);
-                let found = at.and_then(|at| Some([*red.get(at)?, *green.get(at)?, *blue.get(at)?]));
+                let found = at(x).zip(at(y)).and_then(|(x, y)| self.pixel(x, y));
                 [*to_red, *to_green, *to_blue] = found.unwrap_or(fill);
-                (x, y) = (x + a, y + d);
+                x += right[0];
+                y += right[1];
             }
-            (line_x, line_y) = (line_x + b, line_y + e);
+            line_x += down[0];
+            line_y += down[1];
         }
+    }
+
+    /// The pixel in this column and line; `None` outside.
+    #[inline(always)]
+    fn pixel(&self, column: usize, line: usize) -> Option<[u8; 3]> {
+        let is_inside = column < self.size.width as usize && line < self.size.height as usize;
+        let at = is_inside.then(|| line * self.size.width as usize + column)?;
+        let [red, green, blue] = self.colours;
+        Some([*red.get(at)?, *green.get(at)?, *blue.get(at)?])
     }
 
     /// As [`Planes::nearest`], where columns stay columns: Pillow then adds places in double
@@ -144,55 +194,72 @@ impl Planes<'_> {
         }
     }
 
-    /// Blends the nearest pixels by `line`, one of the two functions below. At the edge the
-    /// outermost ones count again.
-    fn blended(&self, matrix: &Matrix, fill: [u8; 3], line: BlendedLine, to: &mut [u8]) {
+    /// Makes each line by `make`, one of the three functions below.
+    fn line_by_line(&self, places: &Places, fill: [u8; 3], make: Line, to: &mut [u8]) {
         let columns = self.size.width as usize;
         let Some([to_red, to_green, to_blue]) = planes(to) else { return };
         let lines = to_red.chunks_exact_mut(columns).zip(to_green.chunks_exact_mut(columns));
         for (y, ((red, green), blue)) in (0..).zip(lines.zip(to_blue.chunks_exact_mut(columns))) {
-            line(self, matrix, y, fill, [red, green, blue]);
+            make(self, places, y, fill, [red, green, blue]);
         }
     }
 }
 
 /// Makes a line of a result: number `y`, of pixels that have no place in the source in the colour
 /// `fill`.
-type BlendedLine = fn(&Planes<'_>, &Matrix, u32, [u8; 3], [&mut [u8]; 3]);
+type Line = fn(&Planes<'_>, &Places, u32, [u8; 3], [&mut [u8]; 3]);
 
-/// A [`BlendedLine`] of the four nearest pixels. Compiled for newer CPUs as well, as older ones
-/// have no instruction that rounds down.
+/// A [`Line`] that blends the four nearest pixels. At the edge the outermost ones count again.
+/// Compiled for newer CPUs as well, as older ones have no instruction that rounds down.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-fn bilinear(source: &Planes<'_>, matrix: &Matrix, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
-    blended_line(source, matrix, y, fill, to, |x, y| bilinear_pixel(source, x, y));
+fn bilinear(source: &Planes<'_>, places: &Places, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+    line(source, places, y, fill, to, |x, y| bilinear_pixel(source, x - 0.5, y - 0.5));
 }
 
-/// A [`BlendedLine`] of the sixteen nearest pixels.
+/// A [`Line`] that blends the sixteen nearest pixels.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-fn bicubic(source: &Planes<'_>, matrix: &Matrix, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
-    blended_line(source, matrix, y, fill, to, |x, y| bicubic_pixel(source, x, y));
+fn bicubic(source: &Planes<'_>, places: &Places, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+    line(source, places, y, fill, to, |x, y| bicubic_pixel(source, x - 0.5, y - 0.5));
 }
 
-/// Line `line` of a result, of pixels that `pixel` makes.
+/// A [`Line`] of nearest pixels.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+fn nearest(source: &Planes<'_>, places: &Places, y: u32, fill: [u8; 3], to: [&mut [u8]; 3]) {
+    line(source, places, y, fill, to, |x, y| source.pixel(whole(x)?, whole(y)?));
+}
+
+/// Line `y` of a result, of pixels that `pixel` makes of a place in the source.
 #[inline(always)]
-fn blended_line(
+fn line(
     source: &Planes<'_>,
-    matrix: &Matrix,
-    line: u32,
+    places: &Places,
+    y: u32,
     fill: [u8; 3],
     to: [&mut [u8]; 3],
     pixel: impl Fn(f64, f64) -> Option<[u8; 3]>,
 ) {
     let (width, height) = (f64::from(source.size.width), f64::from(source.size.height));
-    let [a, b, c, d, e, f] = *matrix;
-    let y = f64::from(line) + 0.5;
-    let [red, green, blue] = to;
+    let y = f64::from(y) + 0.5;
+    let at = |x: f64, y: f64| {
+        let is_inside = (0.0..width).contains(&x) && (0.0..height).contains(&y);
+        (if is_inside { pixel(x, y) } else { None }).unwrap_or(fill)
+    };
+    match *places {
+        Places::Affine([a, b, c, d, e, f]) => {
+            each_pixel(to, |x| at(a * x + b * y + c, d * x + e * y + f));
+        }
+        Places::Perspective([a, b, c, d, e, f, g, h]) => each_pixel(to, |x| {
+            let depth = g * x + h * y + 1.0;
+            at((a * x + b * y + c) / depth, (d * x + e * y + f) / depth)
+        }),
+    }
+}
+
+/// Fills a line with what `made` makes of the middle of each column.
+#[inline(always)]
+fn each_pixel([red, green, blue]: [&mut [u8]; 3], made: impl Fn(f64) -> [u8; 3]) {
     for (column, ((red, green), blue)) in (0_u32..).zip(red.iter_mut().zip(green).zip(blue)) {
-        let x = f64::from(column) + 0.5;
-        let (from_x, from_y) = (a * x + b * y + c, d * x + e * y + f);
-        let is_inside = (0.0..width).contains(&from_x) && (0.0..height).contains(&from_y);
-        let found = if is_inside { pixel(from_x - 0.5, from_y - 0.5) } else { None };
-        [*red, *green, *blue] = found.unwrap_or(fill);
+        [*red, *green, *blue] = made(f64::from(column) + 0.5);
     }
 }
 
@@ -268,8 +335,8 @@ fn whole(place: f64) -> Option<usize> {
     (place >= 0.0).then_some(place as usize)
 }
 
-/// In 16.16 fixed point. Sides are below 2^15, so every place is in range.
-#[expect(clippy::cast_possible_truncation, reason = "far inside of 64 bits")]
+/// In 16.16 fixed point.
+#[expect(clippy::cast_possible_truncation, reason = "far inside of 64 bits: see `FIXED_MAX`")]
 fn fixed(number: f64) -> i64 {
     (number * 65_536.0 + 0.5).floor() as i64
 }
@@ -302,6 +369,10 @@ mod tests {
         Some((above + (below - above) * (y - top as f64)) as u8)
     }
 
+    fn center() -> impl Strategy<Value = [f64; 2]> {
+        [-9.0..9.0, -9.0..9.0]
+    }
+
     proptest! {
         #[test]
         fn moved_pixels_are_blended_as_pillow_does(
@@ -312,9 +383,17 @@ mod tests {
                 (-1.0..1.0).prop_map(Motion::ShearY),
                 (-8..8).prop_map(Motion::TranslateX),
                 (-400.0..400.0).prop_map(Motion::Rotate),
-                (-400.0..400.0, [-8..8, -8..8], 0.1..9.0, [-80.0..80.0, -80.0..80.0]).prop_map(
-                    |(degrees, translate, scale, shear)| Motion::Affine { degrees, translate, scale, shear }
-                ),
+                (center(), -400.0..400.0).prop_map(|(center, degrees)| Motion::RotateAbout(center, degrees)),
+                (
+                    -400.0..400.0,
+                    [-8..8, -8..8],
+                    0.1..9.0,
+                    [-80.0..80.0, -80.0..80.0],
+                    prop::option::of(center()),
+                )
+                    .prop_map(|(degrees, translate, scale, shear, center)| {
+                        Motion::Affine { degrees, translate, scale, shear, center }
+                    }),
             ],
         ) {
             let (size, pixels) = (Size { width, height }, (width * height) as usize);
@@ -323,16 +402,19 @@ mod tests {
             let mut found = row.clone();
             let moved = Moved { interpolation: Interpolation::Bilinear, fill };
             shift(&mut found, size, motion, moved, &mut vec![1; 2]);
+            let middle = [width, height].map(|side| f64::from(side) / 2.0);
             let matrix = match motion {
                 Motion::ShearX(x) => sheared(x, 0.0),
                 Motion::ShearY(y) => sheared(0.0, y),
                 Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
                 Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
-                Motion::Rotate(degrees) => rotated(degrees, f64::from(width), f64::from(height)).unwrap(),
+                Motion::Rotate(degrees) => rotated(degrees, middle),
+                Motion::RotateAbout(center, degrees) => rotated(degrees, center),
                 Motion::By(matrix) => matrix,
-                Motion::Affine { degrees, translate, scale, shear } => {
-                    affine(degrees, translate, scale, shear, [width, height].map(|side| f64::from(side) / 2.0))
+                Motion::Affine { degrees, translate, scale, shear, center } => {
+                    affine(degrees, translate, scale, shear, center.unwrap_or(middle))
                 }
+                Motion::Perspective(_) => unreachable!("it has no matrix"),
             };
             for (plane, (found, fill)) in row.chunks(pixels).zip(found.chunks(pixels).zip(fill)) {
                 for (at, &found) in (0..).zip(found) {
@@ -359,7 +441,8 @@ mod tests {
             assert_eq!(shifted(Motion::TranslateX(1), how), [9, 1, 2, 9, 4, 5]);
             assert_eq!(shifted(Motion::TranslateY(-1), how), [4, 5, 6, 9, 9, 9]);
             assert_eq!(shifted(Motion::Rotate(180.0), how), [6, 5, 4, 3, 2, 1]);
-            let right = Motion::Affine { degrees: 0.0, translate: [1, 0], scale: 1.0, shear: [0.0; 2] };
+            let right =
+                Motion::Affine { degrees: 0.0, translate: [1, 0], scale: 1.0, shear: [0.0; 2], center: None };
             assert_eq!(shifted(right, how), [9, 1, 2, 9, 4, 5]);
             for nothing in [Motion::Rotate(0.0), Motion::Rotate(-360.0), Motion::ShearX(0.0)] {
                 assert_eq!(shifted(nothing, how), PLANE);

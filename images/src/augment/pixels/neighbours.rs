@@ -77,8 +77,25 @@ impl Blur {
                 blur_line(&self.line, across, to);
             }
             for (y, to) in plane.chunks_exact_mut(width).enumerate() {
-                blur_down(&self.plane, y, down, &mut self.sums, to);
+                // A half, so that levels are rounded when they are cut.
+                sum_down(&self.plane, y, down, 0.5, &mut self.sums);
+                cut(&self.sums, to);
             }
+        }
+    }
+
+    /// Blurs a field of numbers, by kernels of one length along lines and columns.
+    pub(super) fn blur_field(&mut self, field: &mut [f32], size: Size, length: u8, sigma: [f32; 2]) {
+        let width = size.width as usize;
+        let [across, down] = sigma.map(|sigma| Kernel::new(length, sigma));
+        let (across, down) = (across.taps(), down.taps());
+        self.plane.resize(field.len(), 0.0);
+        for (from, to) in field.chunks_exact(width).zip(self.plane.chunks_exact_mut(width)) {
+            reflect(from, across.len() - 1, &mut self.line);
+            blur_line(&self.line, across, to);
+        }
+        for (y, to) in field.chunks_exact_mut(width).enumerate() {
+            sum_down(&self.plane, y, down, 0.0, to);
         }
     }
 
@@ -119,11 +136,11 @@ impl Kernel {
 
 /// `from` as floats, with `reach` pixels more at both ends: its reflection, the outermost pixel not
 /// repeated.
-fn reflect(from: &[u8], reach: usize, to: &mut Vec<f32>) {
+fn reflect<T: Copy + Into<f32>>(from: &[T], reach: usize, to: &mut Vec<f32>) {
     to.clear();
-    to.extend(from.iter().skip(1).take(reach).rev().map(|&level| f32::from(level)));
-    to.extend(from.iter().map(|&level| f32::from(level)));
-    to.extend(from.iter().rev().skip(1).take(reach).map(|&level| f32::from(level)));
+    to.extend(from.iter().skip(1).take(reach).rev().map(|&level| level.into()));
+    to.extend(from.iter().map(|&level| level.into()));
+    to.extend(from.iter().rev().skip(1).take(reach).map(|&level| level.into()));
 }
 
 /// Blurs a line that has `taps.len() - 1` pixels more at both ends.
@@ -141,14 +158,14 @@ fn blur_line(line: &[f32], taps: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Blurs line `y` of `plane` with those above and below it. `sums` and `to` have a line's length.
+/// Blurs line `y` of `plane` with those above and below it, and adds `start`. `sums` have a line's
+/// length.
 #[multiversion(targets("x86_64+avx2+fma", "x86_64+avx2", "x86_64+sse4.1"))]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of bytes, rounded")]
-fn blur_down(plane: &[f32], y: usize, taps: &[f32], sums: &mut [f32], to: &mut [u8]) {
-    let width = to.len();
+fn sum_down(plane: &[f32], y: usize, taps: &[f32], start: f32, sums: &mut [f32]) {
+    let width = sums.len();
     let last = (plane.len() / width.max(1)).saturating_sub(1);
     let line = |y: usize| plane.get(y * width..(y + 1) * width).unwrap_or_default();
-    sums.fill(0.5);
+    sums.fill(start);
     for (distance, &tap) in taps.iter().enumerate() {
         let above = line(y.abs_diff(distance));
         let below = line(last - last.abs_diff(y + distance).min(last));
@@ -157,7 +174,13 @@ fn blur_down(plane: &[f32], y: usize, taps: &[f32], sums: &mut [f32], to: &mut [
             *sum += tap * (above + below);
         }
     }
-    for (to, &sum) in to.iter_mut().zip(&*sums) {
+}
+
+/// The whole parts of sums, as levels.
+#[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a byte's values")]
+pub(super) fn cut(sums: &[f32], to: &mut [u8]) {
+    for (to, &sum) in to.iter_mut().zip(sums) {
         *to = sum.clamp(0.0, 255.0) as i32 as u8;
     }
 }
@@ -197,9 +220,9 @@ mod tests {
     #[test]
     fn a_line_is_continued_by_its_reflection() {
         let mut line = Vec::new();
-        reflect(&[1, 2, 3, 4], 3, &mut line);
+        reflect(&[1_u8, 2, 3, 4], 3, &mut line);
         assert_eq!(line, [4.0, 3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0, 1.0]);
-        reflect(&[7], 0, &mut line);
+        reflect(&[7_u8], 0, &mut line);
         assert_eq!(line, [7.0]);
     }
 

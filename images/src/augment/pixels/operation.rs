@@ -2,6 +2,10 @@
 
 use shade_job::Interpolation;
 
+use super::elastic::Elastic;
+use super::mixture::Mix;
+use super::perspective::Coefficients;
+use super::tensors::OfTensor;
 use crate::Area;
 
 /// How pixels that move are made.
@@ -46,8 +50,14 @@ pub(super) enum Operation {
     Equalize,
     /// `adjust_sharpness`.
     Sharpness(f32),
-    /// `affine` or `rotate`.
+    /// `affine`, `rotate` or `perspective`.
     Move(Motion, Moved),
+    /// As torchvision does it to a tensor.
+    OfTensor(OfTensor),
+    /// A step of a mixture of the row with changed copies of it.
+    Mix(Mix),
+    /// `elastic`.
+    Elastic(Elastic),
     /// `erase`, with a colour.
     Erase(Area, [u8; 3]),
 }
@@ -63,10 +73,14 @@ pub(super) enum Motion {
     TranslateX(i32),
     /// Pixels down.
     TranslateY(i32),
-    /// Degrees, counter-clockwise.
+    /// Degrees, counter-clockwise, about the middle.
     Rotate(f64),
+    /// The same about a place in pixels, x first.
+    RotateAbout([f64; 2], f64),
     /// By the matrix from a pixel of the result to its place in the source.
     By([f64; 6]),
+    /// `perspective`.
+    Perspective(Coefficients),
     /// `affine`: a rotation, then pixels to the right and down.
     Affine {
         /// Degrees, clockwise.
@@ -77,5 +91,7 @@ pub(super) enum Motion {
         scale: f64,
         /// Degrees by which columns lean, and lines.
         shear: [f64; 2],
+        /// The place that stays without a translation, x first; `None`: the middle.
+        center: Option<[f64; 2]>,
     },
 }

@@ -51,11 +51,12 @@ const CHOICES: [Name; 13] = [
 
 impl Name {
     /// Whether its magnitude may be negative.
-    fn is_signed(self) -> bool {
+    pub(super) fn is_signed(self) -> bool {
         !matches!(self, Posterize | Solarize) && self.has_magnitude()
     }
 
-    fn has_magnitude(self) -> bool {
+    /// Whether it has magnitudes at all.
+    pub(super) fn has_magnitude(self) -> bool {
         !matches!(self, AutoContrast | Equalize | Invert)
     }
 }
@@ -156,7 +157,7 @@ impl Space {
 }
 
 /// Number `at` of `torch.linspace(from, to, count)`: in single precision, from the nearer end.
-fn linspace(from: f64, to: f64, count: u8, at: u8) -> f64 {
+pub(super) fn linspace(from: f64, to: f64, count: u8, at: u8) -> f64 {
     let (from, to) = (single(from), single(to));
     let step = (to - from) / f32::from(count - 1);
     let number =
@@ -165,12 +166,12 @@ fn linspace(from: f64, to: f64, count: u8, at: u8) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "torchvision has it in single precision")]
-fn single(number: f64) -> f32 {
+pub(super) fn single(number: f64) -> f32 {
     number as f32
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "torchvision takes the whole part")]
-fn pixels(number: f64) -> i32 {
+pub(super) fn pixels(number: f64) -> i32 {
     number as i32
 }
 

@@ -1,7 +1,5 @@
 //! timm's RandAugment: its operations, and what a magnitude means for each.
 
-use std::f64::consts::TAU;
-
 use shade_job::{Colour, Transform};
 
 use super::operation::{Motion, Moved, Operation};
@@ -48,7 +46,7 @@ pub(super) fn rand_augment(transform: &Transform, row: Size, random: &mut Random
     if random.share() >= f64::from(*p) {
         return None;
     }
-    let magnitude = magnitude + magnitude_std * normal(random);
+    let magnitude = magnitude + magnitude_std * random.normal();
     let share = magnitude.clamp(0.0, MOST) / MOST;
     let which = random.up_to(u32::try_from(interpolations.len()).unwrap_or(1) - 1) as usize;
     let Colour(fill) = *fill;
@@ -87,13 +85,6 @@ pub(super) fn rand_augment(transform: &Transform, row: Size, random: &mut Random
             motion([1.0, 0.0, 0.0, 0.0, 1.0, pixels])
         }
     })
-}
-
-/// A number of the standard normal distribution (Box and Muller, 1958).
-fn normal(random: &mut Randomness) -> f64 {
-    // Not 0, which has no logarithm.
-    let radius = (-2.0 * (1.0 - random.share()).ln()).sqrt();
-    radius * (TAU * random.share()).cos()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "Pillow has it in single precision")]

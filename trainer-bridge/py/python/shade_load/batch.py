@@ -61,8 +61,8 @@ class Batch:
         self._fields = fields
         self._transform = transform
         self._device = device
-        # Whether there is a list of views, perhaps of one.
-        self._views = views
+        # Whether there is a list of views, perhaps of one. FiveCrop makes five of one list.
+        self._views = views or native.views > 1
         # Columns of extra fields that were asked for.
         self._columns: dict[str, Any] = {}
         if device is not None:

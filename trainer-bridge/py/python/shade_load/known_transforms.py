@@ -35,7 +35,6 @@ _LIGHTLY = {
 _SAME: dict[str, tuple[object, ...]] = {
     # Acts on tensors only: a PIL image is always antialiased. The last two were defaults once.
     "antialias": (True, None, "warn"),
-    "center": (None,),
     "expand": (False,),
     "inplace": (False, True),
     "max_size": (None,),

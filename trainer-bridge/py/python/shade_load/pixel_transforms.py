@@ -16,8 +16,10 @@ from typing import Any, Literal
 from .known_transforms import interpolation
 
 __all__ = [
+    "AugMix",
     "AutoAugment",
     "ColorJitter",
+    "ElasticTransform",
     "GaussianBlur",
     "Grayscale",
     "PillowGaussianBlur",
@@ -33,6 +35,7 @@ __all__ = [
     "RandomGrayscale",
     "RandomInvert",
     "RandomOrder",
+    "RandomPerspective",
     "RandomPosterize",
     "RandomRotation",
     "RandomSolarize",
@@ -156,16 +159,21 @@ class RandomErasing:
 
 @dataclass(frozen=True)
 class RandomRotation:
-    """Rotates by a random angle, of at most `degrees` or between two of them, about the middle."""
+    """Rotates by a random angle, of at most `degrees` or between two of them, about the middle or `center`.
+
+    `center` is a place in pixels, x first.
+    """
 
     degrees: float | tuple[float, float]
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    center: tuple[float, float] | None = None
     fill: Colour = 0
 
 
 @dataclass(frozen=True)
 class RandomAffine:
-    """Rotates, moves by shares of width and height, scales and shears by random numbers, about the middle.
+    """Rotates, moves by shares of width and height, scales and shears by random numbers, about the middle or
+    `center`.
 
     `shear` is an angle at most or the least and the most along x, or both of x and of y.
     """
@@ -175,6 +183,20 @@ class RandomAffine:
     scale: tuple[float, float] | None = None
     shear: float | tuple[float, float] | tuple[float, float, float, float] | None = None
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "nearest"
+    fill: Colour = 0
+    center: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomPerspective:
+    """Looks at the row from a random side, with probability `p`.
+
+    Each corner moves towards the middle by a random share of half a side, at most `distortion_scale`.
+    """
+
+    distortion_scale: float = 0.5
+    p: float = 0.5
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
     fill: Colour = 0
 
 
@@ -226,6 +248,33 @@ class AutoAugment:
 
 
 @dataclass(frozen=True)
+class AugMix:
+    """Mixes the row with `mixture_width` copies, each changed by a chain of random operations.
+
+    A chain has `chain_depth` operations, or 1 to 3 with -1, of magnitudes up to `severity` of 10. `all_ops` adds
+    brightness, colour, contrast and sharpness. `alpha` is the parameter of the shares' distribution.
+    """
+
+    severity: int = 3
+    mixture_width: int = 3
+    chain_depth: int = -1
+    alpha: float = 1.0
+    all_ops: bool = True
+    interpolation: Literal["nearest", "bilinear"] = "bilinear"
+    fill: Colour | None = None
+
+
+@dataclass(frozen=True)
+class ElasticTransform:
+    """Moves pixels by smooth random fields: `alpha` is their magnitude, and `sigma` their smoothness."""
+
+    alpha: float | tuple[float, float] = 50.0
+    sigma: float | tuple[float, float] = 5.0
+    interpolation: Literal["nearest", "bilinear"] = "bilinear"
+    fill: Colour | None = 0
+
+
+@dataclass(frozen=True)
 class RandomApply:
     """Applies all of these transforms of pixels with probability `p`, else none."""
 
@@ -268,10 +317,13 @@ PixelTransform = (
     | RandomErasing
     | RandomRotation
     | RandomAffine
+    | RandomPerspective
     | RandAugment
     | TimmRandAugment
     | TrivialAugmentWide
     | AutoAugment
+    | AugMix
+    | ElasticTransform
     | Holder
 )
 # A transform of pixels, or some that are applied in turn as one.
@@ -302,8 +354,9 @@ def _plain(option: str, value: Any) -> Any:
     if option == "policy":
         return value.value if isinstance(value, Enum) else value
     if value is None:
-        # No jitter or motion, or black; the size stays; RandomErasing of v2 has None for noise.
-        return {"value": "random", "scale": 1}.get(option, 0)
+        # No jitter or motion; the size stays; RandomErasing of v2 has None for noise. The daemon
+        # says what no center and no colour are.
+        return {"value": "random", "scale": 1, "center": None, "fill": None}.get(option, 0)
     if isinstance(value, dict):
         raise TypeError(f"decode: got {option}={value!r}, expected a level from 0 to 255, or three: red, green and blue")
     if option in ("fill", "value") and not isinstance(value, str):

@@ -19,7 +19,7 @@ from .transforms import Decode, RandomErasing, has_views
 # Transforms of torchvision that are of no effect on an image of bytes in three colours.
 _OF_BYTES = ("PILToTensor", "RGB", "ToImage", "ToPureTensor")
 # What makes rows of one size: a view begins with it.
-_OF_ROWS = ("Resize", "CenterCrop", "RandomCrop", "RandomResizedCrop")
+_OF_ROWS = ("Resize", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop")
 _LEVELS = 255
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "NONE",
     "CenterCrop",
     "Decode",
+    "FiveCrop",
     "Pad",
     "RandomCrop",
     "RandomHorizontalFlip",
@@ -62,6 +63,16 @@ class Pad:
 @dataclass(frozen=True)
 class CenterCrop:
     """Crops the middle; smaller images are padded with black."""
+
+    size: int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FiveCrop:
+    """Crops the four corners and the middle, in torchvision's order: `batch.images` is a list of five.
+
+    It stands alone or behind `Resize`. Images must be as large.
+    """
 
     size: int | tuple[int, int]
 
@@ -105,7 +116,7 @@ class RandomVerticalFlip:
 NONE = "none"
 
 Flip = RandomHorizontalFlip | RandomVerticalFlip
-Transform = Resize | Pad | CenterCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
+Transform = Resize | Pad | CenterCrop | FiveCrop | RandomCrop | RandomResizedCrop | Flip | PixelTransform
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in Transform.__args__}
 # Our transforms or torchvision's (callables), one or several.
 OneView = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]]
