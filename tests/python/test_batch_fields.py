@@ -103,7 +103,7 @@ def test_every_batch_has_the_fields_of_its_samples(dataset: packed.Packed, decod
         for _ in range(2):
             for batch in batches:
                 check(batch)
-                # They are what the dataset has, whoever reads it.
+                # This process reads the same.
                 assert [fields.get("caption", b"").decode() for fields in batch.fields()] == [
                     caption or "" for caption in batch["caption"]
                 ]

@@ -214,8 +214,8 @@ declared! {
         /// are decoded, and damage outside a crop is found.
         exact: bool = false;
 
-        /// The extra fields that a batch has: their names, each with what it is. `bytes`, `text` and
-        /// `json` are as packed, `float32[512]` are numbers of one shape in all samples, and
+        /// The extra fields that a batch has: their names, each with what it is. `bytes`, `text`
+        /// and `json` are as packed, `float32[512]` are numbers of one shape in all samples, and
         /// `float32[*, 4]` are rows, as many as the sample has.
         fields: Fields = Fields::default();
 

@@ -1,5 +1,5 @@
-//! The key of a record: `shade:CONTENT-ID:SAMPLE`, both in hexadecimal digits. With its fields it is
-//! `shade:CONTENT-ID:fields:SAMPLE`.
+//! The key of a record: `shade:CONTENT-ID:SAMPLE`, both in hexadecimal digits, or
+//! `shade:CONTENT-ID:fields:SAMPLE` where its extra fields are with it.
 //!
 //! The content id keeps datasets apart, so a key never serves another dataset's bytes. No job is in
 //! it: one daemon serves all jobs of a dataset from one cache, and the bytes are the same for all.

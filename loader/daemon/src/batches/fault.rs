@@ -4,9 +4,8 @@ use shade_core::{Fault, FaultKind, SizeFault};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::FormatError;
 use shade_images::ImageFault;
+use shade_job::FieldKind;
 use shade_reads::blocks::BlocksError;
-
-use super::fields::FieldFault;
 
 /// What went wrong with one row; the others of its order are filled all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +47,32 @@ impl FillFault {
         let kind = if matches!(self, Self::Checksum(_)) { FaultKind::Checksum } else { FaultKind::Record };
         Fault { kind, text: self.to_string() }
     }
+}
+
+/// Why a sample's fields are not what the job wants.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldFault {
+    /// They cannot be told apart.
+    #[error("its fields: {0}")]
+    Damaged(String),
+    /// One that all samples must have is missing.
+    #[error("it has no field {name:?}, which is to be {kind}")]
+    Missing {
+        /// The field's name.
+        name: String,
+        /// What it is to be.
+        kind: FieldKind,
+    },
+    /// One is of another kind.
+    #[error("its field {name:?} is to be {kind}, and is {got}")]
+    Kind {
+        /// The field's name.
+        name: String,
+        /// What it is to be.
+        kind: FieldKind,
+        /// What it is.
+        got: String,
+    },
 }
 
 /// How an order is wrong.

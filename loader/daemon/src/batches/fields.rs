@@ -9,33 +9,8 @@ use shade_job::FieldKind;
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
+use super::fault::FieldFault;
 use super::{FillFault, LayoutFault, gather};
-
-/// Why a sample's fields are not what the job wants.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FieldFault {
-    /// They cannot be told apart.
-    #[error("its fields: {0}")]
-    Damaged(String),
-    /// One that all samples must have is missing.
-    #[error("it has no field {name:?}, which is to be {kind}")]
-    Missing {
-        /// The field's name.
-        name: String,
-        /// What it is to be.
-        kind: FieldKind,
-    },
-    /// One is of another kind.
-    #[error("its field {name:?} is to be {kind}, and is {got}")]
-    Kind {
-        /// The field's name.
-        name: String,
-        /// What it is to be.
-        kind: FieldKind,
-        /// What it is.
-        got: String,
-    },
-}
 
 /// A record with its fields, as read.
 pub(super) struct Piece<'a> {

@@ -18,8 +18,7 @@ mod gather;
 mod room;
 mod workers;
 
-pub use fault::{FillFault, LayoutFault};
-pub use fields::FieldFault;
+pub use fault::{FieldFault, FillFault, LayoutFault};
 pub use finalize::finalize;
 pub use room::Room;
 pub use workers::Workers;

@@ -198,10 +198,7 @@ class Loader(AsDataLoader):
         if daemon.job is not None:
             job_name(daemon.job + suffix)
         path, socket, exchange = dataset_path(dataset), daemon.socket_path(), _exchange(daemon, self.rank, self.world_size)
-        weights = None if plan.weights is None else plan.weights.data
-        settings_of = daemon.settings(cache, preset, bool(self._job["fields"]))
-        daemon_of = (settings_of, find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
-        attach = Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
+        attach = self._attachment(path, socket, plan, daemon, daemon.settings(cache, preset, bool(self._job["fields"])))
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
             _check_device(self._torch, device, has_images=self._job["decode"] is not None)
@@ -218,6 +215,14 @@ class Loader(AsDataLoader):
             if self._torch is not None and device is not None:
                 self._device = CudaDevice(self._torch, device, *self._open().payload)
             opening.pop_all()
+
+    def _attachment(
+        self, path: str, socket: str | None, plan: Plan, daemon: Daemon, settings_of: dict[str, Any]
+    ) -> Attach:
+        """What this rank attaches with, to a daemon with these settings."""
+        weights = None if plan.weights is None else plan.weights.data
+        daemon_of = (settings_of, find_daemon(), daemon.timeout, daemon.survive, daemon.deaths_max)
+        return Attach(path, socket, self.rank, self._job, weights, plan.indices, *daemon_of)
 
     def _attach(self, attach: Attach, placement: Placement, daemon: Daemon, suffix: str) -> None:
         """Attaches to the daemon, as a rank of the job of that name or of a free one."""
