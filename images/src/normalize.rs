@@ -117,7 +117,6 @@ fn fill<const B: usize>(
 
 /// The nearest bfloat16 of a number, the even one of two.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is shifted down")]
 fn bfloat16(number: f32) -> [u8; 2] {
     let bits = number.to_bits();
     // A carry into the exponent is right: the next power of two, or infinity.
@@ -224,13 +223,13 @@ mod tests {
         }
     }
 
-    /// The value of a float16 in double precision.
-    fn value_of(bits: u16) -> f64 {
-        let (exponent, fraction) = (i32::from((bits >> 10) & 31), f64::from(bits & 1023));
+    /// The value of a float16, which single precision has.
+    fn value_of(bits: u16) -> f32 {
+        let (exponent, fraction) = (i32::from((bits >> 10) & 31), f32::from(bits & 1023));
         let size = match exponent {
-            0 => fraction * 2_f64.powi(-24),
+            0 => fraction * 2_f32.powi(-24),
             31 => 65_536.0,
-            _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+            _ => (1024.0 + fraction) * 2_f32.powi(exponent - 25),
         };
         if bits >> 15 == 1 { -size } else { size }
     }
@@ -240,10 +239,10 @@ mod tests {
     fn float16_is_the_nearest_and_the_even_one_of_two() {
         for bits in 0..0x7C00_u16 {
             let (low, high) = (value_of(bits), value_of(bits + 1));
-            let middle = f32::midpoint(low as f32, high as f32);
+            let middle = f32::midpoint(low, high);
             let even = bits + (bits & 1);
             for (number, expected) in
-                [(low as f32, bits), (middle, even), (middle.next_down(), bits), (middle.next_up(), bits + 1)]
+                [(low, bits), (middle, even), (middle.next_down(), bits), (middle.next_up(), bits + 1)]
             {
                 assert_eq!(u16::from_le_bytes(float16(number)), expected, "{number}");
                 assert_eq!(u16::from_le_bytes(float16(-number)), expected | 0x8000, "-{number}");
