@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The value of a float16; 65,536 for infinity.
+    /// The value of a float16, which single precision has.
     fn value_of(bits: u16) -> f32 {
         let (exponent, fraction) = (i32::from((bits >> 10) & 31), f32::from(bits & 1023));
         let size = match exponent {
