@@ -3,6 +3,8 @@
 import io
 import itertools
 import json
+import os
+import signal
 import struct
 import tarfile
 from pathlib import Path
@@ -274,3 +276,23 @@ def test_fields_of_tars_that_were_not_packed(tmp_path: Path, monkeypatch: pytest
                     assert batch["vec"].tolist() == ids
                     if decode is None:
                         assert all(batch.records.to_bytes(row) == image.getvalue() for row in range(len(batch)))
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "echo", "pads"])
+def test_fields_are_the_same_from_a_daemon_that_replaced_a_dead_one(dataset: packed.Packed, tmp_path: Path, sampler: Any) -> None:
+    def epochs(name: str, kills: tuple[int, ...]) -> list[Any]:
+        daemon, seen = Daemon(job=name, socket=tmp_path / name), []
+        with loader(dataset, decode=[CenterCrop(8)], plan=Plan(sampler=sampler), daemon=daemon) as batches:
+            for _ in range(2):
+                for batch in batches:
+                    check(batch)
+                    seen.append((batch.ids.tolist(), batch["caption"], batch["boxes"].offsets.tolist()))
+                    if batches.needs_losses:
+                        batches.report(batch, [float(sample) for sample in seen[-1][0]])
+                    if len(seen) in kills:
+                        os.kill(batches.daemon_pid, signal.SIGKILL)
+        return seen
+
+    calm = epochs("calm", ())
+    with pytest.warns(RuntimeWarning, match="was killed"):
+        assert epochs("killed", (2, 9)) == calm
