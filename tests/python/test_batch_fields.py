@@ -71,7 +71,10 @@ def check(batch: Any, wanted: dict[str, Any] = EVERY) -> None:
         for start, count in zip(offsets.tolist(), counts):
             assert values[start : start + count].flatten().tolist() == list(range(4 * count))
     if "tags" in wanted:
-        assert batch["tags"].values.dtype == torch.int16
+        tags, ends = batch["tags"].values, batch["tags"].offsets[1:]
+        assert tags.dtype == torch.int16
+        assert tags.tolist() == [tag for sample, there in zip(ids, has) if there for tag in range(sample % 3)]
+        assert ends.tolist() == [*itertools.accumulate(sample % 3 * there for sample, there in zip(ids, has))]
     assert "unwanted" not in batch
 
 

@@ -109,7 +109,7 @@ impl WholeSamples {
         let offset = span.offset.min(record.offset);
         let offset = offset - offset % SHARD_ALIGN_BYTES;
         let len = end - offset;
-        // Only an index that lies has fields far from their record: its rows will have no fields.
+        // Only an index that lies has fields far from their record. Such a row is a fault.
         let most = u64::from(record.stored_len) + span.len + BETWEEN_BYTES_MAX;
         let len = u32::try_from(len).ok().filter(|_| len <= most);
         Some(len.map_or(alone, |len| Stored { record, fields: Some(span), offset, len }))

@@ -36,12 +36,19 @@ pub struct FieldsReader {
     folder: PathBuf,
     content: Content,
     buffered: bool,
-    /// What was opened: nothing, where the dataset has no fields.
-    opened: Mutex<Option<Option<Arc<Opened>>>>,
+    opened: Mutex<Option<Opened>>,
 }
 
+#[derive(Clone, Debug)]
+enum Opened {
+    /// The dataset has no fields; its index is not kept.
+    Empty,
+    Fields(Arc<Files>),
+}
+
+/// An index, and the files that it is of.
 #[derive(Debug)]
-struct Opened {
+struct Files {
     index: Arc<Index>,
     shards: Shards,
 }
@@ -84,7 +91,8 @@ impl FieldsReader {
     /// be read or are damaged. Then no fields are returned, not even other samples'.
     pub fn read(&self, samples: &[i64]) -> Result<Vec<Vec<Field>>, ClientError> {
         let count = self.content.samples;
-        if let Some(Opened { index, shards }) = self.open()?.as_deref() {
+        if let Opened::Fields(files) = self.open()? {
+            let Files { index, shards } = &*files;
             return Source { index, shards }.read(samples, count);
         }
         samples.iter().try_for_each(|&sample| known(sample, count).map(drop))?;
@@ -96,14 +104,14 @@ impl FieldsReader {
     /// # Errors
     /// The index cannot be opened.
     pub fn shard_of(&self, sample: u32) -> Result<String, ClientError> {
-        let Some(opened) = self.open()? else { return Ok(String::new()) };
-        let entry = opened.index.entry(SampleId(sample));
-        let shard = entry.and_then(|entry| opened.index.shard(entry.shard));
+        let Opened::Fields(files) = self.open()? else { return Ok(String::new()) };
+        let entry = files.index.entry(SampleId(sample));
+        let shard = entry.and_then(|entry| files.index.shard(entry.shard));
         Ok(shard.map_or_else(String::new, |shard| shard.name.to_owned()))
     }
 
     /// The index, read at the first request. After a failure the next request tries again.
-    fn open(&self) -> Result<Option<Arc<Opened>>, ClientError> {
+    fn open(&self) -> Result<Opened, ClientError> {
         // Before the lock: another thread may have held it during the fork.
         self.owner.check()?;
         let mut opened = lock(&self.opened);
@@ -111,10 +119,12 @@ impl FieldsReader {
             return Ok(opened.clone());
         }
         let Dataset { folder, index } = Dataset::open_same(self.folder.clone(), self.content)?;
-        let now = index.has_fields().then(|| {
+        let now = if index.has_fields() {
             let shards = Shards::new(&folder, &index, !self.buffered);
-            Arc::new(Opened { index, shards })
-        });
+            Opened::Fields(Arc::new(Files { index, shards }))
+        } else {
+            Opened::Empty
+        };
         Ok(opened.insert(now).clone())
     }
 }

@@ -402,19 +402,10 @@ mod tests {
             let mut found = row.clone();
             let moved = Moved { interpolation: Interpolation::Bilinear, fill };
             shift(&mut found, size, motion, moved, &mut vec![1; 2]);
-            let middle = [width, height].map(|side| f64::from(side) / 2.0);
-            let matrix = match motion {
-                Motion::ShearX(x) => sheared(x, 0.0),
-                Motion::ShearY(y) => sheared(0.0, y),
-                Motion::TranslateX(x) => [1.0, 0.0, -f64::from(x), 0.0, 1.0, 0.0],
-                Motion::TranslateY(y) => [1.0, 0.0, 0.0, 0.0, 1.0, -f64::from(y)],
-                Motion::Rotate(degrees) => rotated(degrees, middle),
-                Motion::RotateAbout(center, degrees) => rotated(degrees, center),
-                Motion::By(matrix) => matrix,
-                Motion::Affine { degrees, translate, scale, shear, center } => {
-                    affine(degrees, translate, scale, shear, center.unwrap_or(middle))
-                }
-                Motion::Perspective(_) => unreachable!("it has no matrix"),
+            let matrix = match Places::of(motion, size) {
+                Some(Places::Affine(matrix)) => matrix,
+                Some(Places::Perspective(_)) => unreachable!("none is drawn"),
+                None => [1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
             };
             for (plane, (found, fill)) in row.chunks(pixels).zip(found.chunks(pixels).zip(fill)) {
                 for (at, &found) in (0..).zip(found) {

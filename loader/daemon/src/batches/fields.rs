@@ -67,7 +67,12 @@ impl<'a> Piece<'a> {
         buffer: &mut Vec<u8>,
         mut each: impl FnMut(&str, &[u8]) -> Result<(), FillFault>,
     ) -> Result<(), FillFault> {
-        let Some(range) = self.stored.fields_range() else { return Ok(()) };
+        let Some(range) = self.stored.fields_range() else {
+            return match self.samples.index().fields(self.sample) {
+                None => Ok(()),
+                Some(_) => Err(FieldFault::Damaged("they lie too far from its record".to_owned()).into()),
+            };
+        };
         let span = gather::part(self.arena, self.record, range, buffer)?;
         let fields = self.samples.index().fields_in(self.sample, span);
         let fields = fields.map_err(|error| FieldFault::Damaged(error.to_string()))?;
@@ -140,9 +145,10 @@ impl<'a> Row<'a> {
 
     /// Says of the wanted fields that have not come that they are missing.
     fn end(self) -> Result<(), FillFault> {
-        for ((at, (name, kind)), _) in
-            self.wanted.wanted.iter().enumerate().zip(&self.came).filter(|(_, came)| !**came)
-        {
+        for (at, (name, kind)) in self.wanted.wanted.iter().enumerate() {
+            if self.came.get(at) == Some(&true) {
+                continue;
+            }
             if let FieldKind::Fixed { .. } = kind {
                 let (name, kind) = (name.to_owned(), kind.clone());
                 return Err(FieldFault::Missing { name, kind }.into());

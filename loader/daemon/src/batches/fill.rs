@@ -187,7 +187,7 @@ impl Filler {
     ) -> Result<Size, FillFault> {
         let entry = &row.entry;
         match target.output {
-            Output::Raw => self.write_raw(row, entry, target.payload).map(|()| Size::default()),
+            Output::Raw => self.write_raw(row, entry, target.payload),
             Output::Decoded(views) => self.with_record(row, entry, |decoder, record| {
                 let draw = Draw { draws: target.draws, row: row.drawn };
                 decoder.decode_views(entry.media, record, views, draw, geometry, write)?;
@@ -223,23 +223,16 @@ impl Filler {
         decode(decoder, record)
     }
 
-    fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
-        let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
-        if self.samples.has_fields() {
-            let piece = Piece::new(arena, &self.samples, row.sample, record_of(row)?)?;
-            let mut record = piece.record(stored)?;
-            if entry.codec.is_compressed() {
-                record = zstd.decompress(record, entry, raw)?;
-            }
-            return Ok(payload.write(row.offset, record)?);
-        }
-        if entry.codec.is_compressed() {
-            let record = gather::stored(arena, record_of(row)?, entry, stored)?;
-            let record = zstd.decompress(record, entry, raw)?;
-            return Ok(payload.write(row.offset, record)?);
+    fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<Size, FillFault> {
+        if entry.codec.is_compressed() || self.samples.has_fields() {
+            return self.with_record(row, entry, |_, record| {
+                payload.write(row.offset, record)?;
+                Ok(Size::default())
+            });
         }
         // The index's reader has checked that both lengths are equal.
-        gather::to_payload(arena, record_of(row)?, entry, payload, row.offset)
+        gather::to_payload(&self.arena, record_of(row)?, entry, payload, row.offset)?;
+        Ok(Size::default())
     }
 }
 

@@ -74,9 +74,19 @@ pub enum DaemonError {
     },
     /// A tier's records could not be told from damaged ones.
     #[error(
-        "--tier needs the checksum of each record, and {folder} has none: `shade-pack index --checksums` reads them, or          `shade-pack create` packs the images"
+        "--tier needs the checksum of each record, and {folder} has none: `shade-pack index --checksums` reads them, or \
+         `shade-pack create` packs the images"
     )]
     NoChecksums {
+        /// The dataset.
+        folder: String,
+    },
+    /// Nobody knows the checksum of a record with its fields in a tar of others.
+    #[error(
+        "--tier has no records with extra fields of tars that were not packed, as those of {folder}: leave out \
+         --fields, or pack them with `shade-pack create`"
+    )]
+    FieldsInPlace {
         /// The dataset.
         folder: String,
     },
@@ -155,11 +165,17 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     })
 }
 
-/// Refuses a tier for records without checksums.
+/// Refuses a tier for what has no checksums.
 fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonError> {
-    let knows_pieces = !settings.fields || !dataset.index.has_fields() || dataset.index.places().is_none();
-    if settings.tier.is_some() && !(dataset.index.has_checksums() && knows_pieces) {
-        return Err(DaemonError::NoChecksums { folder: dataset.folder.display().to_string() });
+    let (index, folder) = (&dataset.index, dataset.folder.display().to_string());
+    if settings.tier.is_none() {
+        return Ok(());
+    }
+    if !index.has_checksums() {
+        return Err(DaemonError::NoChecksums { folder });
+    }
+    if settings.fields && index.has_fields() && index.places().is_some() {
+        return Err(DaemonError::FieldsInPlace { folder });
     }
     Ok(())
 }
