@@ -249,19 +249,23 @@ fn another_user_cannot_lead_it_elsewhere() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     }
     // Renames whatever appears, plants links to the victim's folder, also in what it can write to.
+    // He goes on while a file is there: what a killed shell has just started goes on without it.
+    let go_on = temp.path().join("go_on");
     let attack = format!(
-        "cd {beside} && while :; do for p in *.part-* out; do\n\
+        "cd {beside} && while [ -e {go_on} ]; do for p in *.part-* out; do\n\
            cd \"$p\" || continue\n\
            > planted && [ ! -e dataset.shade ] && set -- */*/* && [ $# -lt 600 ] && echo \"wrote into $p\" >> ../../log\n\
            cd {beside}\n\
            for c in c0 c1 c2; do mv \"$p/$c\" \"$p/x$c\" && ln -s {victim} \"$p/$c\"; done\n\
            mv \"$p\" stolen.$RANDOM && ln -s {victim} \"$p\"; done; done",
         beside = beside.display(),
+        go_on = go_on.display(),
         victim = victim.display()
     );
     for name in ["extract", "subset", "merge", "create"] {
         for round in 0..3 {
             let out = beside.join("out");
+            fs::write(&go_on, "").unwrap();
             let mut attacker = Command::new("setpriv");
             attacker.args(["--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c", &attack]);
             let mut attacker = attacker.stderr(Stdio::null()).spawn().unwrap();
@@ -276,7 +280,7 @@ fn another_user_cannot_lead_it_elsewhere() {
                 _ => format!("umask 000; exec {program} create {images} {out} --shard-size 8KiB -q"),
             };
             let output = Command::new("bash").args(["-c", &line]).output().unwrap();
-            attacker.kill().unwrap();
+            fs::remove_file(&go_on).unwrap();
             attacker.wait().unwrap();
             assert!(name != "extract" || names(&victim).is_empty(), "{name} {round}: {output:?}");
             // In unfinished work he could do nothing. What is whole gets the user's own mode just
