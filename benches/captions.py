@@ -38,6 +38,7 @@ def main() -> int:
     parser = options("benches.captions", __doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=20_000, help="images with a caption each (default 20000)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each way (default 3)")
+    parser.add_argument("--only", action="append", choices=WAYS, help="a way beside images alone, again for more (default all)")
     parser.add_argument("--one", nargs=3, metavar=("WAY", "FOLDER", "OUT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -53,9 +54,10 @@ def _measure(arguments: argparse.Namespace, scratch: Path, start: Start) -> Reco
     packer = arguments.programs / "shade-pack"
     subprocess.run([packer, "create", "--quiet", scratch / "tars", source / "packed"], check=True)
     told = scratch / "told.json"
-    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    ways = [IMAGES, *(way for way in arguments.only or WAYS if way != IMAGES)]
+    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for number in range(arguments.rounds):
-        for way in WAYS:
+        for way in ways:
 
             def command(folder: Path, way: str = way) -> list[Any]:
                 return [sys.executable, "-m", "benches.captions", "--one", way, folder, told]
