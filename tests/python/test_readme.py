@@ -36,6 +36,7 @@ TAKE_DATASETS = (
     "docs/why-it-waits.md",
     "docs/in-your-script.md",
     "docs/recipes.md",
+    "docs/jax.md",
     "docs/from-mosaicml.md",
     "docs/from-litdata.md",
     "docs/from-ffcv.md",
