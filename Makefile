@@ -196,11 +196,13 @@ test-extras: | system
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
-# Most of what is installed is never imported, so Python compiles what is when it is.
+# Most of what is installed is never imported, so only what is is compiled, once: where the environment
+# has PYTHONDONTWRITEBYTECODE, hundreds of processes would do that, each for 2 to 15 s.
 $(VENV)/.installed: setup/requirements.lock setup/docs-requirements.lock setup/pages-requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement setup/requirements.lock --requirement setup/docs-requirements.lock
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --requirement setup/pages-requirements.lock
+	PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -W ignore -c 'import accelerate, jax, lightning, matplotlib, ray, timm, torchdata, torchvision, transformers, webdataset'
 	@touch $@
 
 # Compiled without optimisation: that takes a minute, and a run of it takes one second.
