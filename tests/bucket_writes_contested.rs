@@ -262,6 +262,38 @@ fn a_shard_that_was_replaced_or_removed_behind_its_record_is_in_no_dataset() {
 }
 
 #[test]
+fn what_is_replaced_while_others_are_removed_stays() {
+    let mut world = BucketWorld::new();
+    world.killed_at("one", &create("1", &[]), 3);
+    remove_claim(&world);
+    world.bucket.be("held:shard-000001.tar=1");
+    let child = begun(world.elsewhere("one", &create("1", &["--restart"])));
+    let first = world.object("a.shade/shard-000000.tar");
+    eventually("all are judged, and the first is removed", || !first.exists());
+    let mine = world.object("a.shade/shard-000002.tar");
+    world.bucket.somebody_writes("a.shade/shard-000002.tar", b"mine");
+    world.bucket.be("");
+    let ended = child.wait_with_output().unwrap();
+    assert_refused(&ended);
+    assert!(told(&ended).contains("shard-000002.tar"), "{}", told(&ended));
+    assert_eq!(fs::read(&mine).unwrap(), b"mine");
+}
+
+#[test]
+fn an_index_that_appears_while_another_is_put_stays() {
+    let mut world = BucketWorld::new();
+    // Its request is on its way: it has seen that there is no index.
+    let mut command = world.elsewhere("one", &create("1", &[]));
+    let child = world.bucket.falls_silent("held:dataset.shade=1", &mut command);
+    world.bucket.somebody_writes("a.shade/dataset.shade", b"mine");
+    world.bucket.be("");
+    let ended = child.wait_with_output().unwrap();
+    assert_refused(&ended);
+    assert!(told(&ended).contains("dataset.shade was written by another command"), "{}", told(&ended));
+    assert_eq!(fs::read(world.object("a.shade/dataset.shade")).unwrap(), b"mine");
+}
+
+#[test]
 fn append_removes_only_what_it_has_written() {
     let mut world = BucketWorld::new();
     world.packed(&["create", "photos/val", "s3://photos/a.shade", "-q"]);
