@@ -51,6 +51,14 @@ def with_process(sample: Sample) -> tuple[Any, int]:
     return sample.image, os.getpid()
 
 
+def hangs_later(sample: Sample) -> tuple[Any, int]:
+    """As `with_process`, but from the second epoch on it says that it is there, and does not return."""
+    if sample.epoch > 0:
+        print("hangs", flush=True)
+        time.sleep(10_000)
+    return with_process(sample)
+
+
 class FailsOnce:
     """Fails with one sample in the first epoch."""
 

@@ -28,7 +28,7 @@ from .dataset import PackedDataset
 from .launch import find_daemon
 from .loader import Loader
 from .normalize import Normalize
-from .per_sample import PerSample, Sample
+from .per_sample.function import PerSample, Sample
 from .plan import Plan
 from .writer import Writer
 

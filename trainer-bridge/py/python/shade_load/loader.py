@@ -227,7 +227,7 @@ class Loader(AsDataLoader):
         if self._torch is not None and device is not None:
             self._device = CudaDevice(self._torch, device, *self._open().payload)
         if per_sample is not None:
-            what = (self._transform, self._job, self.rank, self._has_views, self._patience.seconds)
+            what = (self._transform, self._job, self.rank, self._has_views)
             self._ahead = per_sample.begin(self._torch, *what, self._dataset.path_of)
 
     def _attachment(
@@ -511,7 +511,7 @@ class Loader(AsDataLoader):
         """The next batch from the ring, and the results of a function of its samples, if there is one."""
         if self._ahead is None:
             return self._patience.next_batch(session), None
-        return self._ahead.next(lambda: self._patience.next_batch(session), lambda: session.next(0.0)) or (None, None)
+        return self._ahead.next(session, self._patience)
 
     def _open(self) -> _native.Session:
         if self._session is None:

@@ -4,7 +4,3 @@
 delivers their results in order, `pool.py` has the processes, `memory.py` the memory that all share.
 The processes' side is `worker.py`; `results.py` is what both know of a function's results.
 """
-
-from .function import PerSample, Sample
-
-__all__ = ["PerSample", "Sample"]

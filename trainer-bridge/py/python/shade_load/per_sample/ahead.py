@@ -1,7 +1,7 @@
 """Batches whose samples a function of PerSample is called with: taken ahead, delivered in order.
 
-Two batches are in work while the trainer has a third, so that processes have work until the next is
-asked for. Rows are divided into pieces, which processes take as they get free: a slow sample delays
+One or two batches are in work while the trainer has another, so that processes have work until the
+next is asked for. Rows are divided into pieces, which processes take as they get free: a slow sample delays
 its batch and no process. A batch keeps its place in the ring until it is dropped, for its labels and
 its report. Its records are copied once, to memory that the processes can read: they cannot map the
 ring, which a successor of the daemon replaces, and which a trainer that keeps batches leaves.
@@ -24,14 +24,17 @@ import numpy as np
 from .. import _native
 from .._native import LoaderTimeout, ShadeError
 from ..fields import column
+from ..timeouts import Patience
 from .function import PathOf, PerSample
 from .memory import Mapped, Outputs
 from .pool import Pool, packed
 from .results import ALIGN_BYTES, Form, write
 from .worker import WANTED, Done, Failed, Message, Row
 
-# Batches in work while the trainer has another.
-_AHEAD = 2
+# Batches that are in work at a time.
+_IN_WORK_MAX = 3
+# The third is taken while fewer are kept in the ring, of whose room a trainer may keep half.
+_KEPT_MAX = 3
 # Pieces of a batch for each process.
 _PIECES = 4
 # How often the ring is looked at while fewer batches are in work than may be.
@@ -40,8 +43,6 @@ _LOOK_SECONDS = 0.01
 _DRAW_ONCE = ("uniform", "sequential", "infobatch", "seta")
 _KEY = b"shade sample v1"
 _UNWANTED = b"\0"
-
-Take = Callable[[], "_native.Batch | None"]
 
 
 class _InWork:
@@ -72,7 +73,6 @@ class Ahead:
         job: The job's document.
         rank: This process.
         has_views: A sample's image is a list of views.
-        timeout: Seconds that the function may take without any result.
         path_of: The original path of a sample, for messages.
     """
 
@@ -83,14 +83,13 @@ class Ahead:
         job: dict[str, Any],
         rank: int,
         has_views: bool,
-        timeout: float,
         path_of: PathOf,
     ) -> None:
         self._per_sample, self._torch, self._rank, self._path_of = per_sample, torch, rank, path_of
         self._seed, self._batch_size, self._has_views = job["plan"]["seed"], job["batch_size"], has_views
         self._draws_once, self._fields = job["plan"]["sampler"] in _DRAW_ONCE, tuple(job["fields"])
         # Seconds that the trainer has waited for the function.
-        self.wait_seconds, self._timeout, self._tickets = 0.0, timeout, 0
+        self.wait_seconds, self._tickets = 0.0, 0
         self._pool: Pool | None = None
         # What all results have in common, and their memory: once there is a first one.
         self._form: Form | None = None
@@ -108,26 +107,22 @@ class Ahead:
         self._abandon()
         self._is_over = False
 
-    def next(self, wait: Take, look: Take) -> tuple[_native.Batch, Any] | None:
+    def next(self, session: _native.Session, patience: Patience) -> tuple[_native.Batch | None, Any]:
         """The next batch and the results of its samples; none at the epoch's end.
 
-        Args:
-            wait: Takes a batch, and waits for it.
-            look: Takes a batch, or raises LoaderTimeout if none is there.
-
         Raises:
-            ShadeError: The function has failed, or a process has ended; or what `wait` raises.
+            ShadeError: The function has failed, or a process has ended; or there is no batch.
         """
         if not self._ahead:
-            self._add(wait())
+            self._add(patience.next_batch(session))
         first = self._ahead[0]
         if isinstance(first, _InWork):
-            self._finish(first, look)
+            self._finish(first, session, patience.seconds)
         self._ahead.popleft()
         if isinstance(first, ShadeError):
             raise first
         if first is None:
-            return None
+            return None, None
         result = self._result(first)
         self._end(first)
         return first.native, result
@@ -153,12 +148,12 @@ class Ahead:
         self._in_work[batch.ticket] = batch
         self._ahead.append(batch)
 
-    def _finish(self, first: _InWork, look: Take) -> None:
-        """Waits until the first batch is done, and takes more meanwhile."""
+    def _finish(self, first: _InWork, session: _native.Session, timeout: float) -> None:
+        """Waits until the first batch is done, `timeout` seconds for each answer, and takes more."""
         begun = last = time.monotonic()
         try:
             while True:
-                self._fill(look)
+                self._fill(session)
                 self._give_work()
                 if first.failure is not None:
                     self._abandon()
@@ -166,11 +161,11 @@ class Ahead:
                 if first.unanswered == 0 and not first.rows:
                     return
                 # The ring may have another batch meanwhile.
-                is_full = self._is_over or len(self._ahead) > _AHEAD
-                if answers := self._listen(self._timeout if is_full else min(_LOOK_SECONDS, self._timeout)):
+                seconds = min(_LOOK_SECONDS, timeout) if self._has_room(session) else timeout
+                if answers := self._listen(seconds):
                     last = time.monotonic()
                     self._heed(answers)
-                elif (waited := time.monotonic() - last) >= self._timeout:
+                elif (waited := time.monotonic() - last) >= timeout:
                     at = ", ".join(map(str, self._open.at())) or "none"
                     raise LoaderTimeout(f"waited {waited:.1f} s for the function of PerSample, which is at samples {at}")
         finally:
@@ -190,11 +185,16 @@ class Ahead:
             raise ShadeError("the Loader is closed")
         return self._pool
 
-    def _fill(self, look: Take) -> None:
-        """Takes the batches that are there, as far as they may be ahead."""
-        while not self._is_over and len(self._ahead) <= _AHEAD:
+    def _has_room(self, session: _native.Session) -> bool:
+        """Whether another batch may be taken. What is kept beyond the ring's share would be copied."""
+        count = len(self._ahead)
+        return not self._is_over and (count < 2 or (count < _IN_WORK_MAX and session.held < _KEPT_MAX))
+
+    def _fill(self, session: _native.Session) -> None:
+        """Takes the batches that are there, as far as there is room."""
+        while self._has_room(session):
             try:
-                self._add(look())
+                self._add(session.next(0.0))
             except LoaderTimeout:
                 return
             except ShadeError as error:

@@ -93,7 +93,6 @@ class PerSample:
         job: dict[str, Any],
         rank: int,
         has_views: bool,
-        timeout: float,
         path_of: PathOf,
     ) -> Ahead:
         """Starts the processes of a Loader: see `Ahead`. `rest` is what it does to its batches' images.
@@ -110,7 +109,7 @@ class PerSample:
         # Not above: it imports NumPy.
         from .ahead import Ahead
 
-        return Ahead(self, torch, job, rank, has_views, timeout, path_of)
+        return Ahead(self, torch, job, rank, has_views, path_of)
 
     def __repr__(self) -> str:
         return f"PerSample({shown(self.function)}, workers={self.workers})"

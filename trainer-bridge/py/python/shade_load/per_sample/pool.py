@@ -50,10 +50,10 @@ class Pool:
             tasks.close()
 
     def send(self, inputs: int, place: int, length: int) -> bool:
-        """Gives a message to whichever process is free first. False: the pipe is full, listen first."""
+        """Gives a message to the process that is free first. False: the pipe is full, or no process is left."""
         try:
             os.write(self._tasks.fileno(), TASK.pack(inputs, place, length))
-        except BlockingIOError:
+        except (BlockingIOError, BrokenPipeError):
             return False
         return True
 
