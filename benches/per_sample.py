@@ -27,7 +27,7 @@ from PIL import Image
 from shade_load import Loader, PerSample, Sample
 
 from benches.recorded import Record, options, pack, write
-from benches.rivals.process_tree import cpu_seconds
+from benches.rivals.process_tree import below, cpu_seconds
 from benches.rivals.report import Start
 
 SIDE = 224
@@ -126,36 +126,42 @@ def _report(record: Record) -> str:
 
 def _one(way: str, folder: Path, workers: int) -> dict[str, Any]:
     """The second epoch of one way, in this process."""
-    epoch, end = _data_loader(folder, workers) if way == FILES else _loader(way, folder, workers)
+    epoch, end, daemons = _data_loader(folder, workers) if way == FILES else _loader(way, folder, workers)
     digest = 0
     for images, ids in epoch():
         # All results, in any order.
         for image, sample in zip(images.numpy(), ids.tolist(), strict=True):
             digest ^= zlib.crc32(image.tobytes(), sample)
-    begun, own, of_all, count, batches = time.monotonic(), time.process_time(), cpu_seconds(os.getpid()), 0, 0
+    begun, own, of_all, count, batches = time.monotonic(), time.process_time(), _cpu_seconds(daemons), 0, 0
     for images, _ in epoch():
         assert images.shape[1:] == (3, SIDE, SIDE)
         count, batches = count + len(images), batches + 1
-    seconds, own, of_all = time.monotonic() - begun, time.process_time() - own, cpu_seconds(os.getpid()) - of_all
+    seconds, own, of_all = time.monotonic() - begun, time.process_time() - own, _cpu_seconds(daemons) - of_all
     end()
     cpu = {"cpu_ms_a_batch": 1e3 * own / batches, "cpu_ms_a_sample": 1e3 * of_all / count}
     return {"samples_per_second": count / seconds, **cpu, "samples": count, "digest": digest}
 
 
-def _loader(way: str, folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None]]:
+def _cpu_seconds(daemons: list[int]) -> float:
+    """CPU time of this process, of those that it has started, and of daemons, which may be among them."""
+    here = os.getpid()
+    return sum(map(cpu_seconds, {here, *daemons} - set(below(here))))
+
+
+def _loader(way: str, folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None], list[int]]:
     of_images, function = way == IMAGES, of_image if way == IMAGES else of_record
     size = (SIDE, SIDE) if of_images else None
     loader = Loader(folder / "packed", BATCH, image_size=size, transform=PerSample(function, workers=workers))
-    return lambda: (batch.images for batch in loader), loader.close
+    return lambda: (batch.images for batch in loader), loader.close, [loader.daemon_pid]
 
 
-def _data_loader(folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None]]:
+def _data_loader(folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None], list[int]]:
     import torch
 
     files = Files(sorted((folder / "photographs").glob("*/*.jpg")))
     given = {"shuffle": True, "num_workers": workers, "persistent_workers": True}
     loader: Any = torch.utils.data.DataLoader(files, BATCH, **given)  # type: ignore[arg-type]
-    return lambda: iter(loader), lambda: None
+    return lambda: iter(loader), lambda: None, []
 
 
 def _write(folder: Path, samples: int) -> None:
