@@ -97,7 +97,7 @@ def definition(module: ast.Module, name: str) -> ast.ClassDef | Function | ast.A
     for node in ast.walk(module):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
-        file, names = PACKAGE / f"{node.module}.py", [alias.name for alias in node.names]
+        file, names = PACKAGE / f"{str(node.module).replace('.', '/')}.py", [alias.name for alias in node.names]
         if name in names or (names == ["*"] and name in exported(parsed(file))):
             return definition(parsed(file if file.is_file() else file.with_suffix(".pyi")), name)
     raise LookupError(f"{name} is defined nowhere")

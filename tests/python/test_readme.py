@@ -42,6 +42,7 @@ TAKE_DATASETS = (
     "docs/from-ffcv.md",
     "docs/images.md",
     "docs/augment-on-the-gpu.md",
+    "docs/per-sample.md",
     "AGENTS.md",
 )
 # test_wheel.py runs it: its first command installs the wheel.

@@ -28,6 +28,7 @@ from .dataset import PackedDataset
 from .launch import find_daemon
 from .loader import Loader
 from .normalize import Normalize
+from .per_sample.function import PerSample, Sample
 from .plan import Plan
 from .writer import Writer
 
@@ -43,9 +44,11 @@ __all__ = [
     "LoaderTimeout",
     "Normalize",
     "PackedDataset",
+    "PerSample",
     "Plan",
     "RecordError",
     "Records",
+    "Sample",
     "ShadeError",
     "Writer",
     "__version__",

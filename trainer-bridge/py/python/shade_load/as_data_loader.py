@@ -14,7 +14,10 @@ from .plan import Plan
 # For each argument of a DataLoader that a Loader does not have: its counterpart.
 COUNTERPARTS = {
     "shuffle": 'shuffling is the default; in order is train=False, or plan=Plan(sampler="sequential")',
-    "num_workers": "threads of the daemon decode, daemon=Daemon(workers=...) says how many",
+    "num_workers": (
+        "threads of the daemon decode, daemon=Daemon(workers=...) says how many; for a function of single samples "
+        "transform=PerSample(function, workers=...)"
+    ),
     "prefetch_factor": "the daemon fills a ring, daemon=Daemon(ring=...) is its size",
     "pin_memory": 'device="cuda:0" pins the ring and copies',
     "pin_memory_device": 'device="cuda:0" pins the ring and copies',

@@ -55,6 +55,7 @@ class Batch:
         transform: Callable[[Any], Any] | None,
         device: CudaDevice | None,
         views: bool = False,
+        made: Any = None,
     ) -> None:
         self._native = native
         self._torch = torch
@@ -63,6 +64,8 @@ class Batch:
         self._device = device
         # Whether there is a list of views, perhaps of one. FiveCrop makes five of one list.
         self._views = views or native.views > 1
+        # What a function of PerSample has made of the samples, in the place of images.
+        self._made = made
         # Columns of extra fields that were asked for.
         self._columns: dict[str, Any] = {}
         if device is not None:
@@ -75,7 +78,12 @@ class Batch:
 
     def __iter__(self) -> Iterator[Any]:
         """`images, labels = batch`, or records and labels if the Loader delivers raw records."""
-        return iter((self.records if self._native.raw else self.images, self.labels))
+        return iter((self.records if self._has_records else self.images, self.labels))
+
+    @property
+    def _has_records(self) -> bool:
+        """Whether it is a batch of records, of which no function of PerSample has made something else."""
+        return self._native.raw and self._made is None
 
     def keys(self) -> tuple[str, ...]:
         """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; for
@@ -84,7 +92,7 @@ class Batch:
         more: tuple[str, ...] = ("heights", "widths") if self._native.ragged else ()
         if self._native.views:
             more = ("crops", "flipped", "flipped_down")
-        own = ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *more)
+        own = ("records" if self._has_records else "images", "labels", "ids", "weights", "flags", *more)
         return (*own, *self._native.field_names())
 
     def values(self) -> list[Any]:
@@ -122,7 +130,7 @@ class Batch:
         target = self._torch.device(device)
         moved = Batch.__new__(Batch)
         moved.__dict__.update(self.__dict__)
-        for name in ("labels", "weights") if self._native.raw else ("images", "labels", "weights"):
+        for name in ("labels", "weights") if self._has_records else ("images", "labels", "weights"):
             # A copy to the CPU that does not block is not yet there when it is read.
             moved.__dict__[name] = _moved(getattr(self, name), target, non_blocking and target.type != "cpu")
         return moved
@@ -168,7 +176,7 @@ class Batch:
     @cached_property
     def images(self) -> Tensor | list[Tensor]:
         """Decoded images, samples x 3 x height x width, or the Loader's transform of them: uint8, or the
-        Loader's `dtype`.
+        Loader's `dtype`. With `PerSample` the results of its function.
 
         With channels_last=True they have torch's memory format of that name; without torch they are
         samples x height x width x 3 then. After Grayscale there is 1 channel instead of 3. With a
@@ -176,6 +184,8 @@ class Batch:
         one per sample, 3 x height x width.
         """
         native = self._native
+        if self._made is not None:
+            return self._made if self._device is None else _each(self._made, lambda made: self._device.put(made, made))
         if native.raw:
             raise AttributeError("this Loader delivers raw records (no image_size or decode): use batch.records")
         transform = self._transform or (lambda images: images)
@@ -363,10 +373,17 @@ class Records(Sequence[Any]):
 
 
 def _moved(column: Any, device: torch_.device, non_blocking: bool) -> Any:
-    """A tensor, or each of a list, on the device."""
-    if isinstance(column, list):
-        return [_moved(tensor, device, non_blocking) for tensor in column]
-    return column.to(device, non_blocking=non_blocking)
+    """A tensor, or each of several, on the device."""
+    return _each(column, lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+
+def _each(column: Any, work: Callable[[Any], Any]) -> Any:
+    """What becomes of a tensor, or of each tensor of a list, tuple or dict. All else stays as it is."""
+    if isinstance(column, dict):
+        return {name: _each(part, work) for name, part in column.items()}
+    if isinstance(column, list | tuple):
+        return type(column)(_each(part, work) for part in column)
+    return work(column) if hasattr(column, "device") else column
 
 
 def _imported(view: _native.View, torch: ModuleType | None) -> Tensor:

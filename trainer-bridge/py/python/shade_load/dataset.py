@@ -81,6 +81,13 @@ class PackedDataset:
         """
         return RecordReader.open(self.root, self._content, self._buffered).classes()
 
+    def path_of(self, sample: int) -> str:
+        """The original path of a sample, by id: for messages, as it reads the dataset's index.
+
+        Raises: ShadeError: As for `classes`.
+        """
+        return RecordReader.open(self.root, self._content, self._buffered).sample(sample)[0]
+
     @cached_property
     def class_to_idx(self) -> dict[str, int]:
         """Label of each class name."""

@@ -35,8 +35,8 @@ class CudaDevice:
         self._torch = torch
         self._device = cuda_device(torch, device)
         self._stream = torch.cuda.Stream(self._device)
-        # Copies that may not be done, in the stream's order, with the batches that they read.
-        self._under_way: deque[tuple[Event, Batch]] = deque()
+        # Copies that may not be done, in the stream's order, with what they read.
+        self._under_way: deque[tuple[Event, Batch | Tensor]] = deque()
         self._address, self._successors = address, 0
         self._register(address, length)
 
@@ -57,8 +57,8 @@ class CudaDevice:
         with torch.cuda.device(self._device):
             self._check(torch.cuda.cudart().cudaHostRegister(address, length, _REGISTER_FLAGS), "registering the ring")
 
-    def put(self, tensor: Tensor, batch: Batch) -> Tensor:
-        """A copy of `tensor`, which is in `batch`'s memory, for the current stream."""
+    def put(self, tensor: Tensor, batch: Batch | Tensor) -> Tensor:
+        """A copy of `tensor`, which is in the memory of `batch` or its own, for the current stream."""
         current = self._torch.cuda.current_stream(self._device)
         with self._torch.cuda.stream(self._stream):
             copy = tensor.to(self._device, non_blocking=True)
@@ -103,3 +103,10 @@ def cuda_device(torch: ModuleType | None, device: str | torch_.device) -> torch_
     if not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count():
         raise ShadeError(f"device: got {device!r}, but torch sees {torch.cuda.device_count()} CUDA devices")
     return found
+
+
+def check_device(torch: ModuleType | None, device: Any, has_images: bool) -> None:
+    """Refuses what is no CUDA device here, or would get no images."""
+    cuda_device(torch, device)
+    if not has_images:
+        raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")

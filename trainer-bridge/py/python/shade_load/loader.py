@@ -18,7 +18,7 @@ from .attach import Attach
 from .batch import Batch
 from .compare.inside import Arguments, InRun
 from .dataset import PackedDataset
-from .device import CudaDevice, cuda_device
+from .device import CudaDevice, check_device
 from .exchange import Exchange, torch_exchange
 from .fields import kinds
 from .in_place import indexed
@@ -40,6 +40,7 @@ from .options import (
     shown,
     sides,
 )
+from .per_sample.function import PerSample
 from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
@@ -52,6 +53,8 @@ from .transforms import Decode, document, has_views
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from .per_sample.ahead import Ahead
 
 STATE_VERSION = 3
 # Suffix of the job that validates beside a job that trains.
@@ -112,7 +115,8 @@ class Loader(AsDataLoader):
             records, and are cached with them.
         transform: Function of each batch's images, called in this process; its result is
             `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
-            end of `decode` come before it: here if `dtype` is "uint8", else in the daemon.
+            end of `decode` come before it: here if `dtype` is "uint8", else in the daemon. Or
+            `PerSample(function, workers=4)`: a function of each sample, called in processes.
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
@@ -142,6 +146,8 @@ class Loader(AsDataLoader):
     _leaders: Leaders | None = None
     _scores: ScoreExchange | None = None
     _in_run: InRun | None = None
+    # What calls a function of single samples.
+    _ahead: Ahead | None = None
     # The figures that `metrics` has told.
     _told: dict[str, Any] | None = None
 
@@ -157,7 +163,7 @@ class Loader(AsDataLoader):
         normalize: tuple[Sequence[float], Sequence[float]] | None = None,
         exact: bool = False,
         fields: Iterable[str] | Mapping[str, Any] | None = None,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Callable[[Any], Any] | PerSample | None = None,
         device: str | torch.device | None = None,
         train: bool = True,
         cache: int | str | None = None,
@@ -173,6 +179,7 @@ class Loader(AsDataLoader):
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
         self.rank, self.world_size = ranks(rank, world_size)
+        per_sample, transform = PerSample.apart(transform)
         dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._in_run = InRun.of(dataset, self._trains)
@@ -186,7 +193,7 @@ class Loader(AsDataLoader):
             batch_size=integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX),
             image_size=None if image_size is None else sides("image_size", image_size),
             decode=None if decode is None else document(decode),
-            channels_last=flag("channels_last", channels_last),
+            channels_last=flag("channels_last", channels_last) or (per_sample is not None and (decode, image_size) != (None, None)),
             **floats,
             exact=flag("exact", exact),
             fields=kinds(fields),
@@ -201,7 +208,7 @@ class Loader(AsDataLoader):
         attach = self._attachment(path, socket, plan, daemon, daemon.settings(cache, preset, bool(self._job["fields"])))
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
-            _check_device(self._torch, device, has_images=self._job["decode"] is not None)
+            check_device(self._torch, device, self._job["decode"] is not None or per_sample is not None)
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket, self.rank, self._job, plan.strata if self._trains else 1, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
@@ -212,9 +219,16 @@ class Loader(AsDataLoader):
         with ExitStack() as opening:
             opening.callback(self.close)
             self._attach(attach, placement, daemon, suffix)
-            if self._torch is not None and device is not None:
-                self._device = CudaDevice(self._torch, device, *self._open().payload)
+            self._begin(device, per_sample)
             opening.pop_all()
+
+    def _begin(self, device: Any, per_sample: PerSample | None) -> None:
+        """Begins what works beside the session: copies to a device, and processes of a function."""
+        if self._torch is not None and device is not None:
+            self._device = CudaDevice(self._torch, device, *self._open().payload)
+        if per_sample is not None:
+            what = (self._transform, self._job, self.rank, self._has_views)
+            self._ahead = per_sample.begin(self._torch, *what, self._dataset.path_of)
 
     def _attachment(
         self, path: str, socket: str | None, plan: Plan, daemon: Daemon, settings_of: dict[str, Any]
@@ -326,6 +340,8 @@ class Loader(AsDataLoader):
         # Only now, as all that follows: a start that fails changes nothing.
         self._reports.begin(is_first=self._at.iteration == 0)
         self._at.begin(epoch)
+        if self._ahead is not None:
+            self._ahead.begin()
         if self._in_run is not None:
             self._in_run.began()
         return _RestOfEpoch(self)
@@ -363,7 +379,8 @@ class Loader(AsDataLoader):
         has died and was replaced: sums count since the last of them began.
         """
         session = self._open()
-        return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
+        for_function = 0.0 if self._ahead is None else self._ahead.wait_seconds
+        return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds + for_function}
 
     def metrics(self) -> dict[str, float]:
         """Numbers for a logger, such as `wandb.log(loader.metrics())`: of the time since the last call.
@@ -431,14 +448,16 @@ class Loader(AsDataLoader):
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
-        session, device, scores, leaders = self._session, self._device, self._scores, self._leaders
-        self._session = self._device = self._scores = self._leaders = None
+        session, device, scores, leaders, ahead = self._session, self._device, self._scores, self._leaders, self._ahead
+        self._session = self._device = self._scores = self._leaders = self._ahead = None
         # Each of them, whatever happens to those before it.
         with ExitStack() as closing:
             if session is not None:
                 closing.callback(session.close)
             if device is not None:
                 closing.callback(device.close)
+            if ahead is not None:
+                closing.callback(ahead.close)
             if scores is not None:
                 closing.callback(scores.close)
             elif leaders is not None:
@@ -470,7 +489,7 @@ class Loader(AsDataLoader):
         if self._reports.are_awaited and not is_first:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             self._reports.check(self.stats()["epoch"]["reports_missing"], self._job["plan"]["sampler"])
-        native = self._patience.next_batch(session)
+        native, made = self._take(session)
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:
             if self._in_run is not None:
@@ -482,11 +501,17 @@ class Loader(AsDataLoader):
         if self._device is not None and self._device.is_of_another_ring(session.successors):
             self._device.move(session.successors, *session.payload)
             session.let_go_of_former_payloads()
-        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views)
+        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views, made)
         self._at.deliver(native.index)
         if self._in_run is not None:
             self._in_run.delivered(self, self._at.epoch, is_last=self._at.batch == len(self))
         return batch
+
+    def _take(self, session: _native.Session) -> tuple[_native.Batch | None, Any]:
+        """The next batch from the ring, and the results of a function of its samples, if there is one."""
+        if self._ahead is None:
+            return self._patience.next_batch(session), None
+        return self._ahead.next(session, self._patience)
 
     def _open(self) -> _native.Session:
         if self._session is None:
@@ -533,13 +558,6 @@ def _check_kinds(**given: tuple[Any, type]) -> None:
     for name, (value, kind) in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}: got {shown(value)}, expected a {kind.__name__}")
-
-
-def _check_device(torch: ModuleType | None, device: Any, has_images: bool) -> None:
-    """Refuses what is no CUDA device here, or would get no images."""
-    cuda_device(torch, device)
-    if not has_images:
-        raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
 
 
 def _document(dataset: Any, **arguments: Any) -> dict[str, Any]:
