@@ -26,6 +26,7 @@ const ANY: &str = "*";
 /// The words of kinds that follow the image.
 const MASK: &str = "mask";
 const BOXES: &str = "boxes";
+const KEYPOINTS: &str = "keypoints";
 
 /// What a field is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,19 +65,41 @@ pub enum FieldKind {
     /// Boxes in pixels of the image, float32, of this format: `boxes[xyxy]`. They move with their
     /// image, and those are left out that nothing is left of.
     Boxes(BoxFormat),
+    /// Points in pixels of the image, float32, x first: `keypoints`, or `keypoints[*, 17]` for rows
+    /// of 17. They move with their image, also to places outside.
+    Keypoints {
+        /// The shape of a row, of which 2 is the last number.
+        shape: Vec<u32>,
+        /// As of [`FieldKind::Rows`]: `keypoints[NAME, 17]`.
+        beside: Option<String>,
+    },
 }
 
 impl FieldKind {
     /// Whether it follows the image: a batch has it once for each view.
     #[must_use]
     pub fn follows(&self) -> bool {
-        matches!(self, Self::Mask { .. } | Self::Boxes(_) | Self::Rows { beside: Some(_), .. })
+        matches!(self, Self::Mask { .. } | Self::Boxes(_) | Self::Keypoints { .. }) || self.beside().is_some()
+    }
+
+    /// The field of boxes of which each has a row here.
+    #[must_use]
+    pub fn beside(&self) -> Option<&str> {
+        match self {
+            Self::Rows { beside, .. } | Self::Keypoints { beside, .. } => beside.as_deref(),
+            _ => None,
+        }
     }
 
     /// Bytes that it has in each sample, in a view of this shape if it follows the image.
     fn width(&self, view: Option<&ViewShape>) -> FieldWidth {
         match self {
-            Self::Bytes | Self::Text | Self::Json | Self::Rows { .. } | Self::Boxes(_) => FieldWidth::Varying,
+            Self::Bytes
+            | Self::Text
+            | Self::Json
+            | Self::Rows { .. }
+            | Self::Boxes(_)
+            | Self::Keypoints { .. } => FieldWidth::Varying,
             Self::Fixed { number, shape } => FieldWidth::Fixed(shape_bytes(*number, shape)),
             Self::Mask { .. } => {
                 FieldWidth::Fixed(view.map_or(0, |view| view.height.saturating_mul(view.width)))
@@ -95,6 +118,7 @@ impl FieldKind {
         match self {
             Self::Rows { number, shape, .. } => Some((*number, shape)),
             Self::Boxes(_) => Some((NumberType::Float32, &[4])),
+            Self::Keypoints { shape, .. } => Some((NumberType::Float32, shape)),
             Self::Bytes | Self::Text | Self::Json | Self::Fixed { .. } | Self::Mask { .. } => None,
         }
     }
@@ -127,6 +151,7 @@ impl FieldKind {
             Self::Fixed { number, shape } => (*number, shape, false),
             Self::Rows { number, shape, .. } => (*number, shape, true),
             Self::Boxes(_) => (NumberType::Float32, &[4], true),
+            Self::Keypoints { shape, .. } => (NumberType::Float32, shape, true),
         };
         if name.ends_with(NUMPY) {
             let array = npy::read(bytes)?;
@@ -162,7 +187,7 @@ impl FromStr for FieldKind {
         let wrong = || {
             format!(
                 "got {text:?}, expected bytes, text, json, numbers as float32[512] and float32[*, 4], where * is as \
-                 many as the sample has, or mask, boxes[xyxy], and int64[NAME] for numbers of the boxes NAME"
+                 many as the sample has, or mask, boxes[xyxy], keypoints, and int64[NAME] for numbers of the boxes NAME"
             )
         };
         let (number, shape) = match text.split_once('[') {
@@ -174,8 +199,13 @@ impl FromStr for FieldKind {
             BOXES => return shape.trim().parse().map(Self::Boxes).map_err(|error| format!("boxes: {error}")),
             _ => {}
         }
-        let number: NumberType = number.trim().parse().map_err(|_| wrong())?;
+        let are_points = number.trim() == KEYPOINTS;
+        let number = if are_points { "float32" } else { number.trim() };
+        let number: NumberType = number.parse().map_err(|_| wrong())?;
         let mut sides: Vec<&str> = shape.split(',').map(str::trim).filter(|side| !side.is_empty()).collect();
+        if are_points && sides.is_empty() {
+            sides.push(ANY);
+        }
         let is_name =
             |side: &&&str| side.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         let beside = sides.first().filter(is_name).map(|&name| name.to_owned());
@@ -183,13 +213,21 @@ impl FromStr for FieldKind {
         if has_rows {
             sides.remove(0);
         }
-        let shape: Vec<u32> =
+        let mut shape: Vec<u32> =
             sides.iter().map(|side| side.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+        if are_points {
+            shape.push(2);
+        }
         let bytes = u64::from(shape_bytes(number, &shape));
         if !(1..=FIELDS_BYTES_MAX).contains(&bytes) {
             return Err(format!("got {text:?} of {bytes} bytes, expected 1 to {FIELDS_BYTES_MAX} bytes"));
         }
-        Ok(if has_rows { Self::Rows { number, shape, beside } } else { Self::Fixed { number, shape } })
+        match (has_rows, are_points) {
+            (true, true) => Ok(Self::Keypoints { shape, beside }),
+            (true, false) => Ok(Self::Rows { number, shape, beside }),
+            (false, false) => Ok(Self::Fixed { number, shape }),
+            (false, true) => Err(wrong()),
+        }
     }
 }
 
@@ -209,16 +247,18 @@ impl From<FieldKind> for String {
 
 impl fmt::Display for FieldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (number, any, shape) = match self {
+        let first = Some(self.beside().unwrap_or(ANY).to_owned());
+        let (number, any, shape): (_, _, &[u32]) = match self {
             Self::Bytes => return f.write_str("bytes"),
             Self::Text => return f.write_str("text"),
             Self::Json => return f.write_str("json"),
             Self::Mask { fill: 0 } => return f.write_str(MASK),
             Self::Mask { fill } => return write!(f, "{MASK}[{fill}]"),
             Self::Boxes(format) => return write!(f, "{BOXES}[{format}]"),
-            Self::Fixed { number, shape } => (number, None, shape),
-            Self::Rows { number, shape, beside } => {
-                (number, Some(beside.clone().unwrap_or_else(|| ANY.to_owned())), shape)
+            Self::Fixed { number, shape } => (number.as_str(), None, shape),
+            Self::Rows { number, shape, .. } => (number.as_str(), first, shape),
+            Self::Keypoints { shape, .. } => {
+                (KEYPOINTS, first, shape.split_last().map_or(&[][..], |(_, sides)| sides))
             }
         };
         let sides: Vec<String> = any.into_iter().chain(shape.iter().map(u32::to_string)).collect();
@@ -307,7 +347,7 @@ impl Fields {
             return Ok(());
         }
         let wrong = |text: String| Err(SpecError::told("fields", format!("fields: {name:?}: {text}")));
-        if let FieldKind::Rows { beside: Some(boxes), .. } = kind
+        if let Some(boxes) = kind.beside()
             && !matches!(self.0.get(boxes), Some(FieldKind::Boxes(_)))
         {
             return wrong(format!("got {kind}, but no field {boxes:?} of boxes, such as boxes[xyxy]"));
@@ -355,6 +395,9 @@ mod tests {
             ("mask", "mask", FieldWidth::Fixed(0)),
             ("mask[255]", "mask[255]", FieldWidth::Fixed(0)),
             ("boxes[xywh]", "boxes[xywh]", FieldWidth::Varying),
+            ("keypoints", "keypoints[*]", FieldWidth::Varying),
+            ("keypoints[*, 17]", "keypoints[*,17]", FieldWidth::Varying),
+            ("keypoints[a, 3]", "keypoints[a,3]", FieldWidth::Varying),
         ] {
             let kind: FieldKind = given.parse().unwrap();
             assert_eq!((kind.to_string().as_str(), kind.width(None)), (canonical, width), "{given}");
@@ -373,6 +416,7 @@ mod tests {
             "mask[256]",
             "mask[",
             "int64[boxes",
+            "keypoints[17]",
         ] {
             assert!(wrong.parse::<FieldKind>().unwrap_err().contains("expected"), "{wrong}");
         }

@@ -1,8 +1,9 @@
-//! What a view shows of its image, for what follows it there: the levels of a mask, and boxes.
+//! What a view shows of its image, for what follows it there: the levels of a mask, boxes, and
+//! points.
 //!
 //! A mask takes the nearest pixel as torch's `interpolate` of that mode does, and boxes move as
 //! torchvision's v2 moves them, in its order and in single precision. So both are what its
-//! transforms make of its `Mask` and `BoundingBoxes`, with `ClampBoundingBoxes` and
+//! transforms make of its `Mask`, `BoundingBoxes` and `KeyPoints`, with `ClampBoundingBoxes` and
 //! `SanitizeBoundingBoxes` last.
 
 use shade_formats::Draw;
@@ -66,33 +67,9 @@ impl Shown {
     /// A box of the image in the row, clamped to it; `None` if nothing is left of it.
     #[must_use]
     pub fn moved(&self, format: BoxFormat, found: [f32; 4]) -> Option<[f32; 4]> {
-        let CropBox { scope, resized, corner, row, flips, upside_down, .. } = self.crop;
+        let CropBox { row, flips, upside_down, .. } = self.crop;
         let mut moving = Moving { numbers: found, format };
-        let mut canvas = resized;
-        match self.framing {
-            Framing::RandomResized { .. } => {
-                moving.shift(-i64::from(scope.left), -i64::from(scope.top));
-                moving.clamp(scope.size);
-                moving.resize(scope.size, resized);
-            }
-            Framing::Whole | Framing::Stretch => moving.resize(scope.size, resized),
-            Framing::Cover | Framing::Center { .. } | Framing::Corner { .. } => {
-                moving.resize(scope.size, resized);
-                moving.shift(-corner.0, -corner.1);
-                moving.clamp(row);
-            }
-            Framing::Random { padding, .. } => {
-                moving.resize(scope.size, resized);
-                if padding > 0 {
-                    let around = 2 * padding;
-                    canvas = Size { width: canvas.width + around, height: canvas.height + around };
-                    moving.shift(padding.into(), padding.into());
-                    moving.clamp(canvas);
-                }
-                moving.shift(-corner.0 - i64::from(padding), -corner.1 - i64::from(padding));
-                moving.clamp(row);
-            }
-        }
+        self.frame(&mut moving, Moving::clamp);
         if flips {
             moving.mirror(0, row.width);
         }
@@ -101,6 +78,49 @@ impl Shown {
         }
         moving.clamp(row);
         moving.is_left(row).then_some(moving.numbers)
+    }
+
+    /// A point of the image in the row, or outside of it: torchvision mirrors it by pixels, so that
+    /// the first one becomes the last.
+    #[must_use]
+    pub fn point(&self, [x, y]: [f32; 2]) -> [f32; 2] {
+        let CropBox { row, flips, upside_down, .. } = self.crop;
+        let mut moving = Moving { numbers: [x, y, 0.0, 0.0], format: BoxFormat::Xywh };
+        self.frame(&mut moving, |_, _| ());
+        let [x, y, _, _] = moving.numbers;
+        let mirrored = |place: f32, side: u32| -(place - (side - 1) as f32);
+        [
+            if flips { mirrored(x, row.width) } else { x },
+            if upside_down { mirrored(y, row.height) } else { y },
+        ]
+    }
+
+    /// Crops and resizes; `clamp` cuts off what lies outside an image of this size.
+    fn frame(&self, moving: &mut Moving, clamp: impl Fn(&mut Moving, Size)) {
+        let CropBox { scope, resized, corner, row, .. } = self.crop;
+        match self.framing {
+            Framing::RandomResized { .. } => {
+                moving.shift(-i64::from(scope.left), -i64::from(scope.top));
+                clamp(moving, scope.size);
+                moving.resize(scope.size, resized);
+            }
+            Framing::Whole | Framing::Stretch => moving.resize(scope.size, resized),
+            Framing::Cover | Framing::Center { .. } | Framing::Corner { .. } => {
+                moving.resize(scope.size, resized);
+                moving.shift(-corner.0, -corner.1);
+                clamp(moving, row);
+            }
+            Framing::Random { padding, .. } => {
+                moving.resize(scope.size, resized);
+                if padding > 0 {
+                    let around = 2 * padding;
+                    moving.shift(padding.into(), padding.into());
+                    clamp(moving, Size { width: resized.width + around, height: resized.height + around });
+                }
+                moving.shift(-corner.0 - i64::from(padding), -corner.1 - i64::from(padding));
+                clamp(moving, row);
+            }
+        }
     }
 }
 

@@ -94,7 +94,8 @@ impl<'a> Piece<'a> {
         self.check(stored)?;
         let mut fields = Row::new(wanted, position, shown, payload);
         self.fields(stored, |name, bytes| fields.write(name, bytes, masks, row))?;
-        if wanted.wanted.iter().any(|(_, kind)| is_beside(kind)) {
+        // What belongs to boxes may lie before them.
+        if wanted.wanted.iter().any(|(_, kind)| kind.beside().is_some()) {
             self.fields(stored, |name, bytes| fields.write_beside(name, bytes, row))?;
         }
         fields.end()
@@ -105,7 +106,7 @@ impl<'a> Piece<'a> {
 #[derive(Default)]
 pub(super) struct FieldBuffers {
     /// Stored bytes, where they are scattered.
-    pub(super) stored: Vec<u8>,
+    stored: Vec<u8>,
     masks: MaskDecoder,
     /// What a view has of a field.
     row: Vec<u8>,
@@ -118,11 +119,6 @@ impl FieldBuffers {
         shrink(&mut self.row);
         self.masks.shrink();
     }
-}
-
-/// Whether it belongs to boxes, which come first.
-fn is_beside(kind: &FieldKind) -> bool {
-    matches!(kind, FieldKind::Rows { beside: Some(_), .. })
 }
 
 /// The fields of a row that is being written.
@@ -156,9 +152,8 @@ impl<'a> Row<'a> {
         masks: &mut MaskDecoder,
         buffer: &mut Vec<u8>,
     ) -> Result<(), FillFault> {
-        let Some((field, kind)) = self.wanted.wanted.find(name).filter(|(_, kind)| !is_beside(kind)) else {
-            return Ok(());
-        };
+        let found = self.wanted.wanted.find(name).filter(|(_, kind)| kind.beside().is_none());
+        let Some((field, kind)) = found else { return Ok(()) };
         let content = content(kind, name, bytes)?;
         match *kind {
             FieldKind::Mask { fill } => {
@@ -169,6 +164,14 @@ impl<'a> Row<'a> {
                 self.write_mask(field, &mask, fill, buffer)?;
             }
             FieldKind::Boxes(format) => self.write_boxes(field, content, format, buffer)?,
+            FieldKind::Keypoints { .. } => {
+                for (view, shown) in self.shown.iter().enumerate() {
+                    buffer.clear();
+                    buffer.extend_from_slice(content);
+                    move_points(shown, buffer);
+                    self.put(field, view, buffer)?;
+                }
+            }
             _ => self.put(field, 0, content)?,
         }
         self.has_come(field);
@@ -202,8 +205,8 @@ impl<'a> Row<'a> {
         for (view, shown) in self.shown.iter().enumerate() {
             let moved = boxes.iter().map(|found| {
                 let mut numbers = found.as_chunks::<4>().0.iter().map(|&number| f32::from_le_bytes(number));
-                let found = [(); 4].map(|()| numbers.next().unwrap_or(f32::NAN));
-                shown.moved(format, found)
+                // There are four of them.
+                shown.moved(format, [(); 4].map(|()| numbers.next().unwrap_or(f32::NAN)))
             });
             let moved: Vec<Option<[f32; 4]>> = moved.collect();
             buffer.clear();
@@ -220,14 +223,12 @@ impl<'a> Row<'a> {
     /// Writes a field, if it is wanted and belongs to boxes, all of which have been written.
     fn write_beside(&mut self, name: &str, bytes: &[u8], buffer: &mut Vec<u8>) -> Result<(), FillFault> {
         let Some((field, kind)) = self.wanted.wanted.find(name) else { return Ok(()) };
-        let (FieldKind::Rows { beside: Some(boxes), .. }, Some(row_bytes)) = (kind, kind.row_bytes()) else {
-            return Ok(());
-        };
+        let Some((boxes, row_bytes)) = kind.beside().zip(kind.row_bytes()) else { return Ok(()) };
         let content = content(kind, name, bytes)?;
         let rows = content.len() / row_bytes;
         let of_boxes = self.wanted.wanted.find(boxes).and_then(|(boxes, _)| self.left.get(boxes));
         let of_boxes = of_boxes.cloned().unwrap_or_default();
-        for view in 0..self.shown.len() {
+        for (view, shown) in self.shown.iter().enumerate() {
             let left = of_boxes.get(view).map_or(&[][..], Vec::as_slice);
             if left.len() != rows {
                 let got = format!("of {rows} rows, where {boxes:?} has {}", left.len());
@@ -236,6 +237,9 @@ impl<'a> Row<'a> {
             buffer.clear();
             let kept = content.chunks_exact(row_bytes).zip(left).filter(|(_, is_left)| **is_left);
             kept.for_each(|(row, _)| buffer.extend_from_slice(row));
+            if let FieldKind::Keypoints { .. } = kind {
+                move_points(shown, buffer);
+            }
             self.put(field, view, buffer)?;
         }
         self.has_come(field);
@@ -301,6 +305,18 @@ impl<'a> Row<'a> {
             self.payload.write(place, &value.to_le_bytes())?;
         }
         Ok(())
+    }
+}
+
+/// Moves points as a view shows them.
+fn move_points(shown: &Shown, points: &mut [u8]) {
+    for point in points.as_chunks_mut::<8>().0 {
+        let [a, b, c, d, e, f, g, h] = *point;
+        let [x, y] = shown.point([f32::from_le_bytes([a, b, c, d]), f32::from_le_bytes([e, f, g, h])]);
+        point
+            .iter_mut()
+            .zip([x, y].iter().flat_map(|number| number.to_le_bytes()))
+            .for_each(|(to, byte)| *to = byte);
     }
 }
 
