@@ -1,6 +1,7 @@
 """Masks and boxes follow their image: Loader(fields={"mask": "mask", "boxes": "boxes[xyxy]"})."""
 
 import io
+import json
 import random
 import tarfile
 from pathlib import Path
@@ -40,6 +41,8 @@ FIELDS = {
     **{f"{name}.npy": f"boxes[{name}]" for name in FORMATS},
     **{f"class_{name}.npy": f"int64[{name}.npy]" for name in FORMATS},
     "areas.npy": "float32[xyxy.npy, 2]",
+    "points.npy": "keypoints",
+    "poses.npy": "keypoints[xyxy.npy, 3]",
     "note": str,
 }
 
@@ -65,11 +68,17 @@ def boxes_of(sample: int) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float32).reshape(-1, 4)
 
 
+def points_of(seed: int, shape: tuple[int, ...]) -> Any:
+    return np.random.default_rng(seed).uniform(-5, 100, shape).astype(np.float32)
+
+
 def fields_of(sample: int) -> dict[str, Any]:
     boxes = boxes_of(sample)
     found: dict[str, Any] = {
         "mask": levels(random.Random(sample), SIZES[sample % len(SIZES)]),
         "note": f"nr. {sample}",
+        "points": points_of(sample, (sample % 4, 2)),
+        "poses": points_of(sample + 1000, (len(boxes), 3, 2)),
         "areas": np.array([[sample, number] for number in range(len(boxes))], np.float32).reshape(-1, 2),
     }
     for name in FORMATS:
@@ -127,13 +136,17 @@ def followed(value: Any, steps: list[Any], crop: list[float], flipped: bool, dow
 
 def middle(value: Any, size: list[int]) -> Any:
     """CenterCrop. Where an image is padded, torchvision rounds another way for boxes than for pixels."""
-    canvas = value.canvas_size if isinstance(value, tv_tensors.BoundingBoxes) else value.shape[-2:]
+    canvas = value.shape[-2:] if isinstance(value, tv_tensors.Mask) else value.canvas_size
     small = [max(wanted - side, 0) for side, wanted in zip(canvas, size)]
     if any(small):
         ahead = [spare // 2 for spare in small]
         behind = [spare - half for spare, half in zip(small, ahead)]
         value = functional.pad(value, [ahead[1], ahead[0], behind[1], behind[0]])
     return functional.center_crop(value, size)
+
+
+def points(places: Any, size: tuple[int, int]) -> Any:
+    return tv_tensors.KeyPoints(torch.from_numpy(places), canvas_size=size[::-1])
 
 
 def check(batch: Any, views: list[list[Any]], listed: bool, fill: int = 0) -> int:
@@ -150,6 +163,9 @@ def check(batch: Any, views: list[list[Any]], listed: bool, fill: int = 0) -> in
             stored = fields_of(sample)
             mask = followed(tv_tensors.Mask(stored["mask"]), steps, *draws)
             assert torch.equal(masks[row], mask[0]), (sample, steps, draws)
+            values, offsets = of_views(batch["points.npy"])[view]
+            moved = followed(points(stored["points"], size), steps, *draws).as_subclass(torch.Tensor)
+            assert torch.equal(values[offsets[row] : offsets[row + 1]], moved), (sample, steps, draws)
             for name in FORMATS:
                 boxes = tv_tensors.BoundingBoxes(
                     torch.from_numpy(stored[name]).reshape(-1, 4), format=name.upper(), canvas_size=size[::-1]
@@ -165,6 +181,9 @@ def check(batch: Any, views: list[list[Any]], listed: bool, fill: int = 0) -> in
                 if name == "xyxy":
                     areas = of_views(batch["areas.npy"])[view].values[start:end]
                     assert areas.tolist() == stored["areas"][left.numpy()].tolist()
+                    poses = of_views(batch["poses.npy"])[view].values[start:end]
+                    moved = followed(points(stored["poses"], size), steps, *draws)
+                    assert torch.equal(poses, moved.as_subclass(torch.Tensor)[left]), (sample, steps, draws)
                 missing += len(stored[name]) - len(expected)
         assert batch["note"] == [f"nr. {sample}" for sample in batch.ids.tolist()]
     return missing
@@ -187,7 +206,6 @@ VIEWS: dict[str, list[list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize(
     ("stored", "more"),
     [
@@ -197,15 +215,15 @@ VIEWS: dict[str, list[list[Any]]] = {
     ],
     ids=["png", "jpeg", "raw"],
 )
-def test_masks_and_boxes_are_torchvisions(samples: dict[str, Path], name: str, stored: str, more: Any) -> None:
-    views = VIEWS[name]
-    listed = len(views) > 1
-    missing = 0
-    with Loader(samples[stored], 5, decode=views if listed else views[0], fields=FIELDS, **more) as loader:
-        for _ in range(3):
-            for batch in loader:
-                missing += check(batch, views, listed)
-    assert missing > 0, "some boxes were left out"
+def test_masks_and_boxes_are_torchvisions(samples: dict[str, Path], stored: str, more: Any) -> None:
+    for name, views in VIEWS.items():
+        listed = len(views) > 1
+        missing = 0
+        with Loader(samples[stored], 5, decode=views if listed else views[0], fields=FIELDS, **more) as loader:
+            for _ in range(2):
+                for batch in loader:
+                    missing += check(batch, views, listed)
+        assert missing > 0, f"{name}: some boxes were left out"
 
 
 def test_one_view_in_a_list_is_a_list(samples: dict[str, Path]) -> None:
@@ -411,3 +429,81 @@ def test_wrong_kinds_say_what_is_expected(samples: dict[str, Path]) -> None:
     for sample in range(8):
         _, _, found = folder[sample]
         assert torch.equal(found["xyxy.npy"], boxes_of(sample)) and len(found["class_xyxy.npy"]) == sample % 7
+
+
+def coco(images: dict[str, int], annotations: list[dict[str, Any]]) -> str:
+    return json.dumps({"images": [{"id": number, "file_name": name, "width": 1} for name, number in images.items()],
+                       "annotations": annotations, "categories": [{"id": 1, "name": "ant"}]})  # fmt: skip
+
+
+def test_annotations_of_coco_become_boxes_and_classes(tmp_path: Path) -> None:
+    source = random.Random(3)
+    (tmp_path / "images" / "deep").mkdir(parents=True)
+    names = [f"{number}.png" for number in range(6)] + ["deep/7.png"]
+    objects: dict[str, list[Any]] = {}
+    for name in names:
+        Image.new("RGB", (16, 16)).save(tmp_path / "images" / name)
+        count = source.randrange(4) if name != "0.png" else 0
+        objects[name] = [([source.uniform(0, 9) for _ in range(4)], source.randrange(90), source.randrange(2)) for _ in range(count)]
+    numbers = {name: 900_000_000_000 + number for number, name in enumerate([*names, "elsewhere.png"])}
+    annotations = [
+        {"image_id": numbers[name], "bbox": box, "category_id": kind, "segmentation": [[1, 2]], "id": 3}
+        | ({"iscrowd": crowd} if crowd else {})
+        for name, found in objects.items()
+        for box, kind, crowd in found
+    ]
+    source.shuffle(annotations)
+    (tmp_path / "objects.json").write_text(coco(numbers, annotations))
+    options = ("--coco", tmp_path / "objects.json")
+    done = packed.try_pack("create", tmp_path / "images", tmp_path / "out.shade", *options)
+    assert done.returncode == 0, done.stderr
+    assert "1 images of" in done.stdout + done.stderr and "elsewhere.png" in done.stdout + done.stderr
+    fields = {"boxes.npy": "float32[*, 4]", "classes.npy": "int64[*]", "crowds.npy": "uint8[*]"}
+    seen = {}
+    with Loader(tmp_path / "out.shade", 3, image_size=16, fields=fields, train=False) as loader:
+        for batch in loader:
+            for row, sample in enumerate(batch.ids.tolist()):
+                parts = [batch[name] for name in fields]
+                seen[sample] = [part.values[part.offsets[row] : part.offsets[row + 1]].tolist() for part in parts]
+    by_image = {number: [one for one in annotations if one["image_id"] == number] for number in numbers.values()}
+    for sample, name in enumerate(sorted(names)):
+        own = by_image[numbers[name]]
+        boxes, classes, crowds = seen[sample]
+        assert boxes == np.array([one["bbox"] for one in own], np.float32).reshape(-1, 4).tolist()
+        assert classes == [one["category_id"] for one in own] and crowds == [one.get("iscrowd", 0) for one in own]
+    packed.run_pack("verify", tmp_path / "out.shade")
+
+
+def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / "images" / name)
+    box = {"bbox": [1, 2, 3, 4], "category_id": 1}
+    file = tmp_path / "objects.json"
+
+    def create(*more: object) -> Any:
+        return packed.try_pack("create", tmp_path / "images", tmp_path / "out.shade", "--coco", file, *more)
+
+    both = {"a.png": 1, "b.png": 2}
+    for text, part in [
+        ("[]", "no file of annotations in COCO's JSON"),
+        (coco(both, [{"image_id": 1, "category_id": 1}]), "missing field `bbox`"),
+        (coco(both, [{"image_id": 3, **box}]), "annotation 0 is of image 3, which is not among its images"),
+        (coco({"a.png": 1, "b.png": 1}, []), "two of its images have the id 1"),
+        (coco({"c.png": 1}, []), "none of its 1 images, such as c.png, lies in"),
+        (coco({"a.png": 1}, []), "b.png: " + str(file) + " has no image of this name"),
+    ]:
+        file.write_text(text)
+        done = create()
+        assert done.returncode != 0 and part in done.stderr, done.stderr
+    assert create("--on-bad", "skip").returncode == 4
+    file.write_text(coco(both, []))
+    for command in (
+        ("create", tmp_path / "images", tmp_path / "new.shade", "--coco", file, "--pair", f"boxes.npy={tmp_path}"),
+        ("plan", tmp_path / "images", tmp_path / "new.shade", "--coco", file),
+        ("index", tmp_path / "images", tmp_path / "new.shade", "--coco", file),
+        ("create", "-", tmp_path / "new.shade", "--coco", file),
+        ("create", file, tmp_path / "new.shade", "--coco", file),
+    ):
+        done = packed.try_pack(*command)
+        assert done.returncode == 2 and "--coco" in done.stderr, (command, done.stderr)

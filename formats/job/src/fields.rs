@@ -70,7 +70,8 @@ pub enum FieldKind {
     Keypoints {
         /// The shape of a row, of which 2 is the last number.
         shape: Vec<u32>,
-        /// As of [`FieldKind::Rows`]: `keypoints[NAME, 17]`.
+        /// The boxes of which each has a row here, and with which it is left out:
+        /// `keypoints[NAME, 17]`.
         beside: Option<String>,
     },
 }
