@@ -16,6 +16,12 @@ pub enum ImageFault {
         /// The kind's name.
         kind: &'static str,
     },
+    /// A mask is of a kind that is no PNG.
+    #[error("{kind}, where masks are PNG")]
+    NoMask {
+        /// The kind's name.
+        kind: &'static str,
+    },
     /// The first bytes are of no known kind of image.
     #[error("no image: {what}")]
     NoImage {

@@ -5,6 +5,7 @@
 //!   bytes ── Decoder ──▶ Image ── oriented ── resized ──▶ encode_jpeg, encode_ppm       (packer)
 //!            (Pixels)    width, height, RGB of 8 bits
 //!   bytes ── RowDecoder ──▶ row of a batch: a part of the image, resized, mirrored      (daemon)
+//!   mask  ── MaskDecoder, Shown ──▶ its row, boxes theirs, by the same draw             (daemon)
 //!   rows  ── normalize  ──▶ floats                                              (daemon, bridge)
 //! ```
 //!
@@ -66,8 +67,8 @@ mod size;
 
 #[cfg(feature = "codecs")]
 pub use self::{
-    augment::RowDecoder,
-    decode::{Decoder, JPEG_REDUCTIONS, Pixels, baseline, with_restart_markers},
+    augment::{RowDecoder, Shown},
+    decode::{Decoder, JPEG_REDUCTIONS, Levels, MaskDecoder, Pixels, baseline, with_restart_markers},
     fault::ImageFault,
     guard::{caught, is_caught},
     image::Image,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::pack::{Format, Interpolation, Transform};
 use crate::pair::Pair;
 use crate::progress::Shown;
-use crate::source::{Labels, Selection, Source, SourceKind};
+use crate::source::{Labels, Selection, Source, SourceKind, coco};
 use crate::source_bucket::SourceBucket;
 
 /// The SOURCE that stands for standard input.
@@ -74,6 +74,15 @@ pub(crate) struct SourceArgs {
     /// labels; --labels folders takes its folders as classes.
     #[arg(long, value_name = "NAME=FOLDER")]
     pub(crate) pair: Vec<Pair>,
+    /// Keep beside each image what a file of annotations in COCO's JSON says of its objects.
+    ///
+    /// The fields are arrays of NumPy with a row for each object: boxes.npy (float32, left, top,
+    /// width, height), classes.npy (int64, the category_id) and crowds.npy (uint8, iscrowd). An
+    /// image is found by its file_name, a path below SOURCE; one that FILE does not name is bad
+    /// (--on-bad). SOURCE is a folder, flat or not, and its images have no labels; --labels folders
+    /// takes its folders as classes.
+    #[arg(long, value_name = "FILE", value_parser = local())]
+    pub(crate) coco: Option<PathBuf>,
     /// Leave out files and folders that match; may be given again.
     ///
     /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE. '*' and
@@ -121,6 +130,10 @@ impl SourceArgs {
         }) {
             return Err(Error::Usage(format!("--pair: '{twice}' is given twice")));
         }
+        let is_of_coco = |pair: &&Pair| self.coco.is_some() && coco::FIELDS.contains(&pair.name.as_str());
+        if let Some(Pair { name, .. }) = pairs.iter().find(is_of_coco) {
+            return Err(Error::Usage(format!("--pair {name}: --coco makes a field of this name")));
+        }
         let address = |path: &Path| match Address::of_path(path) {
             Ok(Address::Url(url)) => Ok(Some(url)),
             Ok(Address::Path(_)) => Ok(None),
@@ -136,7 +149,8 @@ impl SourceArgs {
             }
         }
         let bucket = address(&self.path)?.map(SourceBucket::new);
-        Ok(Source { path: self.path.clone(), bucket, kind, labels, selection, pairs })
+        let coco = self.coco.clone();
+        Ok(Source { path: self.path.clone(), bucket, kind, labels, selection, pairs, coco })
     }
 }
 

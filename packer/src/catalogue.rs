@@ -387,6 +387,19 @@ impl Catalogue {
         self.lost.dedup();
     }
 
+    /// Takes classes, notes and bad samples from `listed`, of whose samples it has those that are
+    /// not bad.
+    pub(crate) fn take_over(&mut self, listed: &mut Self) {
+        let had_samples = (0u32..).zip(listed.counts()).filter(|(_, count)| *count > 0);
+        let known: Vec<u32> =
+            had_samples.map(|(label, _)| label).chain(listed.lost.iter().copied()).collect();
+        self.bad.append(&mut listed.bad);
+        self.notes.append(&mut listed.notes);
+        self.empty = std::mem::take(&mut listed.empty);
+        self.classes = std::mem::take(&mut listed.classes);
+        self.note_lost(known.into_iter());
+    }
+
     /// A sample; `None` from [`len`](Self::len) on.
     pub(crate) fn sample(&self, id: SampleId) -> Option<Sample<'_>> {
         let row = self.rows.get(id.index())?;

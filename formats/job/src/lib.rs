@@ -15,6 +15,7 @@
 //! are placed ([`strata_for`], [`Seats`], [`seats_for`]); and the systems with names ([`Preset`]).
 
 mod arguments;
+mod boxes;
 mod capacity;
 mod choices;
 mod declared;
@@ -43,6 +44,7 @@ mod values;
 mod view;
 mod weights;
 
+pub use boxes::BoxFormat;
 pub use capacity::{Capacity, CapacityError};
 pub use choices::{EngineChoice, IoMode, JpegDecoder, OnError, Order, Sampler, Tail};
 pub use declared::{Declared, Parameter};

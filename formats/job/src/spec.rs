@@ -216,7 +216,8 @@ declared! {
 
         /// The extra fields that a batch has: their names, each with what it is. `bytes`, `text`
         /// and `json` are as packed, `float32[512]` are numbers of one shape in all samples, and
-        /// `float32[*, 4]` are rows, as many as the sample has.
+        /// `float32[*, 4]` are rows, as many as the sample has. `mask` and `boxes[xyxy]` follow the
+        /// image, and `int64[NAME]` has a row for each of the boxes NAME that are left.
         fields: Fields = Fields::default();
 
         /// Whether records that the job reads may stay in the cache, and its uses count there. A
@@ -299,8 +300,8 @@ impl JobSpec {
         self.check_strata()?;
         // Below 2^51: 2^15 rows of 16 views of 3 x 2^28 values of 4 bytes.
         let output = self.output()?;
-        self.fields.check()?;
-        let fields = FieldColumns::new(&self.fields.widths(), self.batch_size, 0);
+        self.fields.check(&output)?;
+        let fields = FieldColumns::new(&self.fields.widths(&output.shapes()), self.batch_size, 0);
         let fields = fields.map_err(|error| SpecError::told("fields", error.to_string()))?;
         let batch_bytes = u64::from(self.batch_size) * output.row_bytes() + fields.total;
         if batch_bytes >= PAYLOAD_BYTES_MAX {

@@ -469,10 +469,20 @@ impl Transform {
     /// Whether a flip before it is another than one after it.
     #[must_use]
     pub fn knows_places(&self) -> bool {
+        matches!(self, Self::RandomErasing { .. })
+            || self.moves_itself()
+            || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
+    }
+
+    /// Whether it, or some transform within it, gives pixels other places.
+    pub(crate) fn moves_pixels(&self) -> bool {
+        self.moves_itself() || self.parts().iter().any(|part| part.0.iter().any(Self::moves_pixels))
+    }
+
+    fn moves_itself(&self) -> bool {
         matches!(
             self,
-            Self::RandomErasing { .. }
-                | Self::RandomRotation { .. }
+            Self::RandomRotation { .. }
                 | Self::RandomAffine { .. }
                 | Self::RandomPerspective { .. }
                 | Self::RandAugment { .. }
@@ -481,7 +491,7 @@ impl Transform {
                 | Self::AutoAugment { .. }
                 | Self::AugMix { .. }
                 | Self::ElasticTransform { .. }
-        ) || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
+        )
     }
 
     /// It and the transforms within it.

@@ -21,6 +21,8 @@ pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 pub const DICTIONARIES_MAX: u32 = 256;
 /// Most fields that a batch has.
 pub const FIELDS_MAX: usize = 16;
+/// Most columns of fields that a batch has: one that follows the image has one for each view.
+pub const FIELD_COLUMNS_MAX: usize = FIELDS_MAX * VIEWS_MAX;
 /// Most bytes of one sample's extra fields, their tar headers and padding included.
 pub const FIELDS_BYTES_MAX: u64 = 64 << 20;
 /// Longest name of an extra field. With twelve digits and a dot it fits a tar header's 100 bytes.

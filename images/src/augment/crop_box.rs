@@ -31,13 +31,13 @@ const FILTERED: u32 = 2;
 /// Geometry of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CropBox {
-    source: Size,
-    scope: Area,
+    pub(super) source: Size,
+    pub(super) scope: Area,
     /// Size of the resized scope: neither side is 0.
-    resized: Size,
+    pub(super) resized: Size,
     /// The row's first column and row in the resized scope; below 0 where black is added.
-    corner: (i64, i64),
-    row: Size,
+    pub(super) corner: (i64, i64),
+    pub(super) row: Size,
     /// Whether the row is mirrored from left to right.
     pub(super) flips: bool,
     /// Whether the finished row is mirrored from top to bottom.

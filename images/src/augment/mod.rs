@@ -15,6 +15,7 @@
 //! share what is decoded. An image in its own size has no crop: `whole` writes it. `pixels` does
 //! the operations on a finished row, such as `ColorJitter`. Rows without operations go to their
 //! place directly. `floats` makes floats of each piece on its way there, still in the L1 cache.
+//! `shown` moves a mask and boxes as a view moves its image.
 //!
 //! EXIF orientation is ignored, as by `PIL.Image.open(..).convert("RGB")`, which `ImageFolder`
 //! uses; `shade-pack` can apply it while packing.
@@ -26,6 +27,8 @@ mod planes;
 mod randomness;
 mod row;
 mod row_decoder;
+mod shown;
 mod whole;
 
 pub use row_decoder::RowDecoder;
+pub use shown::Shown;

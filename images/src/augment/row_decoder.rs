@@ -67,6 +67,7 @@ impl RowDecoder {
     ///
     /// What is decoded is the smallest rectangle around all views, reduced as the view allows that
     /// needs most. The random numbers of a view depend on its number, not on the other views.
+    /// Returns the image's true size, of which [`Shown`](crate::Shown) knows what the views show.
     ///
     /// # Errors
     /// As for [`RowDecoder::decode`].
@@ -78,7 +79,7 @@ impl RowDecoder {
         draw: Draw,
         geometry: &mut [Geometry],
         mut write: impl FnMut(usize, u64, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Size, E> {
         let mut decode = || {
             let Self { images, rows, crops, before, bench, floats, .. } = self;
             let mut drawn = None;
@@ -113,7 +114,7 @@ impl RowDecoder {
                     RowFault::Write(error) => error,
                 })?;
             }
-            Ok(())
+            Ok(pixels.source)
         };
         let written = decode();
         self.images.shrink();

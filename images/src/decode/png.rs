@@ -164,7 +164,7 @@ fn to_rgb(samples: &[u8], colour: ColorType, depth: BitDepth, has_alpha: bool, r
     }
 }
 
-fn fault(error: DecodingError) -> ImageFault {
+pub(super) fn fault(error: DecodingError) -> ImageFault {
     match error {
         DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
             corrupt("it ends too early")

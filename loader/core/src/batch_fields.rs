@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shade_formats::FormatError;
 use shade_formats::ring::{COLUMN_ALIGN_BYTES, FieldColumns};
+use shade_formats::{FormatError, ViewShape};
 use shade_job::Fields;
 
 /// Where the fields of a batch's rows go.
@@ -21,12 +21,16 @@ pub struct BatchFields {
 }
 
 impl BatchFields {
-    /// Fields of rows with this much room each for those that vary, at the beginning of the
-    /// payload.
+    /// Fields of rows with these views and with this much room each for those that vary, at the
+    /// beginning of the payload.
     ///
     /// # Errors
     /// As for [`FieldColumns::new`].
-    pub fn new(wanted: &Arc<Fields>, rooms: impl Iterator<Item = u64>) -> Result<Self, FormatError> {
+    pub fn new(
+        wanted: &Arc<Fields>,
+        views: &[ViewShape],
+        rooms: impl Iterator<Item = u64>,
+    ) -> Result<Self, FormatError> {
         let mut end = 0_u64;
         let ends = rooms.map(|room| {
             end = end.saturating_add(room.next_multiple_of(COLUMN_ALIGN_BYTES));
@@ -34,7 +38,7 @@ impl BatchFields {
         });
         let rooms: Vec<u64> = std::iter::once(0).chain(ends).collect();
         let capacity = u32::try_from(rooms.len() - 1).unwrap_or(u32::MAX).max(1);
-        let columns = FieldColumns::new(&wanted.widths(), capacity, end)?;
+        let columns = FieldColumns::new(&wanted.widths(views), capacity, end)?;
         Ok(Self { wanted: Arc::clone(wanted), at: 0, columns, rooms })
     }
 

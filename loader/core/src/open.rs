@@ -197,7 +197,7 @@ fn fields_of(job: &Job, rows: &[BatchRow], index: &dyn Samples) -> Result<Option
         return Ok(None);
     }
     let rooms = rows.iter().map(|row| job.fields_room(index, row.sample, row.entry.label));
-    BatchFields::new(job.fields(), rooms).map(Some)
+    BatchFields::new(job.fields(), &job.output().shapes(), rooms).map(Some)
 }
 
 /// Bytes of a batch's block.

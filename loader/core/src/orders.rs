@@ -113,7 +113,7 @@ pub struct FillRow<R> {
     pub drawn: DrawnRow,
     /// Where its pixels come from.
     pub pixels: Pixels,
-    /// Set by the worker for an image in its own size; else 0 x 0.
+    /// The image's true size, set by the worker; 0 x 0 for a record that is not decoded.
     pub size: Size,
     /// The record as stored; `None` if the pixels were decoded before. The worker gives it back and
     /// keeps no clone, so that the core can take back the blocks of the last one.

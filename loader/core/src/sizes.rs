@@ -6,7 +6,7 @@ use std::iter::repeat_n;
 
 use shade_formats::index::Entry;
 use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
-use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, FieldWidth, Layout, PayloadSize};
+use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId, Size};
 use shade_job::{Capacity, Fields, JobSpec, OnError, Output, Subset, Tail, WeightTable};
 
@@ -155,13 +155,15 @@ pub(super) fn check_fields(fields: &Fields, index: &dyn Samples) -> Result<(), S
         .to_owned())
 }
 
-/// Bytes that those fields of a sample take at most which vary from sample to sample.
-pub(super) fn varying_bytes(fields: &Fields, index: &dyn Samples, sample: SampleId) -> u64 {
-    if !fields.vary() {
+/// Bytes that those fields of a sample take at most which vary from sample to sample, in a batch of
+/// `output`.
+pub(super) fn varying_bytes(fields: &Fields, output: &Output, index: &dyn Samples, sample: SampleId) -> u64 {
+    let copies = fields.copies(output.views().len());
+    if copies == 0 {
         return 0;
     }
-    let varies = |name: &str| fields.find(name).is_some_and(|(_, kind)| kind.width() == FieldWidth::Varying);
-    index.fields_bytes(sample, &varies).next_multiple_of(COLUMN_ALIGN_BYTES)
+    let bytes = index.fields_bytes(sample, &|name| fields.varies(name));
+    bytes.next_multiple_of(COLUMN_ALIGN_BYTES).saturating_mul(copies)
 }
 
 /// Room for substitutes, where records have different lengths: each row has room for some other
@@ -189,7 +191,7 @@ impl Rooms {
         if on_error != OnError::Substitute {
             return Self::default();
         }
-        let fields_by_label = longest_fields(fields, index, subset);
+        let fields_by_label = longest_fields(fields, output, index, subset);
         if matches!(output, Output::Decoded(_)) {
             return Self { by_label: Vec::new(), fields_by_label };
         }
@@ -219,14 +221,19 @@ impl Rooms {
 }
 
 /// By label: the most bytes that the fields of one of the class's samples take.
-fn longest_fields(fields: &Fields, index: &dyn Samples, subset: Option<&Subset>) -> Vec<u64> {
-    if !fields.vary() {
+fn longest_fields(
+    fields: &Fields,
+    output: &Output,
+    index: &dyn Samples,
+    subset: Option<&Subset>,
+) -> Vec<u64> {
+    if fields.copies(output.views().len()) == 0 {
         return Vec::new();
     }
     let mut longest = vec![0; index.class_count() as usize];
     for (sample, entry) in entries_of(index, subset) {
         if let Some(most) = longest.get_mut(entry.label as usize) {
-            *most = varying_bytes(fields, index, sample).max(*most);
+            *most = varying_bytes(fields, output, index, sample).max(*most);
         }
     }
     longest
@@ -270,14 +277,15 @@ pub(super) fn payload_size(
     let has_views = matches!(output, Output::Decoded(_));
     let (largest, longest, mean) = match output {
         // Its views say how long it is.
-        Output::Decoded(_) if !spec.fields.vary() => (0, 0, 0),
+        Output::Decoded(views) if spec.fields.copies(views.len()) == 0 => (0, 0, 0),
         Output::Decoded(_) | Output::Raw | Output::Ragged { .. } => {
             let len_of = |entry: &Entry| if has_views { Some(0) } else { row_bytes(output, entry).ok() };
             // An image of unknown size has the room of its substitute, which may be any.
             let unknown =
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
             let room = |sample: SampleId, entry: &Entry| {
-                let fields = varying_bytes(&spec.fields, index, sample).max(rooms.of_fields(entry.label));
+                let fields = varying_bytes(&spec.fields, output, index, sample);
+                let fields = fields.max(rooms.of_fields(entry.label));
                 len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label)) + fields
             };
             let repeats = Repeats::new(spec, samples, subset, weights);
@@ -305,7 +313,7 @@ pub(super) fn payload_size(
         let mut bytes = layout.total;
         if !spec.fields.is_empty() {
             let of_fields = if has_views { data } else { 0 };
-            let fields = FieldColumns::new(&spec.fields.widths(), rows, of_fields);
+            let fields = FieldColumns::new(&spec.fields.widths(&output.shapes()), rows, of_fields);
             bytes = layout.fields_at() + fields.map_err(|_| too_large(data))?.total;
         }
         Ok(bytes.next_multiple_of(PAYLOAD_ALIGN_BYTES))

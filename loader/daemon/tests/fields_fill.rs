@@ -71,8 +71,10 @@ fn filled(
         slice.copy_from_slice(rest.split_off(..slice.len()).unwrap());
     }
     let room = samples.fields_bytes(SampleId(0), &|name| wanted.find(name).is_some());
-    let of_batch =
-        BatchFields { at: FIELDS_AT, ..BatchFields::new(&Arc::new(wanted), [room].into_iter()).unwrap() };
+    let of_batch = BatchFields {
+        at: FIELDS_AT,
+        ..BatchFields::new(&Arc::new(wanted), &[], [room].into_iter()).unwrap()
+    };
     let row = Row {
         position: 0,
         sample: SampleId(0),

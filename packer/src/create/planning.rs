@@ -138,7 +138,8 @@ pub(crate) fn begin(
 
 /// Paths of the source that must stay: what was said, and where its samples lie.
 fn needed(args: &NewArgs, planned: &[Planned]) -> Vec<PathBuf> {
-    let said = [Some(&args.pack.source.path), args.pack.source.labels.as_ref()];
+    let source = &args.pack.source;
+    let said = [Some(&source.path), source.labels.as_ref(), source.coco.as_ref()];
     let mut needed: BTreeSet<PathBuf> = said.into_iter().flatten().cloned().collect();
     for catalogue in planned.iter().map(|planned| &planned.catalogue) {
         needed.extend(catalogue.pairs.iter().map(|pair| pair.folder.clone()));

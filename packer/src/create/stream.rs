@@ -60,6 +60,8 @@ fn refused(args: &CreateArgs) -> Option<&'static str> {
         Some("--splits: a stream has no folders. Pack each split by itself, with the same --labels FILE")
     } else if !source.pair.is_empty() {
         Some("--pair: a stream has no folders. Put the files into the tar, as members of the same key")
+    } else if source.coco.is_some() {
+        Some("--coco: a stream has no folder of images")
     } else if source.kind().is_some_and(|kind| kind != SourceKind::Webdataset) {
         Some("--from: a stream is a tar with WebDataset's names")
     } else if new.pack.layout.has_seed() {

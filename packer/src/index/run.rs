@@ -95,6 +95,9 @@ fn wanted(args: &IndexArgs, source: &Source) -> Result<Indexing, Error> {
         _ if !source.pairs.is_empty() => {
             "--pair: an index has no fields of other folders; `shade-pack create` packs them".to_owned()
         }
+        _ if source.coco.is_some() => {
+            "--coco: an index has no fields of its own; `shade-pack create` packs them".to_owned()
+        }
         SourceKind::ImageFolder | SourceKind::Webdataset => {
             let labels = args.source.labels.as_ref().map(|labels| labels.display().to_string());
             let exclude = source.selection.patterns().to_vec();

@@ -53,6 +53,10 @@ pub(crate) fn plan(args: &PlanArgs, stop: &Stop) -> Result<PlanMade, Error> {
     refuse_address(&new.out, "plan")?;
     let (source, layout) = new.checked()?;
     source.refuse_bucket("plan")?;
+    if source.coco.is_some() {
+        let text = "--coco: a plan has no arrays: pack on one machine, by `shade-pack create`";
+        return Err(Error::Usage(text.to_owned()));
+    }
     let effort = new.pack.effort();
     let readers = Workers::start(effort.in_flight)?;
     let sources = sources_of(&source, &new.splits);

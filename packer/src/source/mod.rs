@@ -1,9 +1,11 @@
 //! Lists the samples of a source into a [`Catalogue`], before a byte of it is packed.
 //!
-//! `image_folder` knows torchvision's rules, and `pairs` adds files of other folders to its images;
+//! `image_folder` knows torchvision's rules, `pairs` adds files of other folders to its images, and
+//! `coco` what a file of annotations says of them;
 //! `object_folder` lists an ImageFolder in a bucket; `tars` reads WebDataset tars; `list` reads a
 //! CSV of paths and labels.
 
+pub(crate) mod coco;
 mod given_labels;
 pub mod image_folder;
 mod labels;
@@ -62,6 +64,8 @@ pub(crate) struct Source {
     pub(crate) selection: Selection,
     /// Folders with a file for each image, by name.
     pub(crate) pairs: Vec<Pair>,
+    /// A file of annotations in COCO's JSON.
+    pub(crate) coco: Option<PathBuf>,
 }
 
 impl SourceKind {
@@ -239,6 +243,12 @@ impl Source {
             _ if !self.pairs.is_empty() && !is_folder => {
                 "--pair: SOURCE must be a folder of images (--from image-folder)"
             }
+            _ if self.coco.is_some() && (!is_folder || self.bucket.is_some()) => {
+                "--coco: SOURCE must be a folder of images on a file system"
+            }
+            _ if self.coco.is_some() && part != Part::WHOLE => {
+                "--coco: annotations cannot be listed in parts. `shade-pack create` lists them"
+            }
             _ if !self.pairs.is_empty() && part != Part::WHOLE => {
                 "--pair: pairs cannot be listed in parts. `shade-pack plan` lists them"
             }
@@ -254,9 +264,8 @@ impl Source {
     }
 
     fn scan_folder(&self, part: Part, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
-        let Self { path, labels, selection, pairs, .. } = self;
-        let has_pairs = !pairs.is_empty();
-        let is_default = has_pairs && *labels == Labels::Own;
+        let Self { path, labels, selection, pairs, coco, .. } = self;
+        let is_default = (!pairs.is_empty() || coco.is_some()) && *labels == Labels::Own;
         if let Some(bucket) = &self.bucket {
             let listed = self.objects(bucket, Shown::Quiet, stop)?;
             return object_folder::scan(bucket, listed, path, selection, *labels != Labels::None);
@@ -266,11 +275,14 @@ impl Source {
         } else {
             image_folder::scan_part(path, selection, part, progress, stop)?
         };
-        if !has_pairs {
-            return Ok(images);
+        let mut images = match pairs.as_slice() {
+            [] => images,
+            _ => pairs::join(images, path, pairs, selection, progress, stop)?,
+        };
+        if let Some(file) = coco {
+            images = coco::join(images, path, file, stop)?;
         }
-        let mut paired = pairs::join(images, path, pairs, selection, progress, stop)?;
-        paired.is_unlabelled_by_default = is_default;
-        Ok(paired)
+        images.is_unlabelled_by_default = is_default;
+        Ok(images)
     }
 }

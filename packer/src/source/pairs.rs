@@ -91,14 +91,8 @@ pub(super) fn join(
             paired.push_field(&pair.name, content).map_err(|fault| Error::source(root, fault))?;
         }
     }
-    let had_samples = (0u32..).zip(listed.counts()).filter(|(_, count)| *count > 0).map(|(label, _)| label);
-    let known: Vec<u32> = had_samples.chain(listed.lost.iter().copied()).collect();
-    paired.bad.append(&mut listed.bad);
-    paired.notes.append(&mut listed.notes);
+    paired.take_over(&mut listed);
     paired.notes.append(&mut notes);
-    paired.empty = std::mem::take(&mut listed.empty);
-    paired.classes = std::mem::take(&mut listed.classes);
-    paired.note_lost(known.into_iter());
     Ok(paired)
 }
 

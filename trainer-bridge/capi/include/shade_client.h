@@ -103,7 +103,8 @@ int shade_batch_describe(const struct shade_batch *batch, struct shade_batch_inf
 // (uint8; bit 0: mirrored from left to right, bit 1: from top to bottom); with several views
 // "images", "crops" and "flipped" are the first one's, and "images.1" and so on the others'. For
 // images of their own sizes "heights" and "widths" (int32). "fields.NAME" is an extra field whose
-// numbers have one shape in all samples. Its deleter gives it back.
+// numbers have one shape in all samples, or a mask (uint8, rows x height x width), with several
+// views of the first; "fields.NAME.1" and so on are the others'. Its deleter gives it back.
 int shade_batch_tensor(const struct shade_batch *batch, const char *column, DLManagedTensor **out);
 
 // The image of one row as a tensor in place, where images have their own sizes.
@@ -117,7 +118,8 @@ int shade_batch_record(const struct shade_batch *batch,
 
 // An extra field of one row, in place: valid until the batch is released. Its bytes are a null
 // pointer where the sample has no such field. One whose numbers have one shape in all samples is a
-// tensor instead: shade_batch_tensor with "fields.NAME".
+// tensor instead: shade_batch_tensor with "fields.NAME". What follows the image, such as boxes, is
+// of the first view; "NAME.1" and so on are those of the others.
 int shade_batch_field(const struct shade_batch *batch,
                       const char *name,
                       uint32_t row,

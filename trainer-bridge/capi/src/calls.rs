@@ -242,7 +242,8 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
 /// (uint8; bit 0: mirrored from left to right, bit 1: from top to bottom); with several views
 /// "images", "crops" and "flipped" are the first one's, and "images.1" and so on the others'. For
 /// images of their own sizes "heights" and "widths" (int32). "fields.NAME" is an extra field whose
-/// numbers have one shape in all samples. Its deleter gives it back.
+/// numbers have one shape in all samples, or a mask (uint8, rows x height x width), with several
+/// views of the first; "fields.NAME.1" and so on are the others'. Its deleter gives it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_batch_tensor(
     batch: Option<&shade_batch>,
@@ -252,8 +253,8 @@ pub extern "C" fn shade_batch_tensor(
     answer(|| {
         let column = text(column, "column")?;
         if let Some(field) = column.strip_prefix("fields.") {
-            let part = BatchPart::Field(field_at(&given(batch, "batch")?.batch, field)?);
-            return put_tensor(batch, part, out);
+            let (at, view) = field_at(&given(batch, "batch")?.batch, field)?;
+            return put_tensor(batch, BatchPart::Field(at, view), out);
         }
         let unknown = || Fault::usage(format!("column: there is no {column:?}"));
         let (name, view) = match column.split_once('.') {
@@ -305,7 +306,8 @@ pub extern "C" fn shade_batch_record(
 
 /// An extra field of one row, in place: valid until the batch is released. Its bytes are a null
 /// pointer where the sample has no such field. One whose numbers have one shape in all samples is a
-/// tensor instead: shade_batch_tensor with "fields.NAME".
+/// tensor instead: shade_batch_tensor with "fields.NAME". What follows the image, such as boxes, is
+/// of the first view; "NAME.1" and so on are those of the others.
 #[unsafe(no_mangle)]
 pub extern "C" fn shade_batch_field(
     batch: Option<&shade_batch>,
@@ -319,12 +321,12 @@ pub extern "C" fn shade_batch_field(
         if row as usize >= batch.records() {
             return Err(Fault::usage(format!("row: got {row}, expected less than {}", batch.records())));
         }
-        let at = field_at(batch, name)?;
-        if batch.fixed_field(at.into()).is_some() {
+        let (at, view) = field_at(batch, name)?;
+        if batch.fixed_field(at.into(), view.into()).is_some() {
             let text = format!("name: {name:?} is a tensor: use shade_batch_tensor with \"fields.{name}\"");
             return Err(Fault::usage(text));
         }
-        let found = batch.varying_field(at.into(), row as usize).map_err(PartError::from)?;
+        let found = batch.varying_field(at.into(), view.into(), row as usize).map_err(PartError::from)?;
         let (start, count) =
             found.map_or((std::ptr::null(), 0), |found| (found.ptr.cast_const(), found.count));
         put(bytes, "bytes", start)?;
@@ -332,12 +334,17 @@ pub extern "C" fn shade_batch_field(
     })
 }
 
-/// The position of a batch's extra field.
-fn field_at(batch: &Batch, name: &str) -> Result<u8, Fault> {
-    let found = (0..).zip(batch.fields()).find(|(_, (of, _))| *of == name);
+/// The position of a batch's extra field, and the view that is asked for: NAME, or NAME.VIEW.
+fn field_at(batch: &Batch, name: &str) -> Result<(u8, u8), Fault> {
+    let find = |name: &str| (0..).zip(batch.fields()).find(|(_, (of, _))| *of == name);
+    let of_view = || {
+        let (name, view) = name.rsplit_once('.')?;
+        let (at, _) = find(name).filter(|(_, (_, kind))| kind.follows())?;
+        Some((at, view.parse().ok()?))
+    };
     let unknown =
         || Fault::usage(format!("there is no extra field {name:?}: name it in \"fields\" of the options"));
-    found.map(|(at, _)| at).ok_or_else(unknown)
+    find(name).map(|(at, _)| (at, 0)).or_else(of_view).ok_or_else(unknown)
 }
 
 /// Gives a batch back. Its tensors stay valid. Null does nothing.

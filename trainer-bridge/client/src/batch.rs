@@ -112,7 +112,7 @@ impl Batch {
         let mut table = vec![0; len];
         slots.payload.read(descriptor.offset.saturating_add(at), &mut table)?;
         let layout = Box::new(descriptor.batch_layout(&table)?);
-        let columns = descriptor.field_columns(&slots.fields.widths())?;
+        let columns = descriptor.field_columns(&slots.fields.widths(layout.views()))?;
         let fields = columns.map(|columns| Box::new(RowFields { kinds: slots.fields.clone(), columns }));
         let descriptor = Box::new(descriptor);
         let session = slots.session;
@@ -284,13 +284,17 @@ impl Batch {
         self.fields.iter().flat_map(|fields| fields.kinds.iter())
     }
 
+    /// Where an extra field lies. `view` is 0 for one that does not follow the image.
+    fn field_column(&self, field: usize, view: usize) -> Option<FieldColumn> {
+        let RowFields { kinds, columns } = self.fields.as_deref()?;
+        columns.columns.get(kinds.column(field, view, self.views().len())?).copied()
+    }
+
     /// The extra field at this position of [`Batch::fields`], of all rows, if it has as many bytes
-    /// in each.
+    /// in each. One that follows the image has each of its views, any other the view 0.
     #[must_use]
-    pub fn fixed_field(&self, field: usize) -> Option<Column<u8>> {
-        let &FieldColumn::Fixed { at, bytes } = self.fields.as_ref()?.columns.columns.get(field)? else {
-            return None;
-        };
+    pub fn fixed_field(&self, field: usize, view: usize) -> Option<Column<u8>> {
+        let FieldColumn::Fixed { at, bytes } = self.field_column(field, view)? else { return None };
         Some(Column {
             ptr: self.address(self.descriptor.fields + at),
             count: self.records() * bytes as usize,
@@ -298,13 +302,19 @@ impl Batch {
     }
 
     /// The extra field at this position of [`Batch::fields`], of one row, if its bytes vary; `None`
-    /// where the sample has no such field, for others, and for a missing row.
+    /// where the sample has no such field, for others, and for a missing row. Views as for
+    /// [`Batch::fixed_field`].
     ///
     /// # Errors
     /// The row's offset and length point outside the batch's data.
-    pub fn varying_field(&self, field: usize, row: usize) -> Result<Option<Column<u8>>, FormatError> {
+    pub fn varying_field(
+        &self,
+        field: usize,
+        view: usize,
+        row: usize,
+    ) -> Result<Option<Column<u8>>, FormatError> {
         let Some(fields) = self.fields.as_ref().filter(|_| row < self.records()) else { return Ok(None) };
-        let Some(&FieldColumn::Varying { offsets, lens }) = fields.columns.columns.get(field) else {
+        let Some(FieldColumn::Varying { offsets, lens }) = self.field_column(field, view) else {
             return Ok(None);
         };
         let start = self.descriptor.fields;

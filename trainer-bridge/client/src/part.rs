@@ -137,10 +137,11 @@ pub enum BatchPart {
     Heights,
     /// Columns of pixels of each such image, int32.
     Widths,
-    /// An extra field of all rows, whose numbers have one shape in each.
-    Field(u8),
-    /// An extra field of one row: its bytes, uint8, or its rows of numbers.
-    FieldOf(u8, u32),
+    /// An extra field of all rows, whose numbers have one shape in each, in a view. What does not
+    /// follow the image is in view 0.
+    Field(u8, u8),
+    /// An extra field of one row in a view, the last: its bytes, uint8, or its rows of numbers.
+    FieldOf(u8, u32, u8),
 }
 
 /// Why a batch has no such part.
@@ -218,8 +219,8 @@ impl BatchPart {
             Self::Image(row) => locate_image(batch, row as usize),
             Self::Heights => sides(batch.heights()),
             Self::Widths => sides(batch.widths()),
-            Self::Field(field) => locate_field(batch, field),
-            Self::FieldOf(field, row) => locate_field_of(batch, field, row),
+            Self::Field(field, view) => locate_field(batch, field, view),
+            Self::FieldOf(field, row, view) => locate_field_of(batch, field, row, view),
         }
     }
 }
@@ -269,30 +270,35 @@ fn kind_of(batch: &Batch, field: u8) -> Result<&FieldKind, PartError> {
 }
 
 /// An extra field of all rows.
-fn locate_field(batch: &Batch, field: u8) -> Result<Located, PartError> {
-    match (kind_of(batch, field)?, batch.fixed_field(field.into())) {
-        (FieldKind::Fixed { number, shape }, Some(values)) => {
+fn locate_field(batch: &Batch, field: u8, view: u8) -> Result<Located, PartError> {
+    let view = usize::from(view);
+    match (kind_of(batch, field)?, batch.fixed_field(field.into(), view), batch.views().get(view)) {
+        (FieldKind::Fixed { number, shape }, Some(values), _) => {
             let rows = [batch.records()].into_iter().chain(shape.iter().map(|&side| side as usize));
             located(values.ptr, (*number).into(), &rows.collect::<Vec<_>>())
         }
+        (FieldKind::Mask { .. }, Some(levels), Some(shape)) => {
+            located(levels.ptr, DataType::U8, &[batch.records(), shape.height as usize, shape.width as usize])
+        }
+        (FieldKind::Mask { .. }, _, _) => Err(no_view(batch, view)),
         _ => Err(PartError::Kind("an extra field that varies is no tensor: take it row by row")),
     }
 }
 
 /// An extra field of one row.
-fn locate_field_of(batch: &Batch, field: u8, row: u32) -> Result<Located, PartError> {
+fn locate_field_of(batch: &Batch, field: u8, row: u32, view: u8) -> Result<Located, PartError> {
     let kind = kind_of(batch, field)?;
-    let found = batch.varying_field(field.into(), row as usize)?;
+    let found = batch.varying_field(field.into(), view.into(), row as usize)?;
     let bytes = found.ok_or(PartError::Kind("this row has no such extra field, or it is one tensor"))?;
-    let FieldKind::Rows { number, shape } = kind else { return column(bytes, DataType::U8) };
+    let Some((number, shape)) = kind.row() else { return column(bytes, DataType::U8) };
     let sides: Vec<usize> = shape.iter().map(|&side| side as usize).collect();
-    let row_bytes = sides.iter().product::<usize>() * DataType::from(*number).bytes();
+    let row_bytes = sides.iter().product::<usize>() * DataType::from(number).bytes();
     if !bytes.count.is_multiple_of(row_bytes) || !(bytes.ptr.addr() as u64).is_multiple_of(COLUMN_ALIGN_BYTES)
     {
         return Err(PartError::Damaged(format!("field of row {row}: {} bytes of {kind}", bytes.count)));
     }
     let rows = [bytes.count / row_bytes].into_iter().chain(sides);
-    located(bytes.ptr, (*number).into(), &rows.collect::<Vec<_>>())
+    located(bytes.ptr, number.into(), &rows.collect::<Vec<_>>())
 }
 
 /// One value of a column of offsets or sides: unsigned numbers of up to 8 bytes.

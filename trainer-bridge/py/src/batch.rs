@@ -43,8 +43,8 @@ impl Batch {
     }
 
     /// A copy of an extra field of one row, if it varies and the sample has it.
-    fn bytes_of_field(&self, field: u8, row: usize) -> PyResult<Option<Vec<u8>>> {
-        let found = self.batch.varying_field(field.into(), row);
+    fn bytes_of_field(&self, field: u8, view: u8, row: usize) -> PyResult<Option<Vec<u8>>> {
+        let found = self.batch.varying_field(field.into(), view.into(), row);
         let copied = found.and_then(|found| found.map(|column| self.batch.copy(column)).transpose());
         copied.map_err(|error| from_part(&error.into()))
     }
@@ -173,34 +173,40 @@ impl Batch {
         self.batch.fields().map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// The position of an extra field, and what it is.
-    fn field(&self, name: &str) -> PyResult<(u8, String)> {
+    /// The position of an extra field, what it is, and whether it follows the image: then it has
+    /// views.
+    fn field(&self, name: &str) -> PyResult<(u8, String, bool)> {
         let found = (0..).zip(self.batch.fields()).find(|(_, (of, _))| *of == name);
         let (at, (_, kind)) = found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok((at, kind.to_string()))
+        Ok((at, kind.to_string(), kind.follows()))
     }
 
-    /// An extra field whose numbers have one shape in all samples.
-    fn fixed_field(&self, field: u8) -> PyResult<View> {
-        self.checked(BatchPart::Field(field))
+    /// An extra field whose numbers have one shape in all samples, or a mask.
+    fn fixed_field(&self, field: u8, view: u8) -> PyResult<View> {
+        self.checked(BatchPart::Field(field, view))
     }
 
     /// The bytes of an extra field of each sample; None where it has no such field.
     fn field_bytes<'py>(&self, py: Python<'py>, field: u8) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let bytes_of = |row| {
-            let bytes = self.bytes_of_field(field, row)?;
+            let bytes = self.bytes_of_field(field, 0, row)?;
             Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
         };
         (0..self.__len__()).map(bytes_of).collect()
     }
 
     /// A copy of all rows of numbers of an extra field, and how many each sample has.
-    fn field_rows<'py>(&self, py: Python<'py>, field: u8) -> PyResult<(Bound<'py, PyByteArray>, Vec<usize>)> {
+    fn field_rows<'py>(
+        &self,
+        py: Python<'py>,
+        field: u8,
+        view: u8,
+    ) -> PyResult<(Bound<'py, PyByteArray>, Vec<usize>)> {
         let kind = self.batch.fields().nth(field.into()).map(|(_, kind)| kind);
         let row_bytes = kind.and_then(FieldKind::row_bytes).unwrap_or(1);
         let (mut all, mut counts) = (Vec::new(), Vec::new());
         for row in 0..self.__len__() {
-            let bytes = self.bytes_of_field(field, row)?.unwrap_or_default();
+            let bytes = self.bytes_of_field(field, view, row)?.unwrap_or_default();
             if !bytes.len().is_multiple_of(row_bytes) {
                 let text =
                     format!("an extra field of row {row} has {} bytes: somebody wrote to it", bytes.len());

@@ -53,6 +53,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spec::job_document, module)?)?;
     module.add_function(wrap_pyfunction!(spec::daemon_settings, module)?)?;
     module.add_function(wrap_pyfunction!(spec::field_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::field_row, module)?)?;
     module.add_function(wrap_pyfunction!(spec::field_content, module)?)?;
     module.add_function(wrap_pyfunction!(spec::drawn_whole, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;

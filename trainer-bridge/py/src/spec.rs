@@ -61,6 +61,13 @@ pub(crate) fn field_kind(text: &str) -> PyResult<String> {
     kind.map(|kind| kind.to_string()).map_err(PyValueError::new_err)
 }
 
+/// Type and shape of a row of numbers, if each sample has as many rows of this kind as it likes.
+#[pyfunction]
+pub(crate) fn field_row(kind: &str) -> PyResult<Option<(&'static str, Vec<u32>)>> {
+    let kind: FieldKind = kind.parse().map_err(PyValueError::new_err)?;
+    Ok(kind.row().map(|(number, shape)| (number.as_str(), shape.to_vec())))
+}
+
 /// What a batch has of the extra field `name` with these bytes.
 #[pyfunction]
 pub(crate) fn field_content<'py>(

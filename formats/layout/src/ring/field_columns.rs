@@ -2,7 +2,7 @@
 
 use super::batch_layout::aligned;
 use crate::FormatError;
-use crate::limits::{BATCH_SAMPLES_MAX, FIELDS_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{BATCH_SAMPLES_MAX, FIELD_COLUMNS_MAX, PAYLOAD_BYTES_MAX};
 
 /// What a row's length says in [`FieldColumn::Varying`] where the sample has no such field.
 pub const NO_FIELD: u64 = u64::MAX;
@@ -35,11 +35,12 @@ pub enum FieldColumn {
     },
 }
 
-/// The part of a batch's block that has its fields: a column for each field, then the bytes of
-/// those that vary. Both ends compute it in the same way.
+/// The part of a batch's block that has its fields: their columns, then the bytes of those that
+/// vary. Both ends compute it in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldColumns {
-    /// The fields, in the order of the job's document.
+    /// The fields in the order of the job's document, each with a column for each view if it
+    /// follows the image.
     pub columns: Vec<FieldColumn>,
     /// Rows that every column has room for.
     pub capacity: u32,
@@ -56,18 +57,18 @@ impl FieldColumns {
     /// that vary.
     ///
     /// # Errors
-    /// When there are more than [`FIELDS_MAX`] fields, `capacity` is 0 or over
+    /// When there are more than [`FIELD_COLUMNS_MAX`] columns, `capacity` is 0 or over
     /// [`BATCH_SAMPLES_MAX`], or the part would be longer than the largest payload.
     pub fn new(widths: &[FieldWidth], capacity: u32, data_len: u64) -> Result<Self, FormatError> {
-        if widths.len() > FIELDS_MAX {
-            let expected = format_args!("at most {FIELDS_MAX}");
-            return Err(FormatError::new("fields of a batch", 0, widths.len(), expected));
+        if widths.len() > FIELD_COLUMNS_MAX {
+            let expected = format_args!("at most {FIELD_COLUMNS_MAX}");
+            return Err(FormatError::new("columns of fields", 0, widths.len(), expected));
         }
         if capacity == 0 || capacity > BATCH_SAMPLES_MAX {
             let expected = format_args!("1 to {BATCH_SAMPLES_MAX} rows");
             return Err(FormatError::new("batch capacity", 0, capacity, expected));
         }
-        // Below 2^52: 16 columns of 2^15 rows of less than 2^32 bytes.
+        // Below 2^55: 256 columns of 2^15 rows of less than 2^32 bytes.
         let (rows, mut end) = (u64::from(capacity), 0);
         let mut column = |width: u64| {
             let start = end;
@@ -131,7 +132,7 @@ mod tests {
     proptest! {
         #[test]
         fn columns_are_aligned_disjoint_and_in_order(
-            widths in prop::collection::vec(width(), 0..=FIELDS_MAX),
+            widths in prop::collection::vec(width(), 0..=FIELD_COLUMNS_MAX),
             capacity in 1..=BATCH_SAMPLES_MAX, data_len in 0..1_u64 << 30,
         ) {
             let fields = FieldColumns::new(&widths, capacity, data_len).unwrap();
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused() {
-        assert!(FieldColumns::new(&[FieldWidth::Varying; FIELDS_MAX + 1], 1, 0).is_err());
+        assert!(FieldColumns::new(&[FieldWidth::Varying; FIELD_COLUMNS_MAX + 1], 1, 0).is_err());
         assert!(FieldColumns::new(&[FieldWidth::Varying], 0, 0).is_err());
         assert!(FieldColumns::new(&[FieldWidth::Varying], BATCH_SAMPLES_MAX + 1, 0).is_err());
         assert!(FieldColumns::new(&[FieldWidth::Varying], 1, u64::MAX).is_err());

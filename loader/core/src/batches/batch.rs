@@ -43,7 +43,7 @@ pub(crate) struct BatchRow {
     pub(crate) len: u64,
     /// Bytes reserved for the data: more than `len` where a substitute may be longer.
     pub(crate) room: u64,
-    /// Size of an image in its own size, once the row is filled.
+    /// True size of the row's image, once the row is filled.
     pub(crate) size: Size,
     pub(crate) drawn: DrawnRow,
     pub(crate) state: RowState,

@@ -217,7 +217,7 @@ impl Job {
 
     /// Bytes that the fields of a sample take at most, without those of one length.
     pub(crate) fn fields_bytes(&self, index: &dyn Samples, sample: SampleId) -> u64 {
-        varying_bytes(&self.fields, index, sample)
+        varying_bytes(&self.fields, &self.output, index, sample)
     }
 
     /// Room of a row for these bytes: of its own, or of any other of its class that may stand in.

@@ -8,12 +8,12 @@ use shade_core::{BatchFields, Pixels, Samples, WholeSamples, indexed_size, row_b
 use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};
-use shade_images::{Draw, RowDecoder, Size, caught, shrink};
+use shade_images::{Draw, RowDecoder, Shown, Size, caught, shrink};
 use shade_job::{ImageSpec, JpegDecoder, Output};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
-use super::fields::Piece;
+use super::fields::{FieldBuffers, Piece};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Room, Row, fatal, gather};
 
 /// A worker's buffers and decoders, kept between rows so that a small row costs no allocation.
@@ -71,6 +71,7 @@ impl Target<'_> {
 struct Buffers {
     decoder: RowDecoder,
     zstd: Decompressor,
+    fields: FieldBuffers,
     /// A record's stored bytes, where they are scattered.
     stored: Vec<u8>,
     /// A record's bytes, decompressed.
@@ -166,14 +167,25 @@ impl Filler {
             }
         }
         match target.fields {
-            Some(fields) => self.write_fields(row, fields, target.payload),
+            Some(fields) => self.write_fields(row, fields, target),
             None => Ok(()),
         }
     }
 
-    fn write_fields(&mut self, row: &Row, fields: &BatchFields, payload: &Region) -> Result<(), FillFault> {
+    fn write_fields(
+        &mut self,
+        row: &Row,
+        fields: &BatchFields,
+        target: &Target<'_>,
+    ) -> Result<(), FillFault> {
         let piece = Piece::new(&self.arena, &self.samples, row.sample, record_of(row)?)?;
-        piece.write(fields, row.position, payload, &mut self.buffers.stored)
+        let draw = Draw { draws: target.draws, row: row.drawn };
+        let shown = if fields.wanted.iter().any(|(_, kind)| kind.follows()) {
+            Shown::of_views(row.size, target.output.views(), draw)?
+        } else {
+            Vec::new()
+        };
+        piece.write(fields, row.position, &shown, target.payload, &mut self.buffers.fields)
     }
 
     /// Makes a row of its record. A decoded one goes through `write`, piece by piece, each with its
@@ -190,8 +202,7 @@ impl Filler {
             Output::Raw => self.write_raw(row, entry, target.payload),
             Output::Decoded(views) => self.with_record(row, entry, |decoder, record| {
                 let draw = Draw { draws: target.draws, row: row.drawn };
-                decoder.decode_views(entry.media, record, views, draw, geometry, write)?;
-                Ok(Size::default())
+                decoder.decode_views(entry.media, record, views, draw, geometry, write)
             }),
             Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {
                 let indexed = indexed_size(entry)?;
@@ -208,7 +219,7 @@ impl Filler {
         entry: &Entry,
         decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
     ) -> Result<Size, FillFault> {
-        let Self { arena, samples, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
+        let Self { arena, samples, buffers: Buffers { decoder, zstd, stored, raw, .. }, .. } = self;
         let lent = record_of(row)?;
         let piece;
         let mut record = if samples.has_fields() {
@@ -238,11 +249,13 @@ impl Filler {
 
 impl Buffers {
     fn new(jpeg: JpegDecoder, zstd: Decompressor) -> Self {
-        Self { decoder: RowDecoder::new(jpeg), zstd, stored: Vec::new(), raw: Vec::new() }
+        let (fields, stored, raw) = Default::default();
+        Self { decoder: RowDecoder::new(jpeg), zstd, fields, stored, raw }
     }
 
     /// Frees memory that the buffers needed for one large record.
     fn shrink(&mut self) {
+        self.fields.shrink();
         shrink(&mut self.stored);
         shrink(&mut self.raw);
     }

@@ -116,7 +116,7 @@ class Batch:
         if key in OWN_COLUMNS:
             return getattr(self, key)
         if key not in self._columns:
-            self._columns[key] = column(self._native, self._torch, key)
+            self._columns[key] = column(self._native, self._torch, key, self._of_views)
         return self._columns[key]
 
     def to(self, device: str | torch_.device, non_blocking: bool = True) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +59,7 @@ def kinds(fields: Iterable[str] | Mapping[str, Any] | None) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(kind, str):
             raise TypeError(
                 f"fields: got {shown(name)}: {shown(kind)}, expected a name and bytes, str, dict, or a text such as "
-                f'"float32[512]"'
+                f'"float32[512]" or "mask"'
             )
         if name in OWN_COLUMNS:
             raise ValueError(f"fields: got {name!r}, which is a column that each batch has; use batch.fields()")
@@ -80,11 +80,17 @@ def value(name: str, kind: str, content: bytes | None) -> Any:
     # Without torch nobody asks for a tensor.
     import torch
 
+    row = _native.field_row(kind)
+    if row is not None:
+        return _tensor(torch, bytearray(content), row[0]).reshape(-1, *row[1])
     number, sides = kind.rstrip("]").split("[")
+    return _tensor(torch, bytearray(content), number).reshape([int(side) for side in sides.split(",") if side])
+
+
+def _tensor(torch: ModuleType, content: bytearray, number: str) -> Tensor:
+    """Flat numbers of this type."""
     dtype = getattr(torch, number)
-    flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.empty(0, dtype=dtype)
-    shape = [int(side) for side in sides.replace("*", "").split(",") if side]
-    return flat.reshape(-1, *shape) if "*" in sides else flat.reshape(shape)
+    return torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
 
 
 def _plain(kind: str, content: bytes) -> Any:
@@ -93,24 +99,34 @@ def _plain(kind: str, content: bytes) -> Any:
     return json.loads(content) if kind == "json" else content
 
 
-def column(native: _native.Batch, torch: ModuleType | None, name: str) -> Any:
-    """The field `name` of all samples of a batch: a tensor, `Rows`, or a list."""
-    at, kind = native.field(name)
-    if "[" not in kind:
+def column(
+    native: _native.Batch, torch: ModuleType | None, name: str, of_views: Callable[[Callable[[int], Any]], Any]
+) -> Any:
+    """The field `name` of all samples of a batch: a tensor, `Rows`, or a list.
+
+    What follows the image is made for each view by `of_views`.
+    """
+    at, kind, follows = native.field(name)
+    row = _native.field_row(kind)
+    if row is None and not follows and "[" not in kind:
         return [_checked(native, row, name, kind, content) for row, content in enumerate(native.field_bytes(at))]
-    if "*" not in kind:
-        view = native.fixed_field(at)
-        return view if torch is None else torch.from_dlpack(view)
-    number, sides = kind.rstrip("]").split("[*")
-    values, counts = native.field_rows(at)
+
+    def of_view(view: int) -> Any:
+        if row is not None:
+            return _rows(*native.field_rows(at, view), row, torch)
+        tensor = native.fixed_field(at, view)
+        return tensor if torch is None else torch.from_dlpack(tensor)
+
+    return of_views(of_view) if follows else of_view(0)
+
+
+def _rows(values: bytearray, counts: list[int], row: tuple[str, list[int]], torch: ModuleType | None) -> Rows:
+    """The rows of all samples, each of this type and shape."""
     if torch is None:
         return Rows(values, counts)  # type: ignore[arg-type]
-    shape = [int(side) for side in sides.split(",") if side]
-    dtype = getattr(torch, number)
-    flat = torch.frombuffer(values, dtype=dtype) if len(values) > 0 else torch.empty(0, dtype=dtype)
     offsets = torch.zeros(len(counts) + 1, dtype=torch.int64)
     torch.cumsum(torch.tensor(counts, dtype=torch.int64), 0, out=offsets[1:])
-    return Rows(flat.reshape(sum(counts), *shape), offsets)
+    return Rows(_tensor(torch, values, row[0]).reshape(sum(counts), *row[1]), offsets)
 
 
 def _checked(native: _native.Batch, row: int, name: str, kind: str, content: bytes | None) -> Any:

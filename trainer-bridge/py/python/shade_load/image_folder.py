@@ -78,6 +78,9 @@ class ImageFolder(_Base):
         self.target_transform = target_transform
         self.loader = loader
         self._fields = kinds(fields)
+        masks = [name for name, kind in self._fields.items() if kind.startswith("mask")]
+        if masks:
+            raise ValueError(f"fields: {masks[0]!r}: only a Loader's masks follow their image: name it bytes, and decode it")
         self._folder = str(dataset_path(indexed(self.root)))
         self._buffered = choice("io", io, ("buffered", "direct")) == "buffered"
         # The process that opened the reader: another one must not use its locks.

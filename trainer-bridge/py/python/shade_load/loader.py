@@ -111,8 +111,9 @@ class Loader(AsDataLoader):
             names, or names with what they are: {"caption": str, "embedding": "float32[512]", "boxes":
             "float32[*, 4]"}. A list with one value for each sample, `bytes` if nothing else is said,
             and None where a sample has none. Numbers of one shape are one tensor, and a sample without
-            them is a bad record; rows of numbers are `values` and `offsets`. They are read with their
-            records, and are cached with them.
+            them is a bad record; rows of numbers are `values` and `offsets`. "mask" and "boxes[xyxy]"
+            follow the image (docs/masks-and-boxes.md). They are read with their records, and are cached
+            with them.
         transform: Function of each batch's images, called in this process; its result is
             `batch.images`. Of several views it gets each by itself. ToTensor and Normalize at the
             end of `decode` come before it: here if `dtype` is "uint8", else in the daemon. Or
