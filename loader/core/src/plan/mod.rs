@@ -11,7 +11,9 @@
 //! | pace | the same number of expected misses in each batch | `pace` |
 //! | slice | which position is in which batch of which rank | `slice` |
 //!
-//! `epoch` runs all but the last. The plan is a pure function of its `inputs`: seed, epoch, score
+//! `epoch` runs all but the last, and `list` those in the middle for what is drawn on its own. A
+//! `mixture` has its parts in place of strata: `quotas` says how many rows of each part a batch has,
+//! so that its plan also depends on the size of a batch of all ranks. Any other plan is a pure function of its `inputs`: seed, epoch, score
 //! table, residency and parameters, among them the `gap` of repeats. It depends on neither the
 //! number of ranks nor the machine; `random` has its random numbers. A daemon has the `part` of it
 //! that its ranks deliver. While the plan is delivered, `lookahead` says when its samples are used
@@ -60,11 +62,14 @@ mod epoch;
 mod exchange;
 mod gap;
 mod inputs;
+mod list;
 mod lookahead;
 mod mix;
+mod mixture;
 mod orders;
 mod pace;
 mod part;
+mod quotas;
 mod random;
 mod samplers;
 mod slice;
@@ -73,11 +78,12 @@ mod strata;
 
 pub use advice::{FewerReads, fewer_reads};
 pub use entropy::position_entropy;
-pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
+pub use epoch::{Plan, draw_next_plan, draw_plan, spec_now};
 pub use exchange::may_exchange;
 pub use gap::GAP_BATCHES;
 pub(crate) use gap::{gap_batches, gap_follows_from_cache};
 pub use inputs::SampleFacts;
+pub use list::PlanSummary;
 pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;
 pub use part::Part;
