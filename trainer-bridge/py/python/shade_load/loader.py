@@ -24,6 +24,7 @@ from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
+from .mixture import mixed
 from .nodes import Placement, place
 from .daemon import Daemon, settings
 from .options import (
@@ -84,7 +85,9 @@ class Loader(AsDataLoader):
         dataset: Folder made by `shade-pack create` or `shade-pack index`; or an ImageFolder or a folder of
             WebDataset tars, not packed: its index is made once and kept in the user's cache folder
             ($XDG_CACHE_HOME/shade), and compared with the folder at each start. All of these may be
-            in a bucket: "s3://bucket/prefix".
+            in a bucket: "s3://bucket/prefix". Or a mixture of packed datasets: a list of (folder, share),
+            such as [("a.shade", 0.7), ("b.shade", 0.3)]. Each batch of all ranks has them in the ratio of
+            their shares. Sample ids follow one another, and classes are those of all, by name.
         batch_size: Samples per batch and rank, 1 to 32768.
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
@@ -147,7 +150,7 @@ class Loader(AsDataLoader):
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str],
+        dataset: str | os.PathLike[str] | Sequence[tuple[str | os.PathLike[str], float]],
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
@@ -173,7 +176,9 @@ class Loader(AsDataLoader):
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
         self.rank, self.world_size = ranks(rank, world_size)
-        dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
+        self._mixture = mixed(dataset)
+        dataset = indexed(dataset if self._mixture is None else self._mixture.folder)
+        decode, transform, floats = recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._in_run = InRun.of(dataset, self._trains)
         if self._in_run is not None:
@@ -192,7 +197,7 @@ class Loader(AsDataLoader):
             fields=kinds(fields),
             world_size=self.world_size,
             ring_bytes=daemon.ring_bytes(),
-            plan=plan.arguments(),
+            plan=plan.arguments() | ({} if self._mixture is None else self._mixture.arguments()),
         )
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
@@ -282,6 +287,11 @@ class Loader(AsDataLoader):
         return len(self._dataset)
 
     @property
+    def parts(self) -> tuple[range, ...]:
+        """Sample ids of each dataset of a mixture; of one dataset, all."""
+        return (range(self.samples),) if self._mixture is None else self._mixture.parts
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes, by label. The first access reads the dataset's index."""
         return self._dataset.classes
@@ -292,6 +302,8 @@ class Loader(AsDataLoader):
         return self._dataset.class_to_idx
 
     def _samples_per_rank(self) -> int:
+        if self._job["plan"]["parts"]:
+            return len(self) * self.batch_size
         samples = self.samples if self._indices is None else len(self._indices)
         return min(-(-samples // self.world_size), len(self) * self.batch_size)
 
@@ -421,6 +433,9 @@ class Loader(AsDataLoader):
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         if other["subset_digest"] != plan["subset_digest"]:
             raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
+        for name, of_one in (("parts", []), ("epoch_length", "first")):
+            if (saved := other.get(name, of_one)) != plan[name]:
+                raise ValueError(f"state: saved with {name}={saved!r} of a mixture, this Loader has {plan[name]!r}")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._at.load(epoch, batch, batches)
         if self._scores is not None:
@@ -482,7 +497,7 @@ class Loader(AsDataLoader):
         if self._device is not None and self._device.is_of_another_ring(session.successors):
             self._device.move(session.successors, *session.payload)
             session.let_go_of_former_payloads()
-        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views)
+        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views, self._mixture)
         self._at.deliver(native.index)
         if self._in_run is not None:
             self._in_run.delivered(self, self._at.epoch, is_last=self._at.batch == len(self))
