@@ -191,7 +191,7 @@ proptest! {
                     let alone = alone(number, u32::try_from(pass).unwrap()).ids;
                     let whole: Vec<u32> = alone.iter().map(|id| id.0 + range.start).collect();
                     let twice = whole.len() > whole.iter().collect::<std::collections::HashSet<_>>().len();
-                    // Repeats are moved apart by the length of a batch, which has fewer rows of a part.
+                    // Repeats are moved apart by the rows of a batch, which are fewer of a part.
                     prop_assert!(twice || whole.starts_with(of_pass), "the first part is as a dataset alone");
                 }
             }

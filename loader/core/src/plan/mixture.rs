@@ -1,17 +1,17 @@
 //! The plan of a mixture: each batch has the parts of the dataset in one ratio.
 //!
-//! A part is drawn as a dataset of its own is, pass after pass: by the job's sampler, from the part's
-//! own random numbers. An epoch takes as many deliveries of a part's passes as its batches have of
-//! it, from where the epoch before stopped. So a part that ends before the epoch does begins its
-//! next pass, and one that does not end goes on with its pass in the next epoch. Where epochs begin
-//! in their passes follows from their number alone.
+//! A part is drawn as a dataset of its own is, pass after pass: by the job's sampler, from the
+//! part's own random numbers. An epoch takes as many deliveries of a part's passes as its batches
+//! have of it, from where the epoch before stopped. So a part that ends before the epoch does
+//! begins its next pass, and one that does not end goes on with its pass in the next epoch. Where
+//! epochs begin in their passes follows from their number alone.
 //!
-//! `quotas` says how many rows each batch has of each part. Batches of one size have the ratio among
-//! themselves: a short batch at an epoch's end does not move the others' rows. Within a batch the
-//! parts change in random order, so that ranks share them; with `sequential` part follows part.
+//! `quotas` says how many rows each batch has of each part. Batches of one size have the ratio
+//! among themselves: a short batch at an epoch's end does not move the others' rows. Within a batch
+//! the parts change in random order, so that ranks share them; with `sequential` part follows part.
 //!
-//! Where a sampler goes by losses or deliveries, an epoch cannot go on with a pass that was drawn by
-//! other ones. Then each epoch draws of a part as much as it needs, from what is known when it
+//! Where a sampler goes by losses or deliveries, an epoch cannot go on with a pass that was drawn
+//! by other ones. Then each epoch draws of a part as much as it needs, from what is known when it
 //! begins. Its weights make up for the draw within the part.
 //!
 //! An order that goes by what is cached applies to an epoch's deliveries of a part. They are the

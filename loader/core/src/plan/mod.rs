@@ -11,14 +11,16 @@
 //! | pace | the same number of expected misses in each batch | `pace` |
 //! | slice | which position is in which batch of which rank | `slice` |
 //!
-//! `epoch` runs all but the last, and `list` those in the middle for what is drawn on its own. A
-//! `mixture` has its parts in place of strata: `quotas` says how many rows of each part a batch has,
-//! so that its plan also depends on the size of a batch of all ranks. Any other plan is a pure function of its `inputs`: seed, epoch, score
-//! table, residency and parameters, among them the `gap` of repeats. It depends on neither the
-//! number of ranks nor the machine; `random` has its random numbers. A daemon has the `part` of it
-//! that its ranks deliver. While the plan is delivered, `lookahead` says when its samples are used
-//! next, and `exchange` lets samples change places, with `stand_ins` where packages are read.
-//! `entropy` measures how random an order is.
+//! `epoch` runs all but the last, and `list` those in the middle for what is drawn on its own. The
+//! plan is a pure function of its `inputs`: seed, epoch, score table, residency and parameters,
+//! among them the `gap` of repeats. It depends on neither the number of ranks nor the machine;
+//! `random` has its random numbers. A daemon has the `part` of it that its ranks deliver. While the
+//! plan is delivered, `lookahead` says when its samples are used next, and `exchange` lets samples
+//! change places, with `stand_ins` where packages are read. `entropy` measures how random an order
+//! is.
+//!
+//! A `mixture` has its parts in place of strata: `quotas` says how many rows of each part a batch
+//! has. So its plan also depends on the size of a batch of all ranks.
 //!
 //! # How to add a sampler
 //!

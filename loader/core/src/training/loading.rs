@@ -213,8 +213,8 @@ fn read_seats(fields: &mut Fields<'_>, strata: u32, samples: u32) -> Result<Seat
 }
 
 /// Reads a plan of the job on a dataset of `samples` samples: with a position for each sample that
-/// it has, or with fewer if its epochs may be shorter. An epoch of a mixture may have been drawn for
-/// batches of another size, and have another length.
+/// it has, or with fewer if its epochs may be shorter. An epoch of a mixture may have been drawn
+/// for batches of another size, and have another length.
 fn read_plan(
     fields: &mut Fields<'_>,
     samples: u32,

@@ -24,7 +24,7 @@ from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
-from .mixture import mixed
+from .mixture import arguments, mixed
 from .nodes import Placement, place
 from .daemon import Daemon, settings
 from .options import (
@@ -175,10 +175,8 @@ class Loader(AsDataLoader):
         if moved:
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
-        self.rank, self.world_size = ranks(rank, world_size)
-        self._mixture = mixed(dataset)
-        dataset = indexed(dataset if self._mixture is None else self._mixture.folder)
-        decode, transform, floats = recipe_of_floats(decode, transform, dtype, normalize)
+        (self.rank, self.world_size), (dataset, self._mixture) = ranks(rank, world_size), mixed(dataset)
+        dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
         self._in_run = InRun.of(dataset, self._trains)
         if self._in_run is not None:
@@ -197,7 +195,7 @@ class Loader(AsDataLoader):
             fields=kinds(fields),
             world_size=self.world_size,
             ring_bytes=daemon.ring_bytes(),
-            plan=plan.arguments() | ({} if self._mixture is None else self._mixture.arguments()),
+            plan=plan.arguments() | arguments(self._mixture),
         )
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:

@@ -26,15 +26,10 @@ _NAMES = 80
 
 @dataclass(frozen=True)
 class Mixture:
-    """Datasets with their shares, and the folder of the index of all."""
+    """Datasets with their shares."""
 
-    folder: Path
     samples: tuple[int, ...]
     shares: tuple[float, ...]
-
-    def arguments(self) -> dict[str, Any]:
-        """What the job's plan has of it."""
-        return {"parts": [list(part) for part in zip(self.samples, self.shares, strict=True)]}
 
     @property
     def parts(self) -> tuple[range, ...]:
@@ -50,21 +45,28 @@ class Mixture:
         return torch.bucketize(ids, torch.tensor(ends), right=True)
 
 
-def mixed(dataset: Any) -> Mixture | None:
-    """The mixture of a list of (dataset, share); None for one dataset.
+def arguments(mixture: Mixture | None) -> dict[str, Any]:
+    """What the job's plan has of it."""
+    if mixture is None:
+        return {}
+    return {"parts": [list(part) for part in zip(mixture.samples, mixture.shares, strict=True)]}
+
+
+def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
+    """One dataset as it is; of a list of (dataset, share), the folder of the index of all, and their mixture.
 
     The first process that mixes these datasets, with this content, writes an index of all into the
     user's cache folder. Shards stay where they are.
     """
     if not isinstance(dataset, list | tuple):
-        return None
+        return dataset, None
     if not dataset:
         raise ValueError("dataset: got an empty list, expected (dataset, share) for each dataset of a mixture")
     given = [_entry(entry) for entry in dataset]
     folders = [folder for folder, _ in given]
     contents = [_native.dataset_content(str(folder)) for folder in folders]
     kept = _index_of(folders, [content_id for _, content_id in contents])
-    return Mixture(kept, tuple(samples for samples, _ in contents), tuple(share for _, share in given))
+    return kept, Mixture(tuple(samples for samples, _ in contents), tuple(share for _, share in given))
 
 
 def _entry(entry: Any) -> tuple[Path, float]:
