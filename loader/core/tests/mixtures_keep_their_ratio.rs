@@ -161,7 +161,7 @@ proptest! {
         // The plan of a dataset that is the part alone, by what draws it.
         let alone = |number: usize, pass: u32| {
             let range = plan.parts.ranges().nth(number).unwrap();
-            let importance = Importance::new(range.len() as u32);
+            let importance = Importance::new(range.end - range.start);
             let weights = (range.start..range.end).map(|id| f64::from(id % 5 + 1));
             let weights = WeightTable::new(weights).unwrap();
             let facts = SampleFacts { weights: Some(&weights), ..(&importance).into() };
@@ -206,7 +206,7 @@ proptest! {
         let before = case.slices();
         let position = before.start(at % (before.batches_per_epoch() + 1));
         let slices = Slices::new(1, batch_size, world_size, Tail::Even).unwrap();
-        let slices = slices.of_len(plan.ids.len() as u32);
+        let slices = slices.of_len(u32::try_from(plan.ids.len()).unwrap());
         let slices = slices.from_origin(Origin { position, batch: slices.origin_at(position).batch });
         let batches = slices.origin().batch..slices.batches_per_epoch();
         let rows = batches.flat_map(|batch| (0..world_size).flat_map(move |rank| [(batch, rank)]));
@@ -216,7 +216,7 @@ proptest! {
             .map(|slot| slot.position)
             .collect();
         positions.sort_unstable();
-        prop_assert!(positions.into_iter().eq(position..plan.ids.len() as u32));
+        prop_assert!(positions.into_iter().eq(position..u32::try_from(plan.ids.len()).unwrap()));
     }
 }
 
@@ -358,7 +358,7 @@ fn balanced_balances_within_a_part() {
     let plan = PlanSpec { sampler: Sampler::Balanced, replacement: false, ..PlanSpec::default() };
     let spec = mixed(plan, [0.5, 0.5], 10, 1);
     // Class 0 has 4 of the 100 samples of the first part, and 40 of the 50 of the second.
-    let label = |id: u32| u32::from(if id < 100 { id % 25 != 0 } else { id % 5 == 0 });
+    let label = |id: u32| u32::from(if id < 100 { !id.is_multiple_of(25) } else { id.is_multiple_of(5) });
     let index = replay::index_of(SAMPLES, 2, |_| 300, |id, entry| entry.label = label(id));
     let mut replay = Replay::new(index, Policy::Lru, 40 * 512, 4, 3);
     replay.attach_all(&spec, 0);
