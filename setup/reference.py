@@ -36,7 +36,7 @@ RANK = ("core/src/figures/waits.rs RankStatus", "core/src/figures/waits.rs Waits
 # The chapters of the page of figures: title, where in `stats()`, and the structs of loader/ there.
 STATS = (
     ("All", "", ("core/src/stats.rs Stats", "daemon/src/daemon/request.rs Figures")),
-    ("This epoch", '["epoch"]', ("core/src/stats.rs EpochStats", "core/src/plan/epoch.rs PlanSummary", *COUNTS)),
+    ("This epoch", '["epoch"]', ("core/src/stats.rs EpochStats", "core/src/plan/list.rs PlanSummary", *COUNTS)),
     ("This job", '["total"]', ("core/src/stats.rs TotalStats", *COUNTS)),
     ("This rank", '["rank"]', RANK),
     ("Each job", '["jobs"][i]', ("core/src/stats.rs JobStatus", *COUNTS)),

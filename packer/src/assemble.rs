@@ -1,9 +1,10 @@
 //! Puts an index together from freshly packed shards, from other datasets, or from both.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
+use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, PlacesKind, Shard};
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use crate::catalogue::{Bad, SampleStore};
@@ -158,6 +159,11 @@ impl Assembly {
             self.times.push(times.get(sample, &entry), entry.crc32c);
         }
         index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
+    }
+
+    /// Says that shards lie below `base`, and not beside the index.
+    pub(crate) fn set_base(&mut self, base: &Path) {
+        self.builder.set_places(PlacesKind::Shards, base.as_os_str().as_bytes(), Vec::new());
     }
 
     /// Adds a shard; its number is that of shards before it.

@@ -124,7 +124,7 @@ impl Dataset {
 
     /// Whether it is an index of files that shade has not written.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.index.places().is_some()
+        self.index.is_of_others()
     }
 
     /// Samples whose checksum is not known: nobody has read them yet.
@@ -133,7 +133,7 @@ impl Dataset {
         if self.is_in_place() { self.ids().filter(is_unknown).count() as u64 } else { 0 }
     }
 
-    /// Refuses an index of files that shade has not written, for a `command` that needs shards.
+    /// Refuses an index of files that lie elsewhere, for a `command` that needs shards of its own.
     ///
     /// # Errors
     /// It is one: usage.

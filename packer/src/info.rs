@@ -69,7 +69,7 @@ pub(crate) struct Info {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InPlace {
-    /// `tars` or `files`.
+    /// `tars`, `files` or `shards`.
     kind: &'static str,
     /// The folder that they lie in.
     base: String,
@@ -154,6 +154,7 @@ impl InPlace {
         let kind = match places.kind {
             PlacesKind::Tars => "tars",
             PlacesKind::Files => "files",
+            PlacesKind::Shards => "shards",
         };
         let base = String::from_utf8_lossy(places.base).into_owned();
         Some(Self { kind, base, without_checksum: dataset.without_checksum() })

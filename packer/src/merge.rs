@@ -1,7 +1,7 @@
 //! `merge`: several datasets become one.
 //!
-//! Records are not touched: shards are copied or linked under new numbers, and the index is put
-//! together from the others.
+//! Records are not touched: shards are copied or linked under new numbers, or stay where they are,
+//! and the index is put together from the others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -57,6 +57,12 @@ pub(crate) struct MergeArgs {
     /// never changed in place.
     #[arg(long)]
     link: bool,
+    /// Write an index alone: shards stay where they are, and must be left there.
+    ///
+    /// The datasets may lie on several file systems, and may have equal paths. Nothing can be added
+    /// to such a dataset.
+    #[arg(long, conflicts_with = "link")]
+    in_place: bool,
     /// Threads.
     #[command(flatten)]
     jobs: JobsArgs,
@@ -84,6 +90,8 @@ pub(crate) struct Merged {
     shards: u32,
     /// Whether its shards are links to those of the others.
     linked: bool,
+    /// Whether its shards are those of the others, which lie where they are.
+    in_place: bool,
     /// Bytes of its shards.
     bytes: u64,
     /// Whether it was there already, made by a run that was killed before it could say so.
@@ -113,7 +121,7 @@ struct Move<'a> {
 /// [`Error::Interrupted`]. There is no dataset then.
 pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
-    let datasets: Vec<Dataset> =
+    let mut datasets: Vec<Dataset> =
         args.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
     if let (true, Some(address)) = (args.link, args.datasets.iter().find(|dir| is_address(dir))) {
         let address = address.display();
@@ -121,9 +129,22 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
             "--link: {address} is in an object store: leave --link out to copy"
         )));
     }
+    let all = || args.datasets.iter().chain([&args.out]);
+    if let (true, Some(address)) = (args.in_place, all().find(|dir| is_address(dir))) {
+        let address = address.display();
+        return Err(Error::Usage(format!(
+            "--in-place: {address} is in an object store: leave --in-place out to copy"
+        )));
+    }
     let remedy = "`shade-pack create` packs its source, and that can be merged";
     datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy))?;
-    refuse_twice(&datasets)?;
+    if args.in_place {
+        for dataset in &mut datasets {
+            dataset.dir = fs::canonicalize(&dataset.dir).map_err(Error::io("look at", &dataset.dir))?;
+        }
+    } else {
+        refuse_twice(&datasets)?;
+    }
     let tables: Vec<Vec<&[u8]>> = datasets.iter().map(|dataset| dataset.class_names().collect()).collect();
     let classes = unite(&tables);
     let relabelled = relabelled(&datasets, &tables, &classes);
@@ -131,13 +152,15 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         let remedy = "--relabel changes these labels; models that were trained on the old ones then name other classes";
         return Err(Error::Relabels { relabelled: told(&relabelled), remedy });
     }
-    refuse_stale_labels(&datasets, &classes)?;
+    if !args.in_place {
+        refuse_stale_labels(&datasets, &classes)?;
+    }
     // Before anything is copied: what cannot be read is told at once.
     let times: Vec<Times> = args.datasets.iter().map(|dir| Times::read(dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
     let mut made = Made::begin_or_find(&args.out)?;
-    let moves = moves(args, &datasets, made.folder());
-    let bytes = moves.iter().map(|shard| shard.row.bytes).sum();
+    let moves = if args.in_place { Vec::new() } else { moves(args, &datasets, made.folder()) };
+    let bytes = datasets.iter().flat_map(Dataset::shard_rows).map(|row| row.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
     let progress = CommandProgress::start(args.output.shown(), "merging", records, bytes);
     workers.each(&moves, stop, |shard| {
@@ -146,7 +169,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         Ok(())
     })?;
     let fault = |source| Error::Index { path: args.out.clone(), source };
-    let assembled = assemble(&datasets, &times, &classes).map_err(fault)?;
+    let assembled = assemble(args.in_place, &datasets, &times, &classes)?.map_err(fault)?;
     assembled.write(made.folder(), true)?;
     let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
@@ -159,6 +182,7 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         classes: index.class_count(),
         shards: index.shard_count(),
         linked: args.link,
+        in_place: args.in_place,
         bytes,
         unchanged,
         relabelled,
@@ -280,20 +304,63 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &United<&[u8]>) -> Result<
     Ok(())
 }
 
+/// Puts the index together. An index of shards that lie where they are names them by their paths.
 fn assemble(
+    in_place: bool,
+    datasets: &[Dataset],
+    times: &[Times],
+    classes: &United<&[u8]>,
+) -> Result<Result<Assembled, FormatError>, Error> {
+    let base = in_place.then(|| common_folder(datasets));
+    let mut names: Vec<String> = Vec::new();
+    for dataset in datasets {
+        for shard in dataset.shard_ids() {
+            names.push(match &base {
+                Some(base) => name_below(base, &dataset.shard_path(shard))?,
+                None => shard_name(u32::try_from(names.len()).unwrap_or(u32::MAX)),
+            });
+        }
+    }
+    Ok(united(base.as_deref(), &names, datasets, times, classes))
+}
+
+fn united(
+    base: Option<&Path>,
+    names: &[String],
     datasets: &[Dataset],
     times: &[Times],
     classes: &United<&[u8]>,
 ) -> Result<Assembled, FormatError> {
     let mut assembly = Assembly::new(classes.names.iter().copied())?;
-    let mut first = 0u32;
+    let mut rest = names;
     for ((dataset, times), labels) in datasets.iter().zip(times).zip(&classes.labels) {
-        let name = |shard: ShardId| shard_name(first.saturating_add(shard.0));
+        let (own, others) = rest.split_at(dataset.index.shard_count() as usize);
+        let name = |shard: ShardId| own.get(shard.index()).cloned().unwrap_or_default();
         assembly.add_index(&dataset.index, times, labels, name)?;
-        first = first.saturating_add(dataset.index.shard_count());
+        rest = others;
+    }
+    if let Some(base) = base {
+        assembly.set_base(base);
     }
     let options: Vec<_> = datasets.iter().map(Dataset::options).collect();
     assembly.finish(&serde_json::json!({ "tool": TOOL, "merged": options }))
+}
+
+/// The deepest folder that has all datasets in it.
+fn common_folder(datasets: &[Dataset]) -> PathBuf {
+    let mut folders = datasets.iter().map(|dataset| dataset.dir.parent().unwrap_or(&dataset.dir));
+    let first = folders.next().unwrap_or(Path::new("/")).to_owned();
+    folders.fold(first, |common, folder| {
+        let same = common.components().zip(folder.components()).take_while(|(left, right)| left == right);
+        same.map(|(part, _)| part).collect()
+    })
+}
+
+/// The path of a shard within `base`, as an index has it.
+fn name_below(base: &Path, shard: &Path) -> Result<String, Error> {
+    let below = shard.strip_prefix(base).ok().and_then(Path::to_str);
+    let fault = "its path is not UTF-8, which an index of shards in place needs: rename its folder";
+    below.map(str::to_owned).ok_or_else(|| Error::source(shard, fault))
 }
 
 impl Printed for Merged {}
@@ -302,7 +369,11 @@ impl fmt::Display for Merged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { merged, samples, classes, shards, speed, content_id, .. } = self;
         let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
-        let how = if self.linked { "linked" } else { "copied" };
+        let how = match (self.linked, self.in_place) {
+            (true, _) => "linked",
+            (false, true) => "left in place",
+            (false, false) => "copied",
+        };
         for relabelled in &self.relabelled {
             writeln!(f, "note: {relabelled}")?;
         }

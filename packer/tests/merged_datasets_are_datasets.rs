@@ -64,7 +64,7 @@ fn extracted(out: &Path, back: &Path) -> BTreeMap<String, Vec<u8>> {
 fn a_merged_dataset_holds_all_and_merges_again() {
     let temp = tempfile::tempdir().unwrap();
     let [one, two, three] = three(temp.path());
-    let (pair, all, linked) = (temp.path().join("pair"), temp.path().join("all"), temp.path().join("linked"));
+    let [pair, all, linked, placed] = ["pair", "all", "linked", "placed"].map(|name| temp.path().join(name));
     run_well(&[&"merge", &pair, &one, &two, &"--relabel", &"-q"]);
     run_well(&[&"merge", &all, &pair, &three, &"--relabel", &"-q"]);
     let report: Value = serde_json::from_str(&run_well(&[
@@ -89,7 +89,9 @@ fn a_merged_dataset_holds_all_and_merges_again() {
         expected.extend(classes(out));
         files.extend(extracted(out, &temp.path().join(format!("back {number}"))));
     }
-    for (number, out) in [&all, &linked].into_iter().enumerate() {
+    run_well(&[&"merge", &placed, &one, &two, &three, &"--relabel", &"--in-place", &"-q"]);
+    assert_eq!(names(&placed), ["dataset.shade", "dataset.times"]);
+    for (number, out) in [&all, &linked, &placed].into_iter().enumerate() {
         run_well(&[&"verify", &out, &"-q"]);
         assert_eq!(classes(out), expected);
         assert!(extracted(out, &temp.path().join(format!("all back {number}"))) == files);
@@ -102,6 +104,10 @@ fn a_merged_dataset_holds_all_and_merges_again() {
     let info =
         |out: &Path| -> Value { serde_json::from_str(&run_well(&[&"info", &out, &"--json"])).unwrap() };
     assert_eq!(info(&all)["content_id"], info(&linked)["content_id"]);
+    assert_eq!(info(&all)["content_id"], info(&placed)["content_id"], "where shards lie is no content");
+    let place = &info(&placed)["in_place"];
+    assert_eq!(place["kind"], "shards");
+    assert_eq!(place["base"], temp.path().canonicalize().unwrap().to_str().unwrap());
     let lines = run_well(&[&"ls", &all]);
     let in_order: Vec<String> = [&one, &two, &three]
         .iter()
@@ -192,4 +198,29 @@ fn shards_that_are_links_are_linked_by_their_files() {
         assert_eq!(extracted(&merged, &at(&format!("back{how}"))).len(), expected.len());
         fs::rename(&moved, from).unwrap();
     }
+}
+
+#[test]
+fn shards_that_stay_in_place_may_be_of_any_datasets_with_shards_of_their_own() {
+    let temp = tempfile::tempdir().unwrap();
+    let [one, two, _] = three(temp.path());
+    let at = |name: &str| temp.path().join(name);
+    // The same paths twice are no fault, as nothing is ever compared with a source by them.
+    run_well(&[&"merge", &at("twice"), &one, &two, &one, &"--relabel", &"--in-place", &"-q"]);
+    run_well(&[&"verify", &at("twice"), &"-q"]);
+    let counted: Value = serde_json::from_str(&run_well(&[&"info", &at("twice"), &"--json"])).unwrap();
+    assert_eq!(counted["samples"], 90);
+    let refused = |args: &[&dyn AsRef<std::ffi::OsStr>], say: &str| {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(say), "{}", stderr_of(&output));
+    };
+    refused(&[&"merge", &at("x"), &at("twice"), &two, &"-q"], "and merge needs");
+    refused(&[&"append", &at("one"), &at("twice"), &"-q"], "and append needs");
+    refused(&[&"merge", &at("x"), &one, &two, &"--in-place", &"--link"], "cannot be used with");
+    refused(
+        &[&"merge", &"s3://bucket/x", &one, &"--in-place"],
+        "--in-place: s3://bucket/x is in an object store",
+    );
+    assert!(!at("x").exists());
 }

@@ -85,6 +85,8 @@ BAD_PLANS = [
     ("draw_ahead", "yes"),
     ("mix", 1.5),
     ("mix", "5%"),
+    ("epoch_length", "last"),
+    ("epoch_length", 0),
     ("group", ""),
     ("group", "a/b"),
     ("group", 3),
@@ -157,6 +159,7 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
     assert inspect.signature(Loader).parameters["seed"].default == plan.pop("seed")
     assert (plan.pop("weights_digest"), plan.pop("subset_digest")) == (0, 0)
     assert (plan.pop("gap"), given.pop("gap")) == ("auto", None)
+    assert plan.pop("parts") == []
     assert given == {**plan, **{name: job[name] for name in ("tail", "on_error", "bad_max")}}
 
 

@@ -103,10 +103,11 @@ impl Files {
         open_max: usize,
         missing: &[ShardId],
     ) -> Self {
-        let (shards, places) = (index.shard_count() as usize, index.places().map(|places| places.kind));
+        let places = index.places().map(|places| places.kind).filter(|kind| kind.is_foreign());
+        let shards = index.shard_count() as usize;
         let (slots, open_max) = match places {
             Some(PlacesKind::Files) => (Slots::open(shards), open_max.min(FILES_OPEN_MAX)),
-            Some(PlacesKind::Tars) | None => (Slots::each(shards, missing), open_max),
+            Some(PlacesKind::Tars | PlacesKind::Shards) | None => (Slots::each(shards, missing), open_max),
         };
         Self {
             folder: folder.to_owned(),

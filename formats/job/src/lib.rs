@@ -11,6 +11,8 @@
 //!             │ decode: Decode ─ output ─▶ Output: an ImageSpec for each view
 //! ```
 //!
+//! A mixture's parts and their ratio are [`Parts`].
+//!
 //! Beside the document: the tables of single samples ([`Tables`]), which are files; where strata
 //! are placed ([`strata_for`], [`Seats`], [`seats_for`]); and the systems with names ([`Preset`]).
 
@@ -27,6 +29,7 @@ mod nodes;
 mod npy;
 mod numbers;
 mod output;
+mod parts;
 mod preset;
 mod seats;
 mod servers;
@@ -54,6 +57,7 @@ pub use floats::{Floats, Normalize};
 pub use names::UnknownName;
 pub use numbers::NumberType;
 pub use output::{Decode, Output};
+pub use parts::{EpochLength, Parts, Ratio};
 pub use preset::{Policy, Preset};
 pub use seats::Seats;
 pub use servers::{Address, ParseServersError, Servers};

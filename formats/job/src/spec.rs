@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use shade_formats::Dtype;
 use shade_formats::limits::{
-    BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, STRATA_MAX,
+    BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, SAMPLES_MAX, STRATA_MAX,
 };
 use shade_formats::ring::FieldColumns;
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,7 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::declared::{canonical, declared, with_field};
 use crate::values::auto;
 use crate::{
-    Declared, Decode, Fields, Floats, Normalize, OnError, Order, Output, Parameter, Sampler, SpecError, Tail,
+    Declared, Decode, EpochLength, Fields, Floats, Normalize, OnError, Order, Output, Parameter, Parts,
+    Sampler, SpecError, Tail,
 };
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
@@ -94,6 +95,14 @@ declared! {
         /// which read them anew: 0 to 1. 0 leaves each sample at its rank for ever.
         mix: f64 = 0.0, in 0.0 to 1.0, as "mix SHARE";
 
+        /// Parts of the dataset that each batch has in one ratio: a list of `[samples, share]`, in
+        /// the order of their samples; none if the dataset is no mixture.
+        parts: Parts = Parts::NONE;
+
+        /// Length of an epoch of a mixture: `first`, until each sample of the first part has come,
+        /// `longest`, of every part, or a number of samples.
+        epoch_length: EpochLength = EpochLength::First;
+
         /// Digest of the sampler `weighted`'s table, [`WeightTable::digest`](crate::WeightTable); 0
         /// without one.
         weights_digest: u64 = 0;
@@ -133,6 +142,25 @@ impl PlanSpec {
         Ok(())
     }
 
+    /// Refuses what a mixture cannot have, and what only a mixture has.
+    fn check_parts(&self) -> Result<(), SpecError> {
+        if self.parts.is_empty() {
+            let expected =
+                "\"first\" for a dataset that is no mixture: give the Loader a list of datasets and shares";
+            let is_default = self.epoch_length == EpochLength::default();
+            let given = || SpecError::new("epoch_length", "given", expected);
+            return if is_default { Ok(()) } else { Err(given()) };
+        }
+        let expected = match (self.pace, self.subset_digest) {
+            (true, _) => ("pace", "left out in a mixture: it moves samples to other batches"),
+            (false, 0) => return Ok(()),
+            (false, _) => {
+                ("indices", "left out in a mixture: make a dataset of them (shade-pack subset), and mix that")
+            }
+        };
+        Err(SpecError::new(expected.0, "given", expected.1))
+    }
+
     /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back.
     /// No order, pacing or replication applies to `sequential`.
     #[must_use]
@@ -152,8 +180,9 @@ impl PlanSpec {
     #[must_use]
     pub fn digest(&self) -> u64 {
         let text = canonical(&Self { strata: 1, gap: None, ..*self });
-        // States from before there was a gap have the digest of a document without it.
-        xxh3_64(text.replace(r#""gap":"auto","#, "").as_bytes())
+        // States from before there were these fields have the digest of a document without them.
+        let without = [r#""gap":"auto","#, r#""parts":[],"#, r#""epoch_length":"first","#];
+        xxh3_64(without.iter().fold(text, |text, field| text.replace(field, "")).as_bytes())
     }
 }
 
@@ -297,7 +326,14 @@ impl JobSpec {
     pub fn validate(&self) -> Result<(), SpecError> {
         self.plan.validate()?;
         self.check_ranges()?;
+        self.plan.check_parts()?;
         self.check_strata()?;
+        let positions = self.plan.parts.positions(self.plan.epoch_length, self.global_batch());
+        if positions > SAMPLES_MAX {
+            let got = format_args!("such that an epoch has {positions} samples");
+            let expected = format_args!("one of at most {SAMPLES_MAX}: give a number of samples");
+            return Err(SpecError::new("epoch_length", got, expected));
+        }
         // Below 2^51: 2^15 rows of 16 views of 3 x 2^28 values of 4 bytes.
         let output = self.output()?;
         self.fields.check(&output)?;
@@ -317,6 +353,22 @@ impl JobSpec {
             return Err(SpecError::new("ring_bytes", self.ring_bytes, expected));
         }
         Ok(())
+    }
+
+    /// Samples in a batch of all ranks.
+    #[must_use]
+    pub fn global_batch(&self) -> u64 {
+        u64::from(self.batch_size) * u64::from(self.world_size)
+    }
+
+    /// Positions of an epoch, of a job that may deliver `samples` samples: as many, unless it is a
+    /// mixture or its sampler leaves some out.
+    #[must_use]
+    pub fn positions(&self, samples: u32) -> u32 {
+        let PlanSpec { parts, epoch_length, .. } = self.plan;
+        let of_parts = || parts.positions(epoch_length, self.global_batch());
+        // What does not fit is refused.
+        if parts.is_empty() { samples } else { u32::try_from(of_parts()).unwrap_or(u32::MAX) }
     }
 
     /// Number of ranks that attach to this daemon.
@@ -354,6 +406,10 @@ mod tests {
             ("echo", JobSpec { plan: PlanSpec { echo: f64::NAN, ..plan }, ..spec() }),
             ("gap", JobSpec { plan: PlanSpec { gap: Some(0), ..plan }, ..spec() }),
             ("prune", JobSpec { plan: PlanSpec { prune: 1.5, ..plan }, ..spec() }),
+            (
+                "epoch_length",
+                JobSpec { plan: PlanSpec { epoch_length: EpochLength::Samples(9), ..plan }, ..spec() },
+            ),
             ("group", JobSpec { plan: PlanSpec { group: 1, pace: true, ..plan }, ..spec() }),
             ("group", JobSpec { plan: PlanSpec { group: 1, rep: 2.0, ..plan }, ..spec() }),
             ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
@@ -394,6 +450,34 @@ mod tests {
         for (field, spec) in bad {
             assert_eq!(spec.validate().unwrap_err().field, field, "{spec:?}");
         }
+    }
+
+    #[test]
+    fn what_a_mixture_cannot_have_is_named() {
+        let parts = Parts::new(&[(100, 0.7), (50, 0.3)]).unwrap();
+        let plan = PlanSpec { parts, ..PlanSpec::default() };
+        let of = |plan| JobSpec { plan, ..spec() }.validate();
+        for sampler in
+            [Sampler::Uniform, Sampler::Sequential, Sampler::Echo, Sampler::Weighted, Sampler::Balanced]
+        {
+            of(PlanSpec { sampler, ..plan }).unwrap();
+        }
+        for (field, plan) in [
+            ("pace", PlanSpec { pace: true, ..plan }),
+            ("indices", PlanSpec { subset_digest: 1, ..plan }),
+            ("strata", PlanSpec { strata: 8, ..plan }),
+        ] {
+            assert_eq!(of(plan).unwrap_err().field, field);
+        }
+        let rare = Parts::new(&[(100, 1.0), (4_000_000_000, 1e-6)]).unwrap();
+        let longest = PlanSpec { parts: rare, epoch_length: EpochLength::Longest, ..plan };
+        assert_eq!(of(longest).unwrap_err().field, "epoch_length");
+        assert_ne!(plan.digest(), PlanSpec { parts: rare, ..plan }.digest());
+        let on_two_nodes = JobSpec { plan, ranks_here: 4, ..spec() };
+        on_two_nodes.validate().unwrap();
+        let by_losses = JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..plan }, ..on_two_nodes.clone() };
+        assert_eq!(by_losses.validate().unwrap_err().field, "sampler");
+        assert_eq!((on_two_nodes.positions(150), spec().positions(150)), (2048, 150));
     }
 
     #[test]
@@ -472,6 +556,8 @@ mod tests {
             draw_ahead: true,
             strata: 24,
             mix: 0.05,
+            parts: Parts::NONE,
+            epoch_length: EpochLength::First,
             weights_digest: 0,
             subset_digest: 0,
             group: 0,

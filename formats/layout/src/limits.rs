@@ -79,6 +79,8 @@ pub const JOBS_MAX: u32 = 16;
 pub const RANKS_TOLD_MAX: usize = 256;
 /// Most ranks of one job, on all nodes together.
 pub const RANKS_MAX: u32 = 65_536;
+/// Most datasets of a mixture.
+pub const PARTS_MAX: usize = 16;
 /// Most strata of a plan: 256 for each rank.
 pub const STRATA_MAX: u32 = 1 << 24;
 /// Longest name of a job, so that a daemon's status with all of them fits into a message.

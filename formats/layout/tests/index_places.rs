@@ -116,6 +116,35 @@ fn names_sizes_and_times_are_content_and_the_base_is_not() {
     assert_eq!(index.content_id_of_first(2, 1), None);
 }
 
+#[test]
+fn packed_shards_elsewhere_are_as_beside_the_index_in_all_but_their_names() {
+    let built = |name: &str, bytes: u64, crc32c: Option<u32>, base: Option<&[u8]>, times: Vec<i64>| {
+        let mut index = IndexBuilder::new();
+        index.push_class(b"cat").unwrap();
+        index.push_shard(Shard { name, bytes, crc32c: 5, records: 1 }).unwrap();
+        index.push_sample(&Entry { crc32c, ..entry(0, 512, 3) }, b"cat/1").unwrap();
+        index.set_fields(vec![FieldsRow { blocks: 2, crc32c: 9 }]);
+        base.into_iter().for_each(|base| index.set_places(PlacesKind::Shards, base, times.clone()));
+        index
+    };
+    let beside = opened(built("a.tar", 4096, Some(1), None, Vec::new()));
+    let elsewhere = opened(built("deep/a.tar", 4096, Some(1), Some(b"/data"), Vec::new()));
+    assert_eq!(beside.content_id(), elsewhere.content_id());
+    assert_eq!(elsewhere.shard(ShardId(0)).unwrap().name, "deep/a.tar");
+    assert!(elsewhere.has_checksums() && elsewhere.has_fields() && !elsewhere.is_of_others());
+    assert_eq!(elsewhere.fields(SampleId(0)), beside.fields(SampleId(0)));
+    assert_eq!(elsewhere.changed_ns(ShardId(0)), None);
+    refused(built("deep/a.tar", 4096, Some(1), None, Vec::new()), "a plain UTF-8 file name");
+    for (name, bytes, crc32c, times, say) in [
+        ("../a.tar", 4096, Some(1), vec![], "a relative UTF-8 path"),
+        ("a.tar", 4097, Some(1), vec![], "a multiple of 512"),
+        ("a.tar", 4096, None, vec![], "no checksum"),
+        ("a.tar", 4096, Some(1), vec![7], "8 for each shard of others"),
+    ] {
+        refused(built(name, bytes, crc32c, Some(b"/data"), times), say);
+    }
+}
+
 fn refused(index: IndexBuilder, say: &str) {
     let text = index.finish().unwrap_err().to_string();
     assert!(text.contains(say), "{text} does not say {say}");

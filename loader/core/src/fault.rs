@@ -79,10 +79,12 @@ impl<M: Memory> Core<M> {
             return None;
         }
         let fields_room = self.batches.fields_room(row);
-        same_class(&*self.index, job.strata(), target.sample).find_map(|(candidate, entry)| {
-            let len = row_bytes(output, &entry).ok()?;
-            let fits = len <= target.room && job.fields_bytes(&*self.index, candidate) <= fields_room;
-            fits.then_some((candidate, entry, len))
-        })
+        same_class(&*self.index, job.strata(), &job.spec().plan.parts, target.sample).find_map(
+            |(candidate, entry)| {
+                let len = row_bytes(output, &entry).ok()?;
+                let fits = len <= target.room && job.fields_bytes(&*self.index, candidate) <= fields_room;
+                fits.then_some((candidate, entry, len))
+            },
+        )
     }
 }

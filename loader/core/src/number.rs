@@ -7,6 +7,6 @@ pub(crate) fn to_u32<T: TryInto<u32>>(count: T) -> u32 {
 }
 
 /// A place in memory. There are no more places than addresses.
-pub(crate) fn to_usize(place: u64) -> usize {
-    usize::try_from(place).unwrap_or_else(|_| panic!("a place beyond all memory"))
+pub(crate) fn to_usize<T: TryInto<usize>>(place: T) -> usize {
+    place.try_into().unwrap_or_else(|_| panic!("a place beyond all memory"))
 }

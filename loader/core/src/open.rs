@@ -262,7 +262,7 @@ fn plan_rows(planned: &Planned<'_>, slots: &[Slot], index: &dyn Samples) -> Vec<
 fn room_bytes(job: &Job, index: &dyn Samples, sample: SampleId) -> u64 {
     let own = index.entry(sample).and_then(|entry| row_bytes(job.output(), &entry).ok());
     let substitute = || match job.spec().on_error {
-        OnError::Substitute => same_class(index, job.strata(), sample)
+        OnError::Substitute => same_class(index, job.strata(), &job.spec().plan.parts, sample)
             .find_map(|(_, entry)| row_bytes(job.output(), &entry).ok()),
         OnError::Raise | OnError::Skip => None,
     };

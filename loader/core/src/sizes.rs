@@ -8,7 +8,7 @@ use shade_formats::index::Entry;
 use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId, Size};
-use shade_job::{Capacity, Fields, JobSpec, OnError, Output, Subset, Tail, WeightTable};
+use shade_job::{Capacity, Fields, JobSpec, OnError, Output, Parts, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -240,10 +240,11 @@ fn longest_fields(
 }
 
 /// The other samples of a job of the class of `sample`, by id: those after it, then those before
-/// it.
+/// it. A mixture's are of the part that `sample` is of.
 pub(super) fn same_class<'a>(
     index: &'a dyn Samples,
     strata: &'a Strata,
+    parts: &'a Parts,
     sample: SampleId,
 ) -> impl Iterator<Item = (SampleId, Entry)> + 'a {
     let samples = index.len();
@@ -251,7 +252,7 @@ pub(super) fn same_class<'a>(
     (1..samples).filter_map(move |step| {
         let round = (u64::from(sample.0) + u64::from(step)) % u64::from(samples);
         let candidate = SampleId(u32::try_from(round).ok()?);
-        if !strata.has(candidate) {
+        if !strata.has(candidate) || !parts.are_together(sample.0, candidate.0) {
             return None;
         }
         let entry = index.entry(candidate)?;
@@ -270,9 +271,10 @@ pub(super) fn payload_size(
     weights: Option<&WeightTable>,
     rooms: &Rooms,
 ) -> Result<PayloadSize, FormatError> {
-    // Padding repeats samples until the batch is full, however few there are.
+    // Padding and mixtures repeat samples until the batch is full, however few there are.
     let samples = subset.map_or(index.len(), Subset::len);
-    let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
+    let is_full = spec.tail == Tail::Pad || !spec.plan.parts.is_empty();
+    let rows = if is_full { spec.batch_size } else { spec.batch_size.min(samples.max(1)) };
     let capacity = u64::from(rows);
     let has_views = matches!(output, Output::Decoded(_));
     let (largest, longest, mean) = match output {

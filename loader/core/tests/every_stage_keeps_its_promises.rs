@@ -70,6 +70,7 @@ fn drawn(plan: PlanSpec, samples: u32) -> Drawn {
             strata: strata.clone(),
             seats: &seats,
             part,
+            batches: &[],
         };
         let plan = draw_plan(&plan, SELECTIVE, 10, facts, |_| false, 1.0);
         let mut counts = vec![0.0; len];

@@ -66,7 +66,7 @@ impl Case {
 
     fn facts<'a>(&'a self, part: &'a Part) -> SampleFacts<'a> {
         let Self { importance, weights, strata, seats, .. } = self;
-        SampleFacts { importance, weights: Some(weights), strata: strata.clone(), seats, part }
+        SampleFacts { importance, weights: Some(weights), strata: strata.clone(), seats, part, batches: &[] }
     }
 
     fn draw(&self, part: &Part) -> Plan {

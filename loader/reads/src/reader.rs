@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_dataset::{Files, StoreTrouble, choose, connections_max, shards_address, shards_folder};
+use shade_dataset::{Files, StoreTrouble, choose, connections_max, shards_address};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use shade_formats::limits::READS_DEPTH_MAX;
@@ -85,8 +85,10 @@ impl Reads {
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
         // A simulated store has its own latencies; the disk's must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
-        let shards = shards_folder(folder, &index);
-        let choice = choose(io, shards, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
+        let shard = any_shard(folder, &index);
+        // Those of several datasets have one folder in common, which may be on another mount.
+        let shards = shard.as_deref().and_then(Path::parent).unwrap_or(folder);
+        let choice = choose(io, shards, shard.as_deref(), arena.align_bytes())?;
         let how = choice.to_string();
         let shared = Arc::new(Shared {
             files: Files::surveyed(

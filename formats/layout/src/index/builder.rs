@@ -94,9 +94,10 @@ impl IndexBuilder {
         self.fields = Some(fields);
     }
 
-    /// Says that the shards are files that shade has not written, below `base`, an absolute path.
-    /// `changed_ns` is when each was last changed, in nanoseconds since 1970. Shards that are
-    /// images' own files have no names of their own.
+    /// Says that the shards lie below `base`, an absolute path, and not beside the index.
+    /// `changed_ns` is when each file of others was last changed, in nanoseconds since 1970; shards
+    /// of packed datasets have no times. Shards that are images' own files have no names of their
+    /// own.
     pub fn set_places(&mut self, kind: PlacesKind, base: &[u8], changed_ns: Vec<i64>) {
         self.places = Some(PlacesBuilder { kind, base: base.to_owned(), changed_ns });
     }

@@ -67,9 +67,11 @@ impl<'a> Hashed<'a> {
         // The base is not content: another machine may have mounted it elsewhere.
         let base = u32_at(places, 4).map_or(0, |len| (len as usize).saturating_add(8).next_multiple_of(8));
         let times = places.get(base..).unwrap_or_default();
-        let placed = match places.is_empty() {
-            true => [&[][..]; 4],
-            false => [of(KIND_SHARDS), of(KIND_NAMES), times, of(KIND_MEMBERS)],
+        // Records of packed shards have checksums: their place is not content.
+        let is_foreign = u32_at(places, 0).is_some_and(|kind| kind != PlacesKind::Shards as u32);
+        let placed = match is_foreign {
+            false => [&[][..]; 4],
+            true => [of(KIND_SHARDS), of(KIND_NAMES), times, of(KIND_MEMBERS)],
         };
         Self { entries: of(KIND_ENTRIES), classes: of(KIND_CLASSES), fields: of(KIND_FIELDS), placed }
     }
@@ -108,8 +110,9 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     let members = optional(KIND_MEMBERS, "index members")?;
 
     let places = places.map(|range| PlacesLayout::check(index, range, header.shards)).transpose()?;
-    let kind = places.as_ref().map(|places| places.kind);
-    let (shard_rows, shard_names) = check_shards(index, &shards, header.shards, kind)?;
+    let lie_elsewhere = places.is_some();
+    let kind = places.as_ref().map(|places| places.kind).filter(|kind| kind.is_foreign());
+    let (shard_rows, shard_names) = check_shards(index, &shards, header.shards, kind, lie_elsewhere)?;
     let class_names = Names::check(index, classes, header.classes.into(), NAME_BYTES_MAX, CLASSES)?;
     let dictionaries = dictionaries.map_or(Ok(Vec::new()), |range| check_dictionaries(index, range))?;
     let around = Around {
@@ -281,12 +284,14 @@ fn find_optional(
     }
 }
 
-/// Bytes and records of each shard, and the table of their names.
+/// Bytes and records of each shard, and the table of their names. `kind` is that of files of
+/// others.
 fn check_shards(
     index: &[u8],
     range: &Range<usize>,
     count: u32,
     kind: Option<PlacesKind>,
+    lie_elsewhere: bool,
 ) -> Result<(Vec<(u64, u32)>, Names), FormatError> {
     let rows_len = (count as usize).saturating_mul(SHARD_BYTES);
     let rows_end = range.start.saturating_add(rows_len);
@@ -318,8 +323,10 @@ fn check_shards(
     for number in 0..count {
         let name = names.get(index, number.into()).unwrap_or_default();
         let (is_right, expected) = match kind {
-            None => (is_file_name(name), "a plain UTF-8 file name"),
-            Some(PlacesKind::Tars) => (is_path_below(name), "a relative UTF-8 path without '..'"),
+            None if !lie_elsewhere => (is_file_name(name), "a plain UTF-8 file name"),
+            None | Some(PlacesKind::Tars | PlacesKind::Shards) => {
+                (is_path_below(name), "a relative UTF-8 path without '..'")
+            }
             Some(PlacesKind::Files) => (name.is_empty(), "no name, as its sample's path names it"),
         };
         if !is_right {
@@ -344,7 +351,7 @@ struct Around<'a> {
     samples: u64,
     /// Whether there are any.
     dictionaries: bool,
-    /// The kind of places, if it has any.
+    /// The kind of places, if it has files of others.
     kind: Option<PlacesKind>,
 }
 
@@ -410,10 +417,10 @@ fn check_place(entry: &Entry, sample: usize, around: &Around<'_>) -> Result<(), 
     let is_plain = entry.codec == Codec::None;
     let stored = u64::from(entry.stored_len);
     match around.kind {
-        None if entry.crc32c.is_none() => {
+        None | Some(PlacesKind::Shards) if entry.crc32c.is_none() => {
             Err(("no checksum".to_owned(), "one, as records lie in shards".to_owned()))
         }
-        None => {
+        None | Some(PlacesKind::Shards) => {
             let end = entry.offset.checked_add(padded_len(stored));
             if entry.offset == 0 || end.is_none_or(|end| end > bytes) {
                 let expected = format!("a record behind a header, inside the shard's {bytes} bytes");

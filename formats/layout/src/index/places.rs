@@ -1,5 +1,5 @@
-//! Places: an index of files that shade has not written, which lie where they are. The shards are
-//! tars of others, or the images' own files.
+//! Places: an index of files that lie where they are, and not beside it. The shards are tars of
+//! others, the images' own files, or those of packed datasets.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -38,6 +38,8 @@ pub enum PlacesKind {
     Tars = 1,
     /// The images' own files: sample N is shard N, whose name is the sample's path.
     Files = 2,
+    /// Shards of packed datasets, in all but their place as those of a dataset of its own.
+    Shards = 3,
 }
 
 /// Where the shards of an index lie, if not beside it.
@@ -112,8 +114,21 @@ impl PlacesKind {
         match number {
             1 => Some(Self::Tars),
             2 => Some(Self::Files),
+            3 => Some(Self::Shards),
             _ => None,
         }
+    }
+
+    /// Whether the files are of others: shade has not written them, and their length and time of
+    /// change tell whether they are as they were.
+    #[must_use]
+    pub fn is_foreign(self) -> bool {
+        self != Self::Shards
+    }
+
+    /// How many shards have a time, of these.
+    fn timed(self, shards: u32) -> usize {
+        if self.is_foreign() { shards as usize } else { 0 }
     }
 }
 
@@ -152,7 +167,7 @@ impl PlacesLayout {
             return Err(wrong(range.start, &format_args!("{} bytes", section.len()), &"a kind and a length"));
         };
         let kind = PlacesKind::of(number).ok_or_else(|| {
-            let expected = "1 (tars) or 2 (files): use a newer shade";
+            let expected = "1 (tars), 2 (files) or 3 (shards): use a newer shade";
             wrong(range.start, &format_args!("places of kind {number}"), &expected)
         })?;
         let len = len as usize;
@@ -167,10 +182,14 @@ impl PlacesLayout {
         if index.get(base.end..times.start).is_none_or(|padding| padding.iter().any(|&byte| byte != 0)) {
             return Err(wrong(base.end, &"padding with other bytes", &"zeros"));
         }
-        let expected = (shards as usize).saturating_mul(TIME_BYTES);
+        let expected = kind.timed(shards).saturating_mul(TIME_BYTES);
         if times.len() != expected {
             let (got, expected) = (format_args!("{} bytes of times", times.len()), expected);
-            return Err(wrong(times.start, &got, &format_args!("{expected}, {TIME_BYTES} for each shard")));
+            return Err(wrong(
+                times.start,
+                &got,
+                &format_args!("{expected}, {TIME_BYTES} for each shard of others"),
+            ));
         }
         Ok(Self { kind, base, times })
     }

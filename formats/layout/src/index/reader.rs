@@ -175,13 +175,20 @@ impl Index {
         self.layout.fields_at.is_some() || self.layout.members.is_some()
     }
 
-    /// Where the shards lie, if shade has not written them; `None` if they lie beside the index.
+    /// Where the shards lie; `None` if they lie beside the index.
     #[must_use]
     pub fn places(&self) -> Option<Places<'_>> {
         self.layout.places.as_ref().map(|places| places.places(self.bytes()))
     }
 
-    /// When the file of a shard was last changed, in nanoseconds since 1970, in an index of places.
+    /// Whether the shards are files of others, which shade has not written.
+    #[must_use]
+    pub fn is_of_others(&self) -> bool {
+        self.layout.places.as_ref().is_some_and(|places| places.kind.is_foreign())
+    }
+
+    /// When the file of a shard was last changed, in nanoseconds since 1970, in an index of files
+    /// of others.
     #[must_use]
     pub fn changed_ns(&self, shard: ShardId) -> Option<i64> {
         self.layout.places.as_ref()?.changed_ns(self.bytes(), shard.index())
@@ -191,7 +198,7 @@ impl Index {
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         let is_known = |sample| self.entry(SampleId(sample)).is_none_or(|entry| entry.crc32c.is_some());
-        self.layout.places.is_none() || (0..self.len()).all(is_known)
+        !self.is_of_others() || (0..self.len()).all(is_known)
     }
 
     fn members(&self, sample: SampleId) -> Option<&MembersLayout> {

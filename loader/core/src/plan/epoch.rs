@@ -5,17 +5,14 @@
 //! ranks, so that memory and time go by its share of the dataset. One after the other: the core has
 //! one thread.
 
-use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c_append;
-use shade_job::{Order, PlanSpec, Sampler};
+use shade_job::{PlanSpec, Sampler};
 
 use super::inputs::{EpochInputs, Inputs, SampleFacts};
-use super::orders::{as_drawn, in_order};
-use super::pace::pace;
+use super::list::{List, PlanSummary, draw_list};
+use super::mixture::draw_mixture;
 use super::part::Part;
-use super::random::Stage;
-use super::samplers::{Draw, Weights, draw, keeps_order};
 use crate::number::to_u32;
 
 /// The samples of one epoch in the order of delivery: all of them, or those of a daemon's ranks.
@@ -26,7 +23,7 @@ pub struct Plan {
     /// Whose samples these are.
     pub part: Part,
     /// The sample at each place. All daemons together have as many as the dataset, or fewer with
-    /// `iis`, `infobatch` and `seta`.
+    /// `iis`, `infobatch` and `seta`; those of a mixture have as many as an epoch of it is long.
     pub ids: Vec<SampleId>,
     /// The loss weight at each place: 1/λ, which is 1 in a permutation; 0 for what is not to be
     /// trained on. A place without one has 1.
@@ -69,20 +66,6 @@ impl Plan {
         let rows = rows.filter(|&(position, _)| part.part.place(position).is_some()).map(|(_, row)| row);
         rows.eq(part.ids.iter().zip(&part.weights))
     }
-}
-
-/// Figures of a plan, or of a daemon's part of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PlanSummary {
-    /// Different samples in the plan.
-    pub distinct: u32,
-    /// Occurrences of the sample that occurs most often.
-    pub repeat_max: u32,
-    /// Copies of resident samples that the `hit_cap` guard withheld.
-    pub hit_cap_withheld: u32,
-    /// Samples that the `cover` guard put in.
-    pub covered: u32,
 }
 
 /// The parameters in force. A sampler that goes by importance is replaced by a permutation unless a
@@ -137,6 +120,11 @@ pub fn draw_next_plan<'a>(
 /// Draws the lists of all strata that are asked for, and deals them over the rows.
 fn draw_from(all: &EpochInputs<'_>) -> Plan {
     let (epoch, part) = (all.epoch, all.facts.part.clone());
+    if !all.spec.parts.is_empty() {
+        assert!(part.is_whole(), "every node draws all of a mixture");
+        let List { ids, weights, summary } = draw_mixture(all);
+        return Plan { epoch, part, ids, weights, summary };
+    }
     let SampleFacts { strata, seats: order, .. } = &all.facts;
     let seats = part.seats(strata.count());
     if let [seat] = seats[..] {
@@ -158,71 +146,4 @@ fn draw_from(all: &EpochInputs<'_>) -> Plan {
         }
     }
     Plan { epoch, part, ids, weights, summary }
-}
-
-impl PlanSummary {
-    /// Adds the figures of samples that are not among those before.
-    fn add(&mut self, other: Self) {
-        let Self { distinct, repeat_max, hit_cap_withheld, covered } = other;
-        self.distinct += distinct;
-        self.repeat_max = self.repeat_max.max(repeat_max);
-        self.hit_cap_withheld += hit_cap_withheld;
-        self.covered += covered;
-    }
-}
-
-/// One stratum's deliveries in their order.
-struct List {
-    ids: Vec<SampleId>,
-    weights: Vec<f32>,
-    summary: PlanSummary,
-}
-
-/// Runs the stages over the samples of a stratum.
-fn draw_list<'a>(inputs: &'a Inputs<'a>) -> List {
-    let Draw { counts, weights, sequence, order, hit_cap_withheld, covered } = draw(inputs);
-    let repeat_max = counts.iter().copied().max().unwrap_or(0);
-    let distinct = to_u32(counts.iter().filter(|&&count| count > 0).count());
-    let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
-    let numbers = if keeps_order(inputs.spec.sampler) {
-        as_numbered(&counts)
-    } else {
-        ordered(counts, sequence, order.unwrap_or(inputs.spec.order), inputs)
-    };
-    let weights = match weights {
-        Weights::One => vec![1.0; numbers.len()],
-        Weights::BySample(by_sample) => {
-            let by_sample = by_sample();
-            numbers.iter().map(|number| by_sample.get(number.index()).copied().unwrap_or(1.0)).collect()
-        }
-    };
-    List { ids: inputs.as_samples(numbers), weights, summary }
-}
-
-/// Each sample as often as `counts` says, in the order of the samples.
-fn as_numbered(counts: &[u32]) -> Vec<SampleId> {
-    let mut ids = Vec::with_capacity(counts.len());
-    for (id, &count) in (0..).map(SampleId).zip(counts) {
-        ids.extend(std::iter::repeat_n(id, count as usize));
-    }
-    ids
-}
-
-/// Each sample as often as `counts` says, in this order of delivery.
-fn ordered(
-    counts: Vec<u32>,
-    sequence: Option<Vec<SampleId>>,
-    order: Order,
-    inputs: &Inputs<'_>,
-) -> Vec<SampleId> {
-    let mut ids = match sequence.filter(|_| order == Order::Shuffled) {
-        Some(sequence) => as_drawn(sequence, inputs),
-        None => in_order(counts, order, inputs),
-    };
-    if inputs.spec.pace {
-        let repeats_stay = order == Order::Spaced;
-        let random = &mut inputs.random(Stage::Pace);
-        pace(&mut ids, inputs.residents(), repeats_stay, inputs.batch_size, random);
-    }
-    ids
 }

@@ -16,6 +16,7 @@
 //! | order | repeats are apart, and not twice in a batch | only what comes once changes places |
 //! | use numbers | each use has its own crop | the same |
 //! | `pace` | batches miss evenly | nothing changes places |
+//! | a mixture | batches have one ratio of its parts | nothing changes places |
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,7 +34,7 @@ const WINDOW_BATCHES: usize = 10;
 /// Whether samples of such plans may change places.
 #[must_use]
 pub fn may_exchange(spec: &PlanSpec) -> bool {
-    !keeps_order(spec.sampler) && !spec.pace
+    !keeps_order(spec.sampler) && !spec.pace && spec.parts.is_empty()
 }
 
 impl Plan {

@@ -2,16 +2,20 @@
 //!
 //! Each stratum is drawn on its own. Its samples are numbered from 0, and samplers and orders see
 //! nothing else of the dataset. With one stratum of the whole dataset a sample's number is its id.
+//! So it is with each part of a mixture.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use shade_formats::SampleId;
+use shade_formats::limits::PARTS_MAX;
 use shade_job::{PlanSpec, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};
 use super::strata::Strata;
 use crate::importance::Importance;
+use crate::number::to_u32;
 
 /// Positions that repeats of a sample are apart in a plan of several strata, if that is easy: no
 /// global batch is longer.
@@ -39,13 +43,16 @@ pub struct SampleFacts<'a> {
     pub seats: &'a Seats,
     /// The part of the plan that is drawn. Its number of ranks divides that of strata.
     pub part: &'a Part,
+    /// Samples of each batch of all ranks, in their order: a mixture has its ratio in each. Other
+    /// plans do not depend on them.
+    pub batches: &'a [u32],
 }
 
 impl<'a> From<&'a Importance> for SampleFacts<'a> {
     /// The whole dataset, as one stratum.
     fn from(importance: &'a Importance) -> Self {
         let strata = Strata::one(importance.len());
-        Self { importance, weights: None, strata, seats: &IN_ORDER, part: &WHOLE }
+        Self { importance, weights: None, strata, seats: &IN_ORDER, part: &WHOLE, batches: &[] }
     }
 }
 
@@ -64,7 +71,44 @@ pub(super) struct EpochInputs<'a> {
     pub(super) planned: Vec<bool>,
 }
 
-/// What one stratum's list is drawn from.
+impl EpochInputs<'_> {
+    /// The seed of all random numbers. The jobs of a group have the same.
+    fn seed(&self) -> u64 {
+        if self.spec.group != 0 { self.spec.group } else { self.spec.seed }
+    }
+
+    /// The random numbers of a stage of the whole epoch.
+    pub(super) fn random(&self, stage: Stage) -> Random {
+        Random::of_stratum(self.seed(), self.epoch, stage, 0)
+    }
+}
+
+/// A part of a mixture.
+pub(super) struct MixedPart {
+    /// Its place among the parts.
+    pub(super) number: u32,
+    /// Its samples.
+    pub(super) ids: Range<u32>,
+    /// Rows that a rank's batch has of it, rounded up.
+    pub(super) rows: usize,
+}
+
+/// Which draws from a part of a mixture: of its pass with the number `epoch`, or the draws number
+/// `turn` of an epoch.
+#[derive(Clone, Copy)]
+pub(super) struct Draws {
+    pub(super) epoch: u32,
+    pub(super) turn: u32,
+}
+
+impl MixedPart {
+    /// The place of one of its samples among them.
+    pub(super) fn place(&self, id: SampleId) -> usize {
+        (id.0 - self.ids.start) as usize
+    }
+}
+
+/// What the list of one stratum, or of a mixture's part, is drawn from.
 pub(super) struct Inputs<'a> {
     /// The parameters.
     pub(super) spec: &'a PlanSpec,
@@ -78,6 +122,9 @@ pub(super) struct Inputs<'a> {
     pub(super) rep_now: f64,
     of: &'a EpochInputs<'a>,
     stratum: u32,
+    samples: u32,
+    /// Positions of the plan among which there is one such batch.
+    batch_positions: usize,
     /// By number: the sample. `None` where a number is the sample's id.
     members: Option<Vec<SampleId>>,
     scores: OnceCell<Vec<f32>>,
@@ -104,7 +151,34 @@ impl<'a> Inputs<'a> {
             rep_now: of.rep_now,
             of,
             stratum,
+            samples: strata.len(stratum),
+            batch_positions: batch_size.saturating_mul(strata.count() as usize),
             members,
+            scores: OnceCell::new(),
+            weights: OnceCell::new(),
+            residents: OnceCell::new(),
+        }
+    }
+
+    /// The inputs of draws from a part of a mixture, with these parameters.
+    pub(super) fn of_part(
+        of: &'a EpochInputs<'a>,
+        spec: &'a PlanSpec,
+        part: &MixedPart,
+        Draws { epoch, turn }: Draws,
+    ) -> Self {
+        Self {
+            spec,
+            epoch,
+            batch_size: part.rows,
+            distance: part.rows,
+            rep_now: of.rep_now,
+            of,
+            // No two draws have one stream of random numbers.
+            stratum: part.number.wrapping_add(turn.wrapping_mul(to_u32(PARTS_MAX))),
+            samples: part.ids.end - part.ids.start,
+            batch_positions: of.batch_size.max(1) as usize,
+            members: Some(part.ids.clone().map(SampleId).collect()),
             scores: OnceCell::new(),
             weights: OnceCell::new(),
             residents: OnceCell::new(),
@@ -114,12 +188,12 @@ impl<'a> Inputs<'a> {
     /// As many of this stratum's batches as `batches` batches of one rank are long, at least 1.
     pub(super) fn own_batches(&self, batches: usize) -> usize {
         let positions = batches.saturating_mul(self.of.batch_size.max(1) as usize);
-        positions.div_ceil(self.batch_size.saturating_mul(self.of.facts.strata.count() as usize)).max(1)
+        positions.div_ceil(self.batch_positions).max(1)
     }
 
     /// Number of samples in the stratum.
     pub(super) fn samples(&self) -> u32 {
-        self.of.facts.strata.len(self.stratum)
+        self.samples
     }
 
     /// The sample with this number, counted from 0 in its stratum.
@@ -142,7 +216,7 @@ impl<'a> Inputs<'a> {
 
     /// The seed of all random numbers. The jobs of a group have the same.
     pub(super) fn seed(&self) -> u64 {
-        if self.is_coupled() { self.spec.group } else { self.spec.seed }
+        self.of.seed()
     }
 
     /// The random numbers of a stage.

@@ -11,12 +11,16 @@
 //! | pace | the same number of expected misses in each batch | `pace` |
 //! | slice | which position is in which batch of which rank | `slice` |
 //!
-//! `epoch` runs all but the last. The plan is a pure function of its `inputs`: seed, epoch, score
-//! table, residency and parameters, among them the `gap` of repeats. It depends on neither the
-//! number of ranks nor the machine; `random` has its random numbers. A daemon has the `part` of it
-//! that its ranks deliver. While the plan is delivered, `lookahead` says when its samples are used
-//! next, and `exchange` lets samples change places, with `stand_ins` where packages are read.
-//! `entropy` measures how random an order is.
+//! `epoch` runs all but the last, and `list` those in the middle for what is drawn on its own. The
+//! plan is a pure function of its `inputs`: seed, epoch, score table, residency and parameters,
+//! among them the `gap` of repeats. It depends on neither the number of ranks nor the machine;
+//! `random` has its random numbers. A daemon has the `part` of it that its ranks deliver. While the
+//! plan is delivered, `lookahead` says when its samples are used next, and `exchange` lets samples
+//! change places, with `stand_ins` where packages are read. `entropy` measures how random an order
+//! is.
+//!
+//! A `mixture` has its parts in place of strata: `quotas` says how many rows of each part a batch
+//! has. So its plan also depends on the size of a batch of all ranks.
 //!
 //! # How to add a sampler
 //!
@@ -60,11 +64,14 @@ mod epoch;
 mod exchange;
 mod gap;
 mod inputs;
+mod list;
 mod lookahead;
 mod mix;
+mod mixture;
 mod orders;
 mod pace;
 mod part;
+mod quotas;
 mod random;
 mod samplers;
 mod slice;
@@ -73,11 +80,12 @@ mod strata;
 
 pub use advice::{FewerReads, fewer_reads};
 pub use entropy::position_entropy;
-pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
+pub use epoch::{Plan, draw_next_plan, draw_plan, spec_now};
 pub use exchange::may_exchange;
 pub use gap::GAP_BATCHES;
 pub(crate) use gap::{gap_batches, gap_follows_from_cache};
 pub use inputs::SampleFacts;
+pub use list::PlanSummary;
 pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;
 pub use part::Part;

@@ -41,6 +41,8 @@ pub(super) enum Stage {
     CoverPlace = 12,
     /// Which seats change their strata when an epoch begins.
     Mix = 13,
+    /// In which order the parts of a mixture come within a batch.
+    Blend = 14,
 }
 
 /// One stage's stream of random numbers.

@@ -214,6 +214,21 @@ impl Slices {
         u32::try_from(self.global_positions(k).start).unwrap_or(u32::MAX)
     }
 
+    /// Positions of each global batch from the plan's first position on, in their order. Positions
+    /// that are not delivered at the end count as another one.
+    #[must_use]
+    pub fn batch_sizes(&self) -> Vec<u32> {
+        let all = self.of_len(self.plan_len);
+        let ends = (0..all.batches_per_epoch()).map(|batch| {
+            let end = all.global_positions(batch).end.min(self.plan_len.into());
+            u32::try_from(end).unwrap_or(self.plan_len)
+        });
+        let mut start = 0;
+        let mut sizes: Vec<u32> = ends.map(|end| end - std::mem::replace(&mut start, end)).collect();
+        sizes.extend(Some(self.plan_len - start).filter(|&left| left > 0));
+        sizes
+    }
+
     fn global_batch(&self) -> u64 {
         u64::from(self.batch_size) * u64::from(self.world_size)
     }

@@ -77,8 +77,8 @@ impl Training {
             // Goes through the whole index, so for the first rank only.
             None => {
                 if spec.plan.sampler == Sampler::Balanced {
-                    let weights = weights_by_class(&*self.index, given.subset.as_ref()).map_err(unfit)?;
-                    given.weights = Some(weights);
+                    let weights = weights_by_class(&*self.index, given.subset.as_ref(), &spec.plan.parts);
+                    given.weights = Some(weights.map_err(unfit)?);
                 }
                 let id = self.jobs.next_id();
                 let job = Job::new(id, name, spec, given, &*self.index, cache_samples)?;

@@ -37,6 +37,8 @@ pub(super) struct PlanInputs {
     pub(super) spec: PlanSpec,
     pub(super) epoch: u32,
     pub(super) batch_size: u32,
+    /// Samples of each batch of all ranks, if the plan is of a mixture.
+    pub(super) batches: Vec<u32>,
     /// Samples of the dataset.
     pub(super) samples: u32,
     /// Empty if no plan of `spec` depends on it.
@@ -138,6 +140,7 @@ impl PlanInputs {
             strata: self.strata.clone(),
             seats,
             part: &self.part,
+            batches: &self.batches,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shade_formats::control::{REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
-use shade_job::{Fields, JobSpec, Output, PlanSpec, Seats, Subset, Tables, WeightTable};
+use shade_job::{Fields, JobSpec, Output, Parts, PlanSpec, Seats, Subset, Tables, WeightTable};
 
 use super::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use super::epoch::Epoch;
@@ -110,7 +110,15 @@ fn divided(spec: &JobSpec, subset: Option<Subset>, index: &dyn Samples) -> Resul
         Some(subset) => Strata::of_subset(subset),
         None => index.strata(spec.plan.strata).map_err(|error| error.to_string())?,
     };
-    let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail);
+    let (parts, samples) = (&spec.plan.parts, index.len());
+    if !parts.is_empty() && parts.samples() != samples {
+        return Err(format!(
+            "the parts of the mixture have {} samples, and the dataset has {samples}",
+            parts.samples()
+        ));
+    }
+    let positions = spec.positions(strata.samples());
+    let slices = Slices::new(positions, spec.batch_size, spec.world_size, spec.tail);
     let slices = slices.map_err(|error| error.to_string())?.of_strata(spec.plan.strata);
     Ok((strata, slices))
 }
@@ -132,6 +140,9 @@ impl Job {
         let (strata, slices) = divided(&spec, subset, index).map_err(unfit)?;
         if let (Some(weights), Some(subset)) = (&weights, strata.subset()) {
             check_weights(weights, subset).map_err(unfit)?;
+        }
+        if let Some(weights) = &weights {
+            check_weights_of_parts(weights, &spec.plan.parts).map_err(unfit)?;
         }
         let fields = Arc::new(spec.fields.clone());
         let rooms = Rooms::new(spec.on_error, &output, &fields, index, strata.subset());
@@ -272,9 +283,14 @@ impl Job {
 
     /// The batches of a plan from its first position on, or of one as long as the dataset.
     pub(super) fn slices_of_plan(&self, plan: Option<&Plan>) -> Slices {
-        let samples = self.strata.samples();
-        let len = plan.map_or(samples, |plan| plan.len_of_all(samples));
+        let positions = self.positions();
+        let len = plan.map_or(positions, |plan| plan.len_of_all(positions));
         self.current.slices.of_len(len).of_strata(self.strata.count())
+    }
+
+    /// Positions of an epoch, or the most that one has.
+    pub(super) fn positions(&self) -> u32 {
+        self.spec.positions(self.strata.samples())
     }
 
     /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
@@ -375,7 +391,7 @@ impl Job {
 
     /// The answer to a rank that is accepted.
     pub(super) fn accepted(&self) -> Accepted {
-        let most = self.current.slices.of_len(self.strata.samples());
+        let most = self.current.slices.of_len(self.positions());
         Accepted { batches_per_epoch: most.batches_per_epoch(), payload: self.payload }
     }
 
@@ -391,13 +407,27 @@ impl Job {
     /// there may be.
     pub(super) fn slices_of(&self, epoch: u32) -> Slices {
         let slices = self.current.slices;
-        if self.epoch() == Some(epoch) { slices } else { slices.of_len(self.strata.samples()) }
+        if self.epoch() == Some(epoch) { slices } else { slices.of_len(self.positions()) }
     }
 
     /// The current epoch's number.
     pub(crate) fn epoch(&self) -> Option<u32> {
         self.plan().map(|plan| plan.epoch)
     }
+}
+
+/// Refuses a table of weights by which a part of a mixture could not be drawn.
+fn check_weights_of_parts(table: &WeightTable, parts: &Parts) -> Result<(), String> {
+    for (number, ids) in parts.ranges().enumerate() {
+        let weights = table.weights().get(ids.start as usize..ids.end as usize).unwrap_or_default();
+        if weights.iter().all(|&weight| weight == 0) {
+            return Err(format!(
+                "no sample of dataset {number} of the mixture has a weight above 0: give one of them a weight, \
+                 or leave the dataset out"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a table of weights by which a subset could not be drawn.

@@ -96,7 +96,7 @@ impl LoadOrder {
         let reported = fields.u32()?;
         fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
         fields.expect(
-            "the state of a loader with the same plan arguments, weights and indices",
+            "the state of a loader with the same plan arguments, weights and indices, and the same mixture",
             digest == spec.plan.digest(),
         )?;
         let strata = self.read_strata(&mut fields)?;
@@ -123,6 +123,8 @@ impl LoadOrder {
                     strata: strata.clone(),
                     seats: &seats,
                     part: &Part::WHOLE,
+                    // Every node has the whole plan of a mixture.
+                    batches: &[],
                 };
                 match complete(&plan_spec, part, next.batch_size, facts, &lists) {
                     // The next plan follows from the same, too.
@@ -211,7 +213,8 @@ fn read_seats(fields: &mut Fields<'_>, strata: u32, samples: u32) -> Result<Seat
 }
 
 /// Reads a plan of the job on a dataset of `samples` samples: with a position for each sample that
-/// it has, or with fewer if its epochs may be shorter.
+/// it has, or with fewer if its epochs may be shorter. An epoch of a mixture may have been drawn
+/// for batches of another size, and have another length.
 fn read_plan(
     fields: &mut Fields<'_>,
     samples: u32,
@@ -219,7 +222,8 @@ fn read_plan(
     strata: &Strata,
 ) -> Result<Option<Plan>, FormatError> {
     let (len, positions) = (fields.u32()?, strata.samples());
-    fields.expect("a plan of the epoch's length, or none", len <= positions)?;
+    let is_mixture = !spec.parts.is_empty();
+    fields.expect("a plan of the epoch's length, or none", len <= positions || is_mixture)?;
     let epoch = fields.u32()?;
     let summary = PlanSummary {
         distinct: fields.u32()?,
@@ -228,7 +232,7 @@ fn read_plan(
         covered: fields.u32()?,
     };
     let part = read_part(fields, strata.count())?;
-    let is_shorter = part.is_whole() && may_leave_out(spec.sampler);
+    let is_shorter = part.is_whole() && (may_leave_out(spec.sampler) || is_mixture);
     let fits = len == 0 || len == part.places_before(positions) || is_shorter;
     fields.expect("a plan of the epoch's length, or none", fits)?;
     let ids: Vec<SampleId> = fields.u32s(len)?.into_iter().map(SampleId).collect();

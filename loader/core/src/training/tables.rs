@@ -2,7 +2,7 @@
 //! the dataset that it delivers.
 
 use shade_formats::SampleId;
-use shade_job::{JobSpec, Sampler, Subset, Tables, WeightTable};
+use shade_job::{JobSpec, Parts, Sampler, Subset, Tables, WeightTable};
 
 use crate::samples::Samples;
 
@@ -58,11 +58,16 @@ fn check_digest(what: &str, given: u64, wanted: u64) -> Result<(), String> {
     Err(format!("the {what} has the digest {given:016x}, and the job asks for {wanted:016x}"))
 }
 
-/// The table of 1 / number of samples of the class, among those of `subset` if there is one.
+/// The table of 1 / number of samples of the class, among those of `subset` if there is one, or in
+/// each of `parts`.
 ///
 /// # Errors
 /// There is only one class.
-pub(super) fn weights_by_class(index: &dyn Samples, subset: Option<&Subset>) -> Result<WeightTable, String> {
+pub(super) fn weights_by_class(
+    index: &dyn Samples,
+    subset: Option<&Subset>,
+    parts: &Parts,
+) -> Result<WeightTable, String> {
     let classes = index.class_count();
     if classes < 2 {
         return Err("the sampler balanced goes by the samples' labels, and this dataset has fewer than two \
@@ -71,15 +76,20 @@ pub(super) fn weights_by_class(index: &dyn Samples, subset: Option<&Subset>) -> 
     }
     let label = |id: u32| index.entry(SampleId(id)).map_or(0, |entry| entry.label) as usize;
     let is_drawn = |id: u32| subset.is_none_or(|subset| subset.has(id));
-    let mut sizes = vec![0u32; classes as usize];
-    for id in (0..index.len()).filter(|&id| is_drawn(id)) {
-        if let Some(size) = sizes.get_mut(label(id)) {
-            *size += 1;
+    let all = 0..index.len();
+    let parts: Vec<_> = if parts.is_empty() { vec![all] } else { parts.ranges().collect() };
+    let mut weights = Vec::with_capacity(index.len() as usize);
+    for ids in parts {
+        let mut sizes = vec![0u32; classes as usize];
+        for id in ids.clone().filter(|&id| is_drawn(id)) {
+            if let Some(size) = sizes.get_mut(label(id)) {
+                *size += 1;
+            }
         }
+        weights.extend(ids.map(|id| match sizes.get(label(id)) {
+            Some(&size) if is_drawn(id) => 1.0 / f64::from(size),
+            _ => 0.0,
+        }));
     }
-    let weight = |id| match sizes.get(label(id)) {
-        Some(&size) if is_drawn(id) => 1.0 / f64::from(size),
-        _ => 0.0,
-    };
-    WeightTable::new((0..index.len()).map(weight)).map_err(|error| error.to_string())
+    WeightTable::new(weights.into_iter()).map_err(|error| error.to_string())
 }

@@ -174,7 +174,7 @@ fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonErr
     if !index.has_checksums() {
         return Err(DaemonError::NoChecksums { folder });
     }
-    if settings.fields && index.has_fields() && index.places().is_some() {
+    if settings.fields && index.has_fields() && index.is_of_others() {
         return Err(DaemonError::FieldsInPlace { folder });
     }
     Ok(())

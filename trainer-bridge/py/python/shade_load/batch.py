@@ -12,6 +12,7 @@ from . import _native
 from ._native import RecordError, ShadeError
 from .device import CudaDevice
 from .fields import OWN_COLUMNS, column
+from .mixture import Mixture
 
 if TYPE_CHECKING:
     import torch as torch_
@@ -55,6 +56,7 @@ class Batch:
         transform: Callable[[Any], Any] | None,
         device: CudaDevice | None,
         views: bool = False,
+        mixture: Mixture | None = None,
         made: Any = None,
     ) -> None:
         self._native = native
@@ -62,6 +64,7 @@ class Batch:
         self._fields = fields
         self._transform = transform
         self._device = device
+        self._mixture = mixture
         # Whether there is a list of views, perhaps of one. FiveCrop makes five of one list.
         self._views = views or native.views > 1
         # What a function of PerSample has made of the samples, in the place of images.
@@ -259,6 +262,13 @@ class Batch:
     def ids(self) -> Tensor:
         """Sample ids: int64, positions in ImageFolder's order."""
         return self._tensor(self._native.ids())
+
+    @cached_property
+    def parts(self) -> Tensor:
+        """Which dataset of a mixture each sample is of, counted from 0: int64; a list without torch."""
+        if self._mixture is None:
+            raise AttributeError("only a mixture has parts: Loader([(dataset, share), ...])")
+        return self._mixture.numbers(self.ids, self._torch)
 
     @cached_property
     def weights(self) -> Tensor:

@@ -21,6 +21,7 @@ from .options import INDEX_FILE
 
 # Lines of shade-pack's that an error has.
 _LINES = 20
+_BY_HAND = "make the index yourself (shade-pack index FOLDER OUT)"
 
 
 def indexed(dataset: Any) -> Any:
@@ -69,23 +70,24 @@ def _may_hold_images(entry: os.DirEntry[str]) -> bool:
 def _index_of(folder: Path | str) -> Path:
     """The folder of the index of a folder or an address, which is right when this returns."""
     name = folder.name if isinstance(folder, Path) else folder.rsplit("/", 1)[-1]
-    kept = _cache_folder() / f"{name}-{_key(folder)}"
-    with _alone(kept.with_name(f"{kept.name}.lock"), folder):
+    kept = cache_folder("the index of a folder that is not packed", _BY_HAND) / f"{name}-{_key(folder)}"
+    with alone(kept.with_name(f"{kept.name}.lock"), folder):
         report = _run(folder, kept)
     if not report["unchanged"]:
         print(_told(report, folder, kept), file=sys.stderr, flush=True)
     return kept
 
 
-def _cache_folder() -> Path:
+def cache_folder(what: str, instead: str) -> Path:
+    """The user's folder for what is kept between trainings. An error says `what`, and what to do instead."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     path = Path(base) / "shade"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ShadeError(
-            f"the index of a folder that is not packed is kept in {path}, which cannot be made: {error}. Set XDG_CACHE_HOME, "
-            f"or make the index yourself (shade-pack index FOLDER OUT) and give OUT as dataset"
+            f"{what} is kept in {path}, which cannot be made: {error}. Set XDG_CACHE_HOME, or {instead} "
+            f"and give OUT as dataset"
         ) from None
     return path
 
@@ -99,7 +101,7 @@ def _key(folder: Path | str) -> str:
 
 
 @contextmanager
-def _alone(lock: Path, folder: Path | str) -> Iterator[None]:
+def alone(lock: Path, folder: Path | str) -> Iterator[None]:
     """Lets one process of this user at a time look at an index or make it."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -24,6 +24,7 @@ from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
+from .mixture import arguments, mixed
 from .nodes import Placement, place
 from .daemon import Daemon, settings
 from .options import (
@@ -47,6 +48,7 @@ from .ranks import default_job, may_be_one_of_several, ranks
 from .recipe import recipe_of_floats
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
+from .state import STATE_VERSION, check_state
 from .timeouts import Patience
 from .transforms import Decode, document, has_views
 
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 
     from .per_sample.ahead import Ahead
 
-STATE_VERSION = 3
 # Suffix of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
 # Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
@@ -87,7 +88,9 @@ class Loader(AsDataLoader):
         dataset: Folder made by `shade-pack create` or `shade-pack index`; or an ImageFolder or a folder of
             WebDataset tars, not packed: its index is made once and kept in the user's cache folder
             ($XDG_CACHE_HOME/shade), and compared with the folder at each start. All of these may be
-            in a bucket: "s3://bucket/prefix".
+            in a bucket: "s3://bucket/prefix". Or a mixture of packed datasets: a list of (folder, share),
+            such as [("a.shade", 0.7), ("b.shade", 0.3)]. Each batch of all ranks has them in the ratio of
+            their shares. Sample ids follow one another, and classes are those of all, by name.
         batch_size: Samples per batch and rank, 1 to 32768.
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
@@ -154,7 +157,7 @@ class Loader(AsDataLoader):
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str],
+        dataset: str | os.PathLike[str] | Sequence[tuple[str | os.PathLike[str], float]],
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
@@ -179,7 +182,7 @@ class Loader(AsDataLoader):
         if moved:
             raise misplaced(moved, ("dataset", "batch_size", *(Loader.__init__.__kwdefaults__ or ())))
         _check_kinds(plan=(plan, Plan), daemon=(daemon, Daemon))
-        self.rank, self.world_size = ranks(rank, world_size)
+        (self.rank, self.world_size), (dataset, self._mixture) = ranks(rank, world_size), mixed(dataset)
         per_sample, transform = PerSample.apart(transform)
         dataset, (decode, transform, floats) = indexed(dataset), recipe_of_floats(decode, transform, dtype, normalize)
         self._trains, self._has_views = flag("train", train), has_views(decode)
@@ -200,7 +203,7 @@ class Loader(AsDataLoader):
             fields=kinds(fields),
             world_size=self.world_size,
             ring_bytes=daemon.ring_bytes(),
-            plan=plan.arguments(),
+            plan=plan.arguments() | arguments(self._mixture),
         )
         suffix = "" if self._trains else VALIDATION_SUFFIX
         if daemon.job is not None:
@@ -297,6 +300,11 @@ class Loader(AsDataLoader):
         return len(self._dataset)
 
     @property
+    def parts(self) -> tuple[range, ...]:
+        """Sample ids of each dataset of a mixture; of one dataset, all."""
+        return (range(self.samples),) if self._mixture is None else self._mixture.parts
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes, by label. The first access reads the dataset's index."""
         return self._dataset.classes
@@ -307,6 +315,8 @@ class Loader(AsDataLoader):
         return self._dataset.class_to_idx
 
     def _samples_per_rank(self) -> int:
+        if self._job["plan"]["parts"]:
+            return len(self) * self.batch_size
         samples = self.samples if self._indices is None else len(self._indices)
         return min(-(-samples // self.world_size), len(self) * self.batch_size)
 
@@ -425,7 +435,7 @@ class Loader(AsDataLoader):
         ranks share the rest out in batches of their own. An unused iterator delivers it.
         """
         session = self._open()
-        _check_state(state)
+        check_state(state)
         if state["content_id"] != session.content_id:
             raise ValueError(
                 f"state: saved on a dataset with content id {state['content_id']}, this one has {session.content_id}"
@@ -439,6 +449,9 @@ class Loader(AsDataLoader):
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         if other["subset_digest"] != plan["subset_digest"]:
             raise ValueError("state: saved with other samples than this Loader's Plan(indices=...)")
+        for name, of_one in (("parts", []), ("epoch_length", "first")):
+            if (saved := other.get(name, of_one)) != plan[name]:
+                raise ValueError(f"state: saved with {name}={saved!r} of a mixture, this Loader has {plan[name]!r}")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._at.load(epoch, batch, batches)
         if self._scores is not None:
@@ -502,7 +515,8 @@ class Loader(AsDataLoader):
         if self._device is not None and self._device.is_of_another_ring(session.successors):
             self._device.move(session.successors, *session.payload)
             session.let_go_of_former_payloads()
-        batch = Batch(native, self._torch, self._fields, self._transform, self._device, self._has_views, made)
+        how = self._transform, self._device, self._has_views, self._mixture
+        batch = Batch(native, self._torch, self._fields, *how, made)
         self._at.deliver(native.index)
         if self._in_run is not None:
             self._in_run.delivered(self, self._at.epoch, is_last=self._at.batch == len(self))
@@ -572,26 +586,6 @@ def _exchange(daemon: Daemon, rank: int, world_size: int) -> Exchange | None:
     if daemon.exchange == "torch":
         return torch_exchange(rank, world_size, daemon.timeout * EXCHANGE_SHARE)
     return None if isinstance(daemon.exchange, str) else daemon.exchange
-
-
-def _check_state(state: Any) -> None:
-    """Refuses what `state_dict` of this version has not made."""
-    if not isinstance(state, Mapping):
-        raise ValueError(f"state: got {type(state).__name__}, expected the dict that Loader.state_dict() has given")
-    version = plain(state.get("version"))
-    if not isinstance(version, int) or version != STATE_VERSION:
-        raise ValueError(
-            f"state: got version {shown(version)}, expected {STATE_VERSION}: finish the training with the "
-            f"version of shade_load that began it"
-        )
-    for name, kind in (("content_id", str), ("job", Mapping), ("daemon", bytes)):
-        if not isinstance(state.get(name), kind):
-            got = type(state[name]).__name__ if name in state else "nothing"
-            raise ValueError(f"state: got {got} as {name!r}: it is no whole state of Loader.state_dict()")
-    job = state["job"]
-    named = {"tail", *(job["plan"] if isinstance(job.get("plan"), Mapping) else ())} if "tail" in job else set()
-    if absent := {"sampler", "order", "seed", "tail", "weights_digest", "subset_digest"} - named:
-        raise ValueError(f"state: its job has no {', '.join(sorted(absent))}: it is no whole state of Loader.state_dict()")
 
 
 def _torch() -> ModuleType | None:

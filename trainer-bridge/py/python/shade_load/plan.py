@@ -110,6 +110,9 @@ class Plan(Options):
             nodes, which read them anew. Default: 0.0: each sample stays at its rank. Set it if
             ranks need to see more than their share of the dataset, as for BatchNorm with local
             statistics. With draws by importance a new rank goes by the scores that its node has.
+        epoch_length: Length of an epoch of a mixture, `Loader([(dataset, share), ...])`. Default:
+            "first", until each sample of the first dataset has come; "longest", of every dataset;
+            both are rounded up to whole batches of all ranks. Or a number of samples.
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one
@@ -147,6 +150,7 @@ class Plan(Options):
     draw_ahead: bool = False
     strata: int | None = None
     mix: float = 0.0
+    epoch_length: Literal["first", "longest"] | int = "first"
     group: str | None = None
     tail: Literal["even", "drop", "pad"] = "even"
     on_error: Literal["raise", "skip", "substitute"] = "raise"
@@ -184,6 +188,8 @@ def _of_its_type(name: str, value: Any, default: Any) -> Any:
         return None
     if isinstance(default, bool):
         return flag(name, value)
+    if name == "epoch_length" and not isinstance(value, str):
+        return integer(name, value, 1, UINT32_MAX)
     if isinstance(default, int) or name in ("strata", "gap"):
         return integer(name, value, 0, UINT32_MAX)
     if isinstance(default, float):

@@ -87,7 +87,9 @@ class Ahead:
     ) -> None:
         self._per_sample, self._torch, self._rank, self._path_of = per_sample, torch, rank, path_of
         self._seed, self._batch_size, self._has_views = job["plan"]["seed"], job["batch_size"], has_views
-        self._draws_once, self._fields = job["plan"]["sampler"] in _DRAW_ONCE, tuple(job["fields"])
+        self._fields = tuple(job["fields"])
+        # A short part of a mixture comes again in an epoch.
+        self._draws_once = job["plan"]["sampler"] in _DRAW_ONCE and not job["plan"]["parts"]
         # Seconds that the trainer has waited for the function.
         self.wait_seconds, self._tickets = 0.0, 0
         self._pool: Pool | None = None
@@ -358,7 +360,8 @@ class Ahead:
         return [int.from_bytes(blake2b(start + key, digest_size=8, person=_KEY).digest(), "little") for key in keys]
 
     def _fields_of(self, native: _native.Batch) -> list[dict[str, Any]]:
-        columns = [_field(native, name) for name in self._fields]
+        has_views = self._has_views or native.views > 1
+        columns = [_field(native, name, has_views) for name in self._fields]
         return [dict(zip(self._fields, values, strict=True)) for values in zip(*columns, strict=True)] or [{}] * len(native)
 
 
@@ -371,14 +374,21 @@ def _views(native: _native.Batch) -> list[Any]:
     return [np.from_dlpack(native.images(view)) for view in range(native.views)]
 
 
-def _field(native: _native.Batch, name: str) -> list[Any]:
-    """An extra field of all rows: arrays, or what a batch has."""
-    at, kind = native.field(name)
-    if "[" not in kind:
-        return column(native, None, name)
-    if "*" not in kind:
-        return list(np.from_dlpack(native.fixed_field(at)))
-    number, sides = kind.rstrip("]").split("[*")
-    values, counts = native.field_rows(at)
-    rows = np.frombuffer(values, number).reshape(sum(counts), *(int(side) for side in sides.split(",") if side))
-    return np.split(rows, np.cumsum(counts)[:-1])
+def _field(native: _native.Batch, name: str, has_views: bool) -> list[Any]:
+    """An extra field of all rows: arrays, or what a batch has. What follows the image is a list of views as it is."""
+    at, kind, follows = native.field(name)
+    row = _native.field_row(kind)
+    if row is None and not follows and "[" not in kind:
+        return column(native, None, name, list)
+
+    def of_view(view: int) -> list[Any]:
+        if row is None:
+            return list(np.from_dlpack(native.fixed_field(at, view)))
+        number, shape = row
+        values, counts = native.field_rows(at, view)
+        rows = np.frombuffer(values, number).reshape(sum(counts), *shape)
+        return np.split(rows, np.cumsum(counts)[:-1])
+
+    if follows and has_views:
+        return [list(views) for views in zip(*map(of_view, range(native.views)), strict=True)]
+    return of_view(0)
