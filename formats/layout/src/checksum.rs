@@ -41,6 +41,7 @@ pub fn crc32c_concat(first: u32, second: u32, second_len: usize) -> u32 {
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// x^(8 * 2^k) modulo the polynomial, for each bit k of a length.
+#[expect(clippy::indexing_slicing, reason = "the compiler does it, and would refuse an index out of bounds")]
 const POWERS: [u32; usize::BITS as usize] = {
     let mut powers = [1 << (31 - 8); usize::BITS as usize];
     let mut k = 1;

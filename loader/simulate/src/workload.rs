@@ -50,7 +50,7 @@ pub(super) enum Accesses {
     /// The accesses of plans.
     Training {
         /// Parameters of the plans.
-        plan: PlanSpec,
+        plan: Box<PlanSpec>,
         /// The table of the sampler `weighted`.
         weights: Option<WeightTable>,
         /// Number of epochs.
@@ -223,7 +223,7 @@ fn sizes(
 
 fn training(args: &Simulate, samples: u32, weights: Option<WeightTable>) -> Result<Accesses, SimulateError> {
     let weights_digest = weights.as_ref().map_or(0, WeightTable::digest);
-    let plan = PlanSpec { weights_digest, ..args.training.plan() };
+    let plan = Box::new(PlanSpec { weights_digest, ..args.training.plan() });
     plan.validate()?;
     let losses = match &args.training.losses {
         Some(path) => LossSource::Table(LossTable::read(path, samples)?),

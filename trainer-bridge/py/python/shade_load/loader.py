@@ -37,7 +37,6 @@ from .options import (
     integer,
     job_name,
     number,
-    plain,
     shown,
     sides,
 )

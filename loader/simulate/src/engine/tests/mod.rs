@@ -240,7 +240,8 @@ fn played(plan: PlanSpec, nodes: u32, ranks_per_node: u32, lose: &[Loss]) -> Vec
     let dataset = dataset(STRATA * 40 + 7, Sizes::Unit);
     let plan = PlanSpec { seed: 9, ..plan };
     let losses = LossSource::Model;
-    let accesses = Accesses::Training { plan, weights: None, epochs: EPOCHS, seeds: 1, losses };
+    let training = Box::new(plan);
+    let accesses = Accesses::Training { plan: training, weights: None, epochs: EPOCHS, seeds: 1, losses };
     let workload = Workload { batch_size: 8, ..workload(&dataset, accesses) };
     let system = system(Policy::Lookahead, &plan);
     let around = Nodes { lose, ..self::nodes(nodes, ranks_per_node, STRATA) };
@@ -307,7 +308,7 @@ proptest! {
         let sampler = if uniform { Sampler::Uniform } else { Sampler::Pads };
         let plan = PlanSpec { seed, ..plan(sampler, 0.0) };
         let losses = LossSource::Model;
-        let accesses = Accesses::Training { plan, weights: None, epochs: 3, seeds: 1, losses };
+        let accesses = Accesses::Training { plan: Box::new(plan), weights: None, epochs: 3, seeds: 1, losses };
         let store: StoreModel = "latency=3ms,depth=4".parse().unwrap();
         let store = has_store.then_some(store);
         let workload = Workload { batch_size: 5, store, ..workload(&dataset, accesses) };
