@@ -395,7 +395,11 @@ def test_processes_end_with_a_trainer_that_is_killed_and_need_no_torch(dataset: 
     command = [sys.executable, "-W", "ignore", tmp_path / "trainer.py", dataset.path, f"samples-{next(names)}"]
     folders = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as trainer:
+    with (
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as trainer,
+        ExitStack() as at_last,
+    ):
+        at_last.callback(trainer.kill)
         assert trainer.stdout is not None
         found = [int(word) for word in trainer.stdout.readline().split()]
         assert 0 < len(found) <= 2 and all(map(is_there, found))
