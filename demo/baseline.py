@@ -1,5 +1,6 @@
 """What users do: PyTorch's DataLoader over torchvision's ImageFolder."""
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,7 @@ class Baseline:
             shuffle=True,
             num_workers=task.workers,
             persistent_workers=True,
+            worker_init_fn=_end_without_traceback,
             generator=torch.Generator().manual_seed(task.seed),
         )
         self.classes = len(self._files.classes)
@@ -52,6 +54,12 @@ class Baseline:
     def close(self) -> None:
         """Ends the workers."""
         del self._loader
+
+
+def _end_without_traceback(_worker: int) -> None:
+    """Begins a worker. Its errors go to the training; what its other threads would print after Ctrl-C is that
+    nobody takes a batch any more."""
+    sys.excepthook = lambda *_: None
 
 
 class _Simulated:
