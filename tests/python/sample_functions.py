@@ -3,10 +3,11 @@
 import os
 import random
 import signal
+import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from shade_load import Sample
@@ -113,3 +114,29 @@ class NotThere:
 
     def __call__(self, sample: Sample) -> Any:
         return sample
+
+
+class Pair(NamedTuple):
+    """A result that a batch has by name."""
+
+    mean: float
+    least: float
+
+
+def of_lists(sample: Sample) -> Any:
+    """Objects: arrays of different lengths in a list, a tensor in a list, and a named tuple in a list."""
+    # Not above: a test runs without it.
+    import torch
+
+    values = np.arange(sample.id % 3, dtype=np.float32)
+    return [values], [torch.tensor([sample.id])], [Pair(0.5, float(sample.id))]
+
+
+def without_bytes(sample: Sample) -> Any:
+    """An object that cannot be pickled."""
+    return [sample.id, lambda: 0]
+
+
+def ends(sample: Sample) -> Any:
+    """A function that wants to end its process."""
+    sys.exit(f"enough of {sample.id}")

@@ -298,6 +298,46 @@ def test_a_function_that_gives_nothing_is_waited_for_a_bounded_time(dataset: pac
         assert [batch.index for batch in batches] == list(range(len(made)))
 
 
+def test_objects_stay_as_they_are(dataset: packed.Packed) -> None:
+    with loader(dataset, sample_functions.of_lists) as made:
+        batch = next(iter(made)).to("cpu")
+        arrays, tensors, pairs = batch.images
+        for sample, [array], [tensor], [pair] in zip(batch.ids.tolist(), arrays, tensors, pairs, strict=True):
+            assert array.tolist() == list(range(sample % 3)) and tensor.tolist() == [sample]
+            assert pair == sample_functions.Pair(0.5, float(sample)) and type(pair) is sample_functions.Pair
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (sample_functions.without_bytes, r"a result cannot be pickled \(.*, of a sample from \d+ to \d+"),
+        (sample_functions.ends, r"SystemExit: enough of \d+"),
+    ],
+)
+def test_what_is_no_result_is_told_with_its_sample(dataset: packed.Packed, function: Any, said: str) -> None:
+    with loader(dataset, function) as made:
+        for _ in range(2):
+            with pytest.raises(ShadeError, match=r"(?s)failed with sample \d+ \(.*" + said):
+                next(iter(made))
+
+
+def test_another_epoch_is_set_after_a_wait_that_was_too_long(dataset: packed.Packed, tmp_path: Path) -> None:
+    file = tmp_path / "there"
+    with loader(dataset, sample_functions.Waits(file), image_size=SIDE) as made:
+        state = made.state_dict()
+        for go_on in (lambda: made.set_epoch(5), lambda: made.load_state_dict(state)):
+            file.unlink(missing_ok=True)
+            made._patience.seconds = 0.5
+            batches = iter(made)
+            with pytest.raises(LoaderTimeout):
+                next(batches)
+            go_on()
+            file.touch()
+            made._patience.seconds = 300.0
+            epoch = made._at.epoch
+            assert {(batch.epoch, batch.index) for batch in batches} == {(epoch, at) for at in range(len(made))}
+
+
 def test_an_iteration_that_is_left_leaves_nothing_to_the_next(dataset: packed.Packed) -> None:
     with loader(dataset, sample_functions.pixels, image_size=SIDE) as made:
         for _ in range(3):

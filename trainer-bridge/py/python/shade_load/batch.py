@@ -392,8 +392,11 @@ def _each(column: Any, work: Callable[[Any], Any]) -> Any:
     if isinstance(column, dict):
         return {name: _each(part, work) for name, part in column.items()}
     if isinstance(column, list | tuple):
-        return type(column)(_each(part, work) for part in column)
-    return work(column) if hasattr(column, "device") else column
+        parts = [_each(part, work) for part in column]
+        # A named tuple takes its parts one by one.
+        return type(column)(*parts) if hasattr(column, "_fields") else type(column)(parts)
+    # NumPy's arrays have a `device`, too, and stay.
+    return work(column) if hasattr(column, "device") and hasattr(column, "to") else column
 
 
 def _imported(view: _native.View, torch: ModuleType | None) -> Tensor:

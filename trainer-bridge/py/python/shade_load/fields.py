@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
     """A field of numbers of which each sample has any number of rows.
 
     Those of the sample at position i are `values[offsets[i]:offsets[i + 1]]`. A sample without the
-    field has none.
+    field has none. Without torch, values are the bytes of all rows, and offsets a list.
     """
 
     # All samples' rows, one after another: rows x the shape of one.
@@ -123,7 +124,7 @@ def column(
 def _rows(values: bytearray, counts: list[int], row: tuple[str, list[int]], torch: ModuleType | None) -> Rows:
     """The rows of all samples, each of this type and shape."""
     if torch is None:
-        return Rows(values, counts)  # type: ignore[arg-type]
+        return Rows(values, list(accumulate(counts, initial=0)))  # type: ignore[arg-type]
     offsets = torch.zeros(len(counts) + 1, dtype=torch.int64)
     torch.cumsum(torch.tensor(counts, dtype=torch.int64), 0, out=offsets[1:])
     return Rows(_tensor(torch, values, row[0]).reshape(sum(counts), *row[1]), offsets)

@@ -340,6 +340,7 @@ class Loader(AsDataLoader):
         epoch = integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._at.epoch and self._at.is_unbegun:
             session.start_epoch(epoch, 0)
+            self._begin_ahead()
         self._at.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -350,8 +351,7 @@ class Loader(AsDataLoader):
         # Only now, as all that follows: a start that fails changes nothing.
         self._reports.begin(is_first=self._at.iteration == 0)
         self._at.begin(epoch)
-        if self._ahead is not None:
-            self._ahead.begin()
+        self._begin_ahead()
         if self._in_run is not None:
             self._in_run.began()
         return _RestOfEpoch(self)
@@ -457,7 +457,13 @@ class Loader(AsDataLoader):
             self._scores.restart()
         if self._at.is_unbegun:
             session.start_epoch(epoch, batch)
+            self._begin_ahead()
             self._at.take_over()
+
+    def _begin_ahead(self) -> None:
+        """An epoch was started: what a function of PerSample has ahead is of another one."""
+        if self._ahead is not None:
+            self._ahead.begin()
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""

@@ -60,7 +60,7 @@ class Pool:
     def listen(self, seconds: float | None) -> list[Done | Failed]:
         """The answers that are there, or come within this time; None: at least one.
 
-        Raises: ShadeError: A process has ended, or cannot have the function.
+        Raises: ShadeError: A process has ended, cannot have the function, or has given what cannot be read.
         """
         answers = []
         for answering in connection.wait(list(self._processes), seconds):
@@ -69,6 +69,9 @@ class Pool:
                 answer = answering.recv()
             except (EOFError, OSError):
                 raise ShadeError(self._death(*self._processes[answering])) from None
+            except Exception as error:
+                text = f"a result cannot be unpickled: {type(error).__name__}: {error}"
+                raise ShadeError(f"transform: PerSample: {text}") from error
             if isinstance(answer, Unusable):
                 raise ShadeError(f"transform: PerSample: {HINT}\n\n{answer.text}")
             answers.append(answer)

@@ -78,6 +78,8 @@ def _as_array(part: Any) -> Any:
     is_number = isinstance(part, bool | int | float)
     if not is_number and not hasattr(part, "__array__") and not hasattr(part, "__array_interface__"):
         return part
+    if hasattr(part, "detach"):
+        part = part.detach().cpu()
     array = np.asarray(part)
     return np.asarray(array, array.dtype.newbyteorder("="), order="C") if array.dtype.kind in _KINDS else part
 

@@ -98,9 +98,22 @@ def serve(function: bytes, number: int, tasks: Any, answers: Any, file: SharedFi
         inputs, place, length = TASK.unpack(task)
         message = pickle.loads(os.pread(file.number, length, place))
         try:
-            answers.send(worker.answer(message, inputs))
+            answers.send_bytes(_pickled(worker.answer(message, inputs), message))
         except BrokenPipeError:
             return
+
+
+def _pickled(answer: Done | Failed, message: Message) -> bytes:
+    """The answer's bytes; that it failed, if an object of a result has none.
+
+    Not `send`, by which tensors would go as descriptors of shared memory.
+    """
+    try:
+        return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        first, last = message.rows[0].id, message.rows[-1].id
+        text = f"a result cannot be pickled ({type(error).__name__}: {error}), of a sample from {first} to {last} of its batch"
+        return pickle.dumps(Failed(message.ticket, first, text))
 
 
 def _end_with_parent() -> None:
@@ -127,7 +140,7 @@ class _Worker:
             os.pwrite(self._file, AT.pack(row.id + 1), self._at)
             try:
                 form, result = self._result(message, row, inputs)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 # Without the frame of this file.
                 error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 [*_, last] = traceback.format_exception_only(error)
