@@ -488,6 +488,8 @@ def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None
     for text, part in [
         ("[]", "no file of annotations in COCO's JSON"),
         (coco(both, [{"image_id": 1, "category_id": 1}]), "missing field `bbox`"),
+        (coco(both, [{"image_id": 1, **box, "bbox": [0, 0, 1e39, 4]}]), "number out of range at line 1"),
+        (coco(both, [{"image_id": 1, **box, "bbox": [5, 5, -1, 4]}]), "annotation 0 has a box with a negative side"),
         (coco(both, [{"image_id": 3, **box}]), "annotation 0 is of image 3, which is not among its images"),
         (coco({"a.png": 1, "b.png": 1}, []), "two of its images have the id 1"),
         (coco({"c.png": 1}, []), "none of its 1 images, such as c.png, lies in"),

@@ -31,6 +31,8 @@ enum CocoFault {
     NameTwice(String),
     #[error("annotation {annotation} is of image {image}, which is not among its images")]
     NoImage { annotation: usize, image: i64 },
+    #[error("annotation {annotation} has a box with a negative side")]
+    NoBox { annotation: usize },
     #[error("none of its {images} images, such as {first}, lies in {folder}")]
     Strangers { images: usize, first: String, folder: String },
     #[error("{0} has no image of this name")]
@@ -115,6 +117,10 @@ fn by_name(found: &Annotations) -> Result<BTreeMap<&str, Vec<&Object>>, CocoFaul
         }
     }
     for (annotation, object) in found.annotations.iter().enumerate() {
+        let [.., width, height] = object.bbox;
+        if width < 0.0 || height < 0.0 {
+            return Err(CocoFault::NoBox { annotation });
+        }
         let image = object.image_id;
         of_image.get_mut(&image).ok_or(CocoFault::NoImage { annotation, image })?.push(object);
     }
