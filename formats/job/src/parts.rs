@@ -12,6 +12,7 @@ use serde_json::Value;
 use shade_formats::limits::{PARTS_MAX, SAMPLES_MAX};
 
 use crate::SpecError;
+use crate::strata::gcd;
 
 /// A share of 1 in whole numbers.
 const SHARE_UNIT: f64 = 1e6;
@@ -161,8 +162,12 @@ impl Parts {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+impl Ratio {
+    /// Batches of `size` rows after which every part has had its share exactly.
+    #[must_use]
+    pub fn period(&self, size: u64) -> u64 {
+        self.sum / gcd(self.sum, size % self.sum)
+    }
 }
 
 impl Serialize for Parts {

@@ -37,7 +37,7 @@ pub fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {
     u32::try_from(strata).unwrap_or(u32::MAX)
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -50,8 +50,7 @@ impl Quotas {
         let left = shares.iter().map(|share| share.rest).sum::<u64>() / sum;
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let mut quotas = Self { shares, sum, left, batch: 0 };
-        // After as many batches every part has had its share exactly.
-        let period = sum / gcd(sum, size % sum);
+        let period = ratio.period(size);
         let periods = u128::from(from / period);
         let rows = |term: &u64| periods * u128::from(term * size) * u128::from(period) / u128::from(sum);
         let mut before: Vec<u128> = ratio.terms.iter().map(rows).collect();
@@ -95,10 +94,6 @@ impl Share {
         let run = if 2 * rest >= sum { ((deadline * gap).div_ceil(sum) * sum).div_ceil(gap) } else { 0 };
         Some((deadline, !overlaps, Reverse(if overlaps { run } else { 0 }), part))
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]
