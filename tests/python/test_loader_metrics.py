@@ -1,7 +1,11 @@
 """A Loader tells whether it waits, and for what: as metrics, as figures, and in a line an epoch."""
 
 import math
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import packed
 import pytest
@@ -18,8 +22,25 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def test_a_slow_store_is_what_is_waited_for(dataset: packed.Packed, capfd: pytest.CaptureFixture[str]) -> None:
-    with Loader(dataset.path, 4, image_size=packed.SIDE, cache="100%", daemon=SLOW) as loader:
+@contextmanager
+def stderr_in(path: Path) -> Iterator[None]:
+    """Standard error goes into this file, that of the programs that are started, too.
+
+    `capfd` empties its file with each reading: what another process writes just then is lost.
+    """
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def test_a_slow_store_is_what_is_waited_for(dataset: packed.Packed, tmp_path: Path) -> None:
+    stderr = tmp_path / "stderr"
+    with stderr_in(stderr), Loader(dataset.path, 4, image_size=packed.SIDE, cache="100%", daemon=SLOW) as loader:
         assert all(math.isfinite(value) for value in loader.metrics().values())
         for _ in loader:
             pass
@@ -37,8 +58,8 @@ def test_a_slow_store_is_what_is_waited_for(dataset: packed.Packed, capfd: pytes
             pass
         assert loader.metrics()["shade/hit_ratio"] == 1
     # The daemon writes its log from a thread of its own.
-    said, deadline = "", time.monotonic() + 60
-    while "epoch 0: waited " not in (said := said + capfd.readouterr().err) or not said.endswith("\n"):
+    deadline = time.monotonic() + 60
+    while "epoch 0: waited " not in (said := stderr.read_text()) or not said.endswith("\n"):
         assert time.monotonic() < deadline, said
         time.sleep(0.01)
     lines = [line for line in said.splitlines() if "epoch 0: waited " in line]
