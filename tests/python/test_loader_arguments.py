@@ -87,6 +87,8 @@ BAD_PLANS = [
     ("mix", "5%"),
     ("epoch_length", "last"),
     ("epoch_length", 0),
+    ("bucket", [(8, 0)]),
+    ("bucket", [8.5]),
     ("group", ""),
     ("group", "a/b"),
     ("group", 3),
@@ -160,6 +162,7 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
     assert (plan.pop("weights_digest"), plan.pop("subset_digest")) == (0, 0)
     assert (plan.pop("gap"), given.pop("gap")) == ("auto", None)
     assert plan.pop("parts") == []
+    assert (plan.pop("bucket"), given.pop("bucket")) == ([], ())
     assert given == {**plan, **{name: job[name] for name in ("tail", "on_error", "bad_max")}}
 
 

@@ -37,6 +37,7 @@ TAKE_DATASETS = (
     "docs/in-your-script.md",
     "docs/recipes.md",
     "docs/jax.md",
+    "docs/aspect-ratios.md",
     "docs/from-mosaicml.md",
     "docs/from-litdata.md",
     "docs/from-ffcv.md",

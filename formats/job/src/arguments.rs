@@ -18,7 +18,8 @@ impl JobSpec {
     /// - `image_size`: for `decode`, a [`Cover`](crate::Transform::Cover);
     /// - `tail`, `on_error` and `bad_max` within `plan`. A tail is "even" without it.
     ///
-    /// A null is no argument. The ring is rounded up to whole pages. `image_size` gives the height
+    /// With buckets images have the first one's size where nothing says another. A null is no
+    /// argument. The ring is rounded up to whole pages. `image_size` gives the height
     /// and width that all images have, which are asked for if a view of `decode` has no crop.
     ///
     /// # Errors
@@ -46,8 +47,10 @@ impl JobSpec {
             }
             given.insert("decode".to_owned(), serde_json::json!([{ "Cover": { "size": size } }]));
         }
-        if let Some(decode) = given.remove("decode") {
-            spec.decode = Decode::try_from(decode)?.sized(image_size)?;
+        let bucket = spec.plan.bucket.sizes().next();
+        let decode = given.remove("decode").or_else(|| bucket.map(|_| Value::Array(Vec::new())));
+        if let Some(decode) = decode {
+            spec.decode = Decode::try_from(decode)?.sized(bucket, image_size)?;
         } else {
             for name in ["channels_last", "exact", "normalize"] {
                 if given.get(name).is_some_and(|given| *given != Value::Bool(false)) {
@@ -86,8 +89,8 @@ fn plan_of(preset: Preset, given: Map<String, Value>, trains: bool) -> Result<Pl
         return Err(SpecError::told("sampler", text));
     }
     // The other arguments say how a training draws.
-    let PlanSpec { seed, subset_digest, .. } = plan;
-    Ok(PlanSpec { sampler: Sampler::Sequential, seed, subset_digest, ..PlanSpec::default() })
+    let PlanSpec { seed, subset_digest, bucket, .. } = plan;
+    Ok(PlanSpec { sampler: Sampler::Sequential, seed, subset_digest, bucket, ..PlanSpec::default() })
 }
 
 /// Takes an argument.

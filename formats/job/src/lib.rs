@@ -11,13 +11,14 @@
 //!             │ decode: Decode ─ output ─▶ Output: an ImageSpec for each view
 //! ```
 //!
-//! A mixture's parts and their ratio are [`Parts`].
+//! A mixture's parts and their ratio are [`Parts`], and the sizes of batches' images [`Buckets`].
 //!
 //! Beside the document: the tables of single samples ([`Tables`]), which are files; where strata
 //! are placed ([`strata_for`], [`Seats`], [`seats_for`]); and the systems with names ([`Preset`]).
 
 mod arguments;
 mod boxes;
+mod buckets;
 mod capacity;
 mod choices;
 mod declared;
@@ -48,6 +49,7 @@ mod view;
 mod weights;
 
 pub use boxes::BoxFormat;
+pub use buckets::Buckets;
 pub use capacity::{Capacity, CapacityError};
 pub use choices::{EngineChoice, IoMode, JpegDecoder, OnError, Order, Sampler, Tail};
 pub use declared::{Declared, Parameter};

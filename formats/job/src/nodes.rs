@@ -17,10 +17,11 @@ impl JobSpec {
             return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
         }
         let is_on_several = self.local_ranks() < world_size;
-        let is_whole = plan.subset_digest != 0 || !plan.parts.is_empty();
+        let is_whole = plan.subset_digest != 0 || !plan.parts.is_empty() || !plan.bucket.is_empty();
         if is_on_several && is_whole && plan.depends_on_its_node() {
             let expected = "one that goes by no losses, deliveries or caches, where ranks are on several nodes and \
-                            indices or a mixture are given: these are drawn as a whole, and each node knows its own";
+                            indices, buckets or a mixture are given: these are drawn as a whole, and each node knows \
+                            its own";
             return Err(SpecError::new("sampler", plan.sampler, expected));
         }
         let is_divided = strata.is_multiple_of(world_size);
@@ -48,6 +49,7 @@ impl PlanSpec {
                 "the samplers weighted and balanced: strata weigh unequally, and have equally many draws",
             ),
             _ if !self.parts.is_empty() => Some("a mixture: its parts are in one ratio in each batch"),
+            _ if !self.bucket.is_empty() => Some("buckets: a batch of all ranks has one size"),
             _ if self.subset_digest != 0 => Some("indices: a subset is drawn as a whole"),
             _ if self.pace => Some("pace, which goes by whole batches"),
             _ => None,

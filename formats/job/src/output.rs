@@ -33,9 +33,27 @@ impl Decode {
         vec![Transform::Cover { size: Pair([height, width]) }].into()
     }
 
-    /// With the size of all images, which is asked for, in views that have no crop.
+    /// With rows of this height and width.
+    ///
+    /// # Errors
+    /// A view's size goes with other numbers.
+    pub(crate) fn of_size(&self, size: [u32; 2]) -> Result<Self, SpecError> {
+        let Self::Views(views) = self else { return Ok(self.clone()) };
+        let of_step = |step: &Transform| step.of_size(size).ok_or_else(|| step.name());
+        let of_view = |view: &InTurn| view.0.iter().map(of_step).collect::<Result<_, _>>().map(InTurn);
+        views.iter().map(of_view).collect::<Result<_, _>>().map(Self::Views).map_err(|name| {
+            wrong(format!(
+                "decode: got {name} with Plan(bucket=...), which gives images other sizes: expected image_size, \
+                 RandomResizedCrop, Resize((height, width)), or no crop"
+            ))
+        })
+    }
+
+    /// With the size of all images, which is asked for, in views that have no crop; or with that of
+    /// a bucket.
     pub(crate) fn sized(
         mut self,
+        bucket: Option<[u32; 2]>,
         image_size: impl FnOnce() -> Result<[u32; 2], String>,
     ) -> Result<Self, SpecError> {
         let Self::Views(views) = &mut self else { return Ok(self) };
@@ -43,8 +61,11 @@ impl Decode {
             views.iter_mut().filter(|view| view.0.iter().all(Transform::keeps_size)).collect();
         if !whole.is_empty() {
             let text = |text| wrong(format!("decode: it has no Resize and no crop, and {text}"));
-            let size = Pair(image_size().map_err(text)?);
-            whole.into_iter().for_each(|view| view.0.insert(0, Transform::Whole { size }));
+            let step = match bucket {
+                Some(size) => Transform::Cover { size: Pair(size) },
+                None => Transform::Whole { size: Pair(image_size().map_err(text)?) },
+            };
+            whole.into_iter().for_each(|view| view.0.insert(0, step.clone()));
         }
         Ok(self)
     }

@@ -1,5 +1,6 @@
 //! A job, and how its plans are drawn.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,8 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::declared::{canonical, declared, with_field};
 use crate::values::auto;
 use crate::{
-    Declared, Decode, EpochLength, Fields, Floats, Normalize, OnError, Order, Output, Parameter, Parts,
-    Sampler, SpecError, Tail,
+    Buckets, Declared, Decode, EpochLength, Fields, Floats, Normalize, OnError, Order, Output, Parameter,
+    Parts, Sampler, SpecError, Tail,
 };
 
 pub use shade_formats::limits::JOB_BYTES_MAX;
@@ -103,6 +104,10 @@ declared! {
         /// `longest`, of every part, or a number of samples.
         epoch_length: EpochLength = EpochLength::First;
 
+        /// Heights and widths of images, of which each batch of all ranks has one: that whose
+        /// aspect ratio is nearest to that of its images. None leaves all images at one size.
+        bucket: Buckets = Buckets::NONE;
+
         /// Digest of the sampler `weighted`'s table, [`WeightTable::digest`](crate::WeightTable); 0
         /// without one.
         weights_digest: u64 = 0;
@@ -140,6 +145,19 @@ impl PlanSpec {
             return Err(SpecError::new("group", "rep, pace or an order that does", expected));
         }
         Ok(())
+    }
+
+    /// Refuses what batches of one aspect ratio cannot have.
+    fn check_buckets(&self) -> Result<(), SpecError> {
+        let refused = [
+            (!self.parts.is_empty(), "a mixture: its parts are in one ratio in each batch"),
+            (self.pace, "pace: it moves samples to other batches"),
+            (self.group != 0, "a group: its jobs have rows of one size"),
+        ];
+        match refused.into_iter().find(|(is_given, _)| *is_given && !self.bucket.is_empty()) {
+            Some((_, why)) => Err(SpecError::new("bucket", "given", format_args!("left out with {why}"))),
+            None => Ok(()),
+        }
     }
 
     /// Refuses what a mixture cannot have, and what only a mixture has.
@@ -181,7 +199,7 @@ impl PlanSpec {
     pub fn digest(&self) -> u64 {
         let text = canonical(&Self { strata: 1, gap: None, ..*self });
         // States from before there were these fields have the digest of a document without them.
-        let without = [r#""gap":"auto","#, r#""parts":[],"#, r#""epoch_length":"first","#];
+        let without = [r#""gap":"auto","#, r#""parts":[],"#, r#""epoch_length":"first","#, r#""bucket":[],"#];
         xxh3_64(without.iter().fold(text, |text, field| text.replace(field, "")).as_bytes())
     }
 }
@@ -310,13 +328,31 @@ impl JobSpec {
         }
     }
 
-    /// What a batch holds.
+    /// What the largest batch holds.
     ///
     /// # Errors
-    /// The transforms make no rows.
+    /// As for [`outputs`](Self::outputs).
     pub fn output(&self) -> Result<Output, SpecError> {
+        Ok(self.outputs()?.into_iter().max_by_key(Output::row_bytes).unwrap_or_default())
+    }
+
+    /// What a batch of each bucket holds; one for all if they do not differ.
+    ///
+    /// # Errors
+    /// The transforms make no rows, or none of a bucket's size.
+    pub fn outputs(&self) -> Result<Vec<Output>, SpecError> {
         let floats = Floats::new(self.dtype, self.normalize)?;
-        Output::new(&self.decode, self.channels_last, self.exact, floats)
+        let of = |decode: &Decode| Output::new(decode, self.channels_last, self.exact, floats);
+        let output = of(&self.decode)?;
+        let sizes: HashSet<_> = output.shapes().iter().map(|shape| (shape.height, shape.width)).collect();
+        if self.plan.bucket.is_empty() || sizes.is_empty() {
+            return Ok(vec![output]);
+        }
+        if sizes.len() > 1 {
+            let expected = "left out with views of different sizes: the images of a batch have one size";
+            return Err(SpecError::new("bucket", "given", expected));
+        }
+        self.plan.bucket.sizes().map(|size| of(&self.decode.of_size(size)?)).collect()
     }
 
     /// Refuses what no daemon can serve.
@@ -327,6 +363,7 @@ impl JobSpec {
         self.plan.validate()?;
         self.check_ranges()?;
         self.plan.check_parts()?;
+        self.plan.check_buckets()?;
         self.check_strata()?;
         let positions = self.plan.parts.positions(self.plan.epoch_length, self.global_batch());
         if positions > SAMPLES_MAX {
@@ -558,6 +595,7 @@ mod tests {
             mix: 0.05,
             parts: Parts::NONE,
             epoch_length: EpochLength::First,
+            bucket: Buckets::NONE,
             weights_digest: 0,
             subset_digest: 0,
             group: 0,

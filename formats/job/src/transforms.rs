@@ -466,6 +466,20 @@ impl Transform {
         )
     }
 
+    /// The same with rows of this height and width, if it makes any; `None` if it would need other
+    /// numbers then.
+    pub(crate) fn of_size(&self, size: [u32; 2]) -> Option<Self> {
+        let mut step = self.clone();
+        match &mut step {
+            Self::Cover { size: Pair(own) }
+            | Self::Resize { size: Side::Both(own), .. }
+            | Self::RandomResizedCrop { size: Pair(own), .. } => *own = size,
+            _ if self.keeps_size() => {}
+            _ => return None,
+        }
+        Some(step)
+    }
+
     /// Whether a flip before it is another than one after it.
     #[must_use]
     pub fn knows_places(&self) -> bool {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use shade_formats::Dtype;
 use shade_job::{
-    AutoAugmentPolicy, Colour, Decode, Degrees, FieldKind, Fields, Filters, InTurn, Interpolation,
+    AutoAugmentPolicy, Buckets, Colour, Decode, Degrees, FieldKind, Fields, Filters, InTurn, Interpolation,
     JOB_BYTES_MAX, JobSpec, Normalize, OnError, Order, Pair, PlanSpec, Resampling, Sampler, Shear, Side,
     Tail, Transform,
 };
@@ -158,13 +158,13 @@ prop_compose! {
         sampler in any_of(Sampler::ALL), order in any_of(Order::ALL), tail in any_of(Tail::ALL),
         on_error in any_of(OnError::ALL), decode in decode(), seed: u64, shares in [share(), share(), share()],
         factors in [1.0..1e300_f64, 1.0..9.0_f64], cover: u32, fields in fields(), dtype in any_of(&Dtype::ALL), normalize in normalize(), digests: [u64; 2], flags: [bool; 4],
-        batch_size in 1_u32..9000, ring in 0_u64..1 << 20,
+        batch_size in 1_u32..9000, ring in 0_u64..1 << 20, sizes in prop::collection::vec([1..99_u32, 1..99], 0..4),
     ) -> JobSpec {
         JobSpec {
             plan: PlanSpec {
                 sampler, order, seed, cover,
                 rep: factors[0], echo: factors[1], hit_cap: shares[0], explore: shares[1], mix: shares[2],
-                weights_digest: digests[0], subset_digest: digests[1], pace: flags[0], draw_ahead: flags[1],
+                bucket: Buckets::new(&sizes).unwrap_or(Buckets::NONE), weights_digest: digests[0], subset_digest: digests[1], pace: flags[0], draw_ahead: flags[1],
                 ..PlanSpec::default()
             },
             batch_size, tail, on_error, decode, channels_last: flags[2], exact: flags[3], dtype, normalize, fields, bad_max: shares[0],
@@ -178,6 +178,7 @@ prop_compose! {
 fn any_json() -> impl Strategy<Value = Value> {
     let word = any_of(&[
         "plan",
+        "bucket",
         "decode",
         "size",
         "RandomCrop",
@@ -246,7 +247,7 @@ proptest! {
 /// the state's magic up.
 #[test]
 fn the_canonical_form_does_not_change_by_accident() {
-    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"parts":[],"epoch_length":"first","weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"tail":"drop","decode":null,"channels_last":false,"dtype":"uint8","normalize":null,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
+    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"parts":[],"epoch_length":"first","bucket":[],"weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"tail":"drop","decode":null,"channels_last":false,"dtype":"uint8","normalize":null,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
     assert_eq!(JobSpec::default().to_text(), default);
     assert_eq!(JobSpec::from_text("{}").unwrap(), JobSpec::default());
     assert_eq!(PlanSpec::default().digest(), 1_251_418_270_495_400_952);
@@ -263,6 +264,7 @@ fn every_parameter_of_the_plan_counts_for_its_digest_except_strata_and_gap() {
             Value::String(name) if name == "uniform" => "pads".into(),
             Value::String(name) if name == "auto" => 24.into(),
             Value::String(name) if name == "first" => "longest".into(),
+            Value::Array(_) if parameter.name == "bucket" => json!([[7, 5]]),
             Value::Array(_) => json!([[7, 0.5]]),
             Value::String(_) => "spaced".into(),
             Value::Number(number) if number.is_f64() => (number.as_f64().unwrap() + 0.125).into(),

@@ -79,6 +79,8 @@ pub const JOBS_MAX: u32 = 16;
 pub const RANKS_TOLD_MAX: usize = 256;
 /// Most ranks of one job, on all nodes together.
 pub const RANKS_MAX: u32 = 65_536;
+/// Most sizes of images that batches of one job have.
+pub const BUCKETS_MAX: usize = 64;
 /// Most datasets of a mixture.
 pub const PARTS_MAX: usize = 16;
 /// Most strata of a plan: 256 for each rank.

@@ -74,7 +74,7 @@ impl<M: Memory> Core<M> {
     fn substitute(&self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let target = self.batches.row(row)?;
         let job = self.training.job_of(row.session)?;
-        let output = job.output();
+        let output = self.batches.output(row)?;
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }

@@ -7,7 +7,7 @@ use shade_formats::FormatError;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Open, Served};
 use shade_formats::{SampleId, Size};
-use shade_job::{ImageSpec, OnError};
+use shade_job::{ImageSpec, OnError, Output};
 
 use crate::action::Action;
 use crate::batch_fields::BatchFields;
@@ -105,13 +105,14 @@ impl<M: Memory> Core<M> {
         let Some(job) = self.training.job(job_id) else { return false };
         let Some(planned) = job.planned(is_ahead) else { return false };
         let epoch = planned.epoch();
-        let slots = planned.batch(number, of_rank);
-        let mut rows = plan_rows(&planned, &slots, &*self.index);
+        let (slots, output) = (planned.batch(number, of_rank), Arc::clone(planned.output(number)));
+        let mut rows = plan_rows(&planned, &output, &slots, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = to_u32(rows.len());
         let ring_bytes = self.batches.payload_bytes(session);
-        let laid_out = batch_layout(job.output(), capacity.max(1), data_len);
-        let laid_out = laid_out.and_then(|layout| Ok((layout, fields_of(job, &rows, &*self.index)?)));
+        let laid_out = batch_layout(&output, capacity.max(1), data_len);
+        let laid_out =
+            laid_out.and_then(|layout| Ok((layout, fields_of(job, &output, &rows, &*self.index)?)));
         let laid_out = match laid_out {
             Ok(laid_out) if block_bytes(&laid_out) <= ring_bytes => laid_out,
             // Its epoch may never be asked for.
@@ -139,8 +140,11 @@ impl<M: Memory> Core<M> {
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
         let generation = (!is_ahead).then(|| self.training.begin_batch(session));
         let id = BatchId { epoch, number };
-        let ticket =
-            self.batches.open(session, NewBatch { id, generation, reserved, layout, fields, rows }, now_ns);
+        let ticket = self.batches.open(
+            session,
+            NewBatch { id, generation, reserved, layout, output, fields, rows },
+            now_ns,
+        );
         let line = || open_line(now_ns, of_rank, id, ticket.seq, accesses.len());
         let traced = self.figures.observer(job_id).map(|observer| (observer, line()));
         let traced = self.look_up(job_id, ticket, &accesses, is_ahead, traced);
@@ -192,12 +196,17 @@ impl<M: Memory> Core<M> {
 }
 
 /// Room for the extra fields of these rows; `None` where the job wants none.
-fn fields_of(job: &Job, rows: &[BatchRow], index: &dyn Samples) -> Result<Option<BatchFields>, FormatError> {
+fn fields_of(
+    job: &Job,
+    output: &Output,
+    rows: &[BatchRow],
+    index: &dyn Samples,
+) -> Result<Option<BatchFields>, FormatError> {
     if job.fields().is_empty() {
         return Ok(None);
     }
     let rooms = rows.iter().map(|row| job.fields_room(index, row.sample, row.entry.label));
-    BatchFields::new(job.fields(), &job.output().shapes(), rooms).map(Some)
+    BatchFields::new(job.fields(), &output.shapes(), rooms).map(Some)
 }
 
 /// Bytes of a batch's block.
@@ -221,9 +230,9 @@ fn touch_scores(importance: &Importance, rows: &[BatchRow]) {
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(planned: &Planned<'_>, slots: &[Slot], index: &dyn Samples) -> Vec<BatchRow> {
+fn plan_rows(planned: &Planned<'_>, output: &Output, slots: &[Slot], index: &dyn Samples) -> Vec<BatchRow> {
     let job = planned.job;
-    let first_view_bytes = job.output().views().first().map(ImageSpec::bytes);
+    let first_view_bytes = output.views().first().map(ImageSpec::bytes);
     // All entries first, so that their memory comes at the same time, as in `touch_all`. Without
     // their samples: a pair is copied in three steps that wait for each other.
     let entries: Vec<_> = slots.iter().map(|slot| index.entry(planned.sample(slot)?)).collect();
@@ -231,7 +240,7 @@ fn plan_rows(planned: &Planned<'_>, slots: &[Slot], index: &dyn Samples) -> Vec<
     let mut rows = Vec::with_capacity(slots.len());
     for (slot, entry) in slots.iter().zip(entries) {
         let (Some(sample), Some(entry)) = (planned.sample(slot), entry) else { continue };
-        let len = row_bytes(job.output(), &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
+        let len = row_bytes(output, &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
         let room = len.max(job.room_of(entry.label));
         let weight = planned.weight(slot);
         let flags = if slot.padding { FLAG_PADDING } else { 0 };

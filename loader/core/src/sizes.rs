@@ -3,12 +3,13 @@
 
 use std::collections::BinaryHeap;
 use std::iter::repeat_n;
+use std::sync::Arc;
 
 use shade_formats::index::Entry;
 use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId, Size};
-use shade_job::{Capacity, Fields, JobSpec, OnError, Output, Parts, Subset, Tail, WeightTable};
+use shade_job::{Buckets, Capacity, Fields, JobSpec, OnError, Output, Parts, Subset, Tail, WeightTable};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -143,6 +144,28 @@ pub(super) fn check_sizes(output: &Output, index: &dyn Samples) -> Result<(), St
          samples; if they are images, pack them with --format jpeg or raw",
         index.len()
     ))
+}
+
+/// By sample: its bucket. Empty if there are none.
+///
+/// # Errors
+/// The index knows the size of no image.
+pub(super) fn buckets_of(buckets: &Buckets, index: &dyn Samples) -> Result<Arc<[u8]>, String> {
+    if buckets.is_empty() {
+        return Ok(Arc::default());
+    }
+    let sizes =
+        || (0..index.len()).map(|id| index.entry(SampleId(id)).and_then(|entry| indexed_size(&entry).ok()));
+    if index.len() > 0 && sizes().all(|size| size.is_none()) {
+        return Err(format!(
+            "bucket: the index knows the size of none of its {} samples; if they are images, pack them with --format \
+             jpeg or raw",
+            index.len()
+        ));
+    }
+    // An image of unknown size is a square to them: it is damaged, or does not tell.
+    let square = Size { width: 1, height: 1 };
+    Ok(sizes().map(|size| buckets.nearest(size.unwrap_or(square))).collect())
 }
 
 /// Refuses fields that are not read with their records, or that the dataset has not.

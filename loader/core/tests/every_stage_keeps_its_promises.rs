@@ -70,7 +70,8 @@ fn drawn(plan: PlanSpec, samples: u32) -> Drawn {
             strata: strata.clone(),
             seats: &seats,
             part,
-            batches: &[],
+            slices: None,
+            buckets: &[],
         };
         let plan = draw_plan(&plan, SELECTIVE, 10, facts, |_| false, 1.0);
         let mut counts = vec![0.0; len];

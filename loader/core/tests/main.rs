@@ -10,6 +10,7 @@ mod a_successor_goes_on;
 mod another_world_size;
 mod any_number_of_ranks_has_one_plan;
 mod bad_records_have_a_limit;
+mod batches_of_one_aspect_ratio;
 mod cache_against_a_model;
 mod cache_arc;
 mod cache_worked_examples;

@@ -47,8 +47,8 @@ impl Case {
             importance.set_score(id, 2.3 + (id.0 * 7 % 19) as f32 / 10.0);
             (id.0 % 3 == 0).then(|| importance.record_delivery(id, epoch));
         }
-        let batches = self.slices().batch_sizes();
-        let facts = SampleFacts { weights: Some(&self.weights), batches: &batches, ..(&importance).into() };
+        let slices = Some(self.slices());
+        let facts = SampleFacts { weights: Some(&self.weights), slices, ..(&importance).into() };
         let drawn = draw_plan(plan, epoch, self.spec.batch_size, facts.clone(), |id| is_resident(id.0), 1.0);
         let is_pure = IN_PASSES.contains(&plan.sampler) && plan.cover == 0;
         if let Some(before) = epoch.checked_sub(1).filter(|_| is_pure) {

@@ -66,7 +66,15 @@ impl Case {
 
     fn facts<'a>(&'a self, part: &'a Part) -> SampleFacts<'a> {
         let Self { importance, weights, strata, seats, .. } = self;
-        SampleFacts { importance, weights: Some(weights), strata: strata.clone(), seats, part, batches: &[] }
+        SampleFacts {
+            importance,
+            weights: Some(weights),
+            strata: strata.clone(),
+            seats,
+            part,
+            slices: None,
+            buckets: &[],
+        }
     }
 
     fn draw(&self, part: &Part) -> Plan {

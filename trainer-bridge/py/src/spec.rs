@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt};
+use pyo3::types::{PyBytes, PyInt, PyList};
 use serde_json::{Number, Value};
 use shade_client::{
     FieldKind, JobSpec, Launch, Options, Settings, SpecError, Subset, WeightTable, image_size,
@@ -115,8 +115,11 @@ pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> 
     JobSpec::check_field(name, &scalar).map_err(|error| refused(&error))
 }
 
-/// A bool, number or text of Python as a JSON value.
+/// A bool, number or text of Python as a JSON value, or a list of these.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(list) = value.cast::<PyList>() {
+        return list.iter().map(|value| scalar(&value)).collect();
+    }
     // Python's bool is an int, and its float is not.
     if let Ok(flag) = value.extract::<bool>() {
         return Ok(flag.into());

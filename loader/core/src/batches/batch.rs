@@ -7,6 +7,7 @@ use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
 use shade_formats::trace::Open;
 use shade_formats::{DrawnRow, Geometry, Size};
+use shade_job::Output;
 
 use crate::bad_share::{Faults, Outcome, RowCounts};
 use crate::batch_fields::BatchFields;
@@ -88,6 +89,8 @@ pub(crate) struct Batch<M: Memory> {
     /// Offset of the batch's block in the payload.
     pub(super) offset: u64,
     pub(super) layout: BatchLayout,
+    /// What its rows become.
+    pub(super) output: Arc<Output>,
     /// Where the extra fields of its rows go.
     pub(super) fields: Option<Arc<BatchFields>>,
     /// See [`FillOrder::later_views`](crate::FillOrder::later_views).
@@ -140,6 +143,7 @@ impl<M: Memory> Batch<M> {
             id,
             offset,
             layout,
+            output: Arc::default(),
             fields: None,
             later_views: (1..views).filter_map(|view| layout.images(view)).map(|at| offset + at).collect(),
             geometry: vec![Geometry::default(); views * rows.len()],

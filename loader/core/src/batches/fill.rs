@@ -75,7 +75,7 @@ impl<M: Memory> Batches<M> {
         let batch = ring.open.iter_mut().find(|batch| !batch.ready.is_empty());
         let Some(batch) = batch else { unreachable!("session {session} has its turn, and no row") };
         let ticket = Ticket { session, seq: batch.seq };
-        let (output, draws) = (Arc::clone(job.output()), job.draws(batch.id.epoch));
+        let (output, draws) = (Arc::clone(&batch.output), job.draws(batch.id.epoch));
         batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, &output));
         let (later_views, fields) = (Arc::clone(&batch.later_views), batch.fields.clone());
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::{BatchLayout, PayloadAllocator};
 use shade_formats::trace::Open;
+use shade_job::Output;
 
 use crate::batch_fields::BatchFields;
 use crate::figures::Accesses;
@@ -71,6 +72,7 @@ pub(super) struct NewBatch {
     pub(super) generation: Option<u32>,
     pub(super) reserved: Reserved,
     pub(super) layout: BatchLayout,
+    pub(super) output: Arc<Output>,
     pub(super) fields: Option<Arc<BatchFields>>,
     pub(super) rows: Vec<BatchRow>,
 }
@@ -281,12 +283,12 @@ impl<M: Memory> Batches<M> {
     /// Opens a batch in the room that was reserved for it. All its rows wait for their records.
     pub(super) fn open(&mut self, session: SessionId, new: NewBatch, now_ns: u64) -> Ticket {
         let Some(ring) = self.ring_mut(session) else { unreachable!("room in no ring") };
-        let NewBatch { id, generation, reserved: Reserved { offset, slot_wait_ns }, layout, fields, rows } =
-            new;
+        let NewBatch { id, generation, reserved, layout, output, fields, rows } = new;
+        let Reserved { offset, slot_wait_ns } = reserved;
         let seq = ring.next_seq;
         ring.next_seq += 1;
         let mut batch = Batch::new(seq, id, offset, layout, rows, now_ns);
-        (batch.fields, batch.slot_wait_ns) = (fields, slot_wait_ns);
+        (batch.output, batch.fields, batch.slot_wait_ns) = (output, fields, slot_wait_ns);
         match generation {
             Some(generation) => batch.generation = generation,
             None => batch.held = Some(Box::default()),

@@ -3,6 +3,7 @@
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::FLAG_SUBSTITUTED;
+use shade_job::Output;
 
 use super::Batches;
 use super::batch::{Batch, BatchRow, RowState};
@@ -58,6 +59,12 @@ impl<M: Memory> Batches<M> {
         let ring = self.ring(row.session)?;
         let batch = ring.open.iter().find(|batch| batch.seq == row.seq)?;
         batch.rows.get(row.position as usize)
+    }
+
+    /// What the row becomes, whose batch is open.
+    pub(crate) fn output(&self, row: RowId) -> Option<&Output> {
+        let batch = self.ring(row.session)?.open.iter().find(|batch| batch.seq == row.seq)?;
+        Some(&batch.output)
     }
 
     /// Room of the row for extra fields that vary, in bytes.

@@ -9,6 +9,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c_append;
 use shade_job::{PlanSpec, Sampler};
 
+use super::buckets::by_buckets;
 use super::inputs::{EpochInputs, Inputs, SampleFacts};
 use super::list::{List, PlanSummary, draw_list};
 use super::mixture::draw_mixture;
@@ -128,9 +129,11 @@ fn draw_from(all: &EpochInputs<'_>) -> Plan {
     let SampleFacts { strata, seats: order, .. } = &all.facts;
     let seats = part.seats(strata.count());
     if let [seat] = seats[..] {
-        let List { ids, weights, summary } = draw_list(&Inputs::new(all, order.stratum(seat)));
+        let list = draw_list(&Inputs::new(all, order.stratum(seat)));
+        let List { ids, weights, summary } = by_buckets(list, all);
         return Plan { epoch, part, ids, weights, summary };
     }
+    assert!(all.facts.buckets.is_empty(), "a plan with buckets has one stratum");
     let places = seats.iter().map(|&seat| strata.len(seat) as usize).sum();
     let (mut ids, mut weights) = (vec![SampleId::default(); places], vec![1.0; places]);
     let mut summary = PlanSummary::default();

@@ -34,7 +34,7 @@ const WINDOW_BATCHES: usize = 10;
 /// Whether samples of such plans may change places.
 #[must_use]
 pub fn may_exchange(spec: &PlanSpec) -> bool {
-    !keeps_order(spec.sampler) && !spec.pace && spec.parts.is_empty()
+    !keeps_order(spec.sampler) && !spec.pace && spec.parts.is_empty() && spec.bucket.is_empty()
 }
 
 impl Plan {

@@ -13,6 +13,7 @@ use shade_job::{PlanSpec, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};
+use super::slice::Slices;
 use super::strata::Strata;
 use crate::importance::Importance;
 use crate::number::to_u32;
@@ -43,16 +44,19 @@ pub struct SampleFacts<'a> {
     pub seats: &'a Seats,
     /// The part of the plan that is drawn. Its number of ranks divides that of strata.
     pub part: &'a Part,
-    /// Samples of each batch of all ranks, in their order: a mixture has its ratio in each. Other
-    /// plans do not depend on them.
-    pub batches: &'a [u32],
+    /// The batches of all ranks in a plan as long as the dataset: a mixture has its ratio in each,
+    /// and with buckets each is of one. Other plans do not depend on them.
+    pub slices: Option<Slices>,
+    /// By sample: its bucket. Empty if there are none.
+    pub buckets: &'a [u8],
 }
 
 impl<'a> From<&'a Importance> for SampleFacts<'a> {
     /// The whole dataset, as one stratum.
     fn from(importance: &'a Importance) -> Self {
         let strata = Strata::one(importance.len());
-        Self { importance, weights: None, strata, seats: &IN_ORDER, part: &WHOLE, batches: &[] }
+        let (seats, part) = (&IN_ORDER, &WHOLE);
+        Self { importance, weights: None, strata, seats, part, slices: None, buckets: &[] }
     }
 }
 
@@ -75,6 +79,12 @@ impl EpochInputs<'_> {
     /// The seed of all random numbers. The jobs of a group have the same.
     fn seed(&self) -> u64 {
         if self.spec.group != 0 { self.spec.group } else { self.spec.seed }
+    }
+
+    /// The batches of all ranks, of a plan that depends on them.
+    pub(super) fn slices(&self) -> Slices {
+        let Some(slices) = self.facts.slices else { unreachable!("the plan is drawn for batches") };
+        slices
     }
 
     /// The random numbers of a stage of the whole epoch.

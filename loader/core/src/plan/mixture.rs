@@ -78,8 +78,7 @@ fn parts(ratio: &Ratio, all: &EpochInputs<'_>) -> Vec<MixedPart> {
 
 /// Rows of each part in each batch, batch after batch, and what the epoch takes of each part.
 fn rows_of_batches(ratio: &Ratio, all: &EpochInputs<'_>) -> (Vec<u32>, Vec<Stretch>) {
-    let batches = all.facts.batches;
-    assert!(!batches.is_empty(), "a mixture is planned for batches");
+    let batches = all.slices().batch_sizes();
     let mut times: BTreeMap<u32, u64> = BTreeMap::new();
     batches.iter().for_each(|&size| *times.entry(size).or_default() += 1);
     let mut stretches = vec![Stretch::default(); ratio.terms.len()];
@@ -90,7 +89,7 @@ fn rows_of_batches(ratio: &Ratio, all: &EpochInputs<'_>) -> (Vec<u32>, Vec<Stret
         of_size.insert(size, quotas);
     }
     let mut rows = Vec::with_capacity(batches.len() * stretches.len());
-    for size in batches {
+    for size in &batches {
         let Some(quotas) = of_size.get_mut(size) else { unreachable!("a size of no batch") };
         rows.extend(quotas.next());
     }

@@ -9,7 +9,7 @@
 //! | sampler | how often each sample comes, and its loss weight | `samplers/`, one file each |
 //! | order | in which order, with repeats apart | `orders/`, one file each |
 //! | pace | the same number of expected misses in each batch | `pace` |
-//! | slice | which position is in which batch of which rank | `slice` |
+//! | slice | which position is in which batch of which rank | `slice`, `slot` |
 //!
 //! `epoch` runs all but the last, and `list` those in the middle for what is drawn on its own. The
 //! plan is a pure function of its `inputs`: seed, epoch, score table, residency and parameters,
@@ -20,7 +20,8 @@
 //! is.
 //!
 //! A `mixture` has its parts in place of strata: `quotas` says how many rows of each part a batch
-//! has. So its plan also depends on the size of a batch of all ranks.
+//! has. With `buckets` a list is dealt over batches that have images of one aspect ratio each. So
+//! these plans also depend on the size of a batch of all ranks.
 //!
 //! # How to add a sampler
 //!
@@ -59,6 +60,7 @@
 
 mod advice;
 mod bijection;
+mod buckets;
 mod entropy;
 mod epoch;
 mod exchange;
@@ -75,6 +77,7 @@ mod quotas;
 mod random;
 mod samplers;
 mod slice;
+mod slot;
 mod stand_ins;
 mod strata;
 
@@ -90,6 +93,7 @@ pub use lookahead::{Known, Lookahead, Use, in_sight, next_accesses};
 pub use mix::mixed;
 pub use part::Part;
 pub use samplers::{Repeats, high_importance, may_leave_out, rep_now};
-pub use slice::{Origin, Slices, SlicesError, Slot};
+pub use slice::{Origin, Slices, SlicesError};
+pub use slot::Slot;
 pub use stand_ins::StandIns;
 pub use strata::{Strata, StrataError};

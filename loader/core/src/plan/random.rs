@@ -43,6 +43,8 @@ pub(super) enum Stage {
     Mix = 13,
     /// In which order the parts of a mixture come within a batch.
     Blend = 14,
+    /// In which order batches of several buckets come.
+    Bucket = 15,
 }
 
 /// One stage's stream of random numbers.

@@ -12,7 +12,8 @@ use super::use_numbers::UseNumbers;
 use crate::ids::JobId;
 use crate::importance::Importance;
 use crate::plan::{
-    Known, Part, Plan, SampleFacts, Strata, draw_next_plan, draw_plan, next_accesses, position_entropy,
+    Known, Part, Plan, SampleFacts, Slices, Strata, draw_next_plan, draw_plan, next_accesses,
+    position_entropy,
 };
 
 /// Names an order of its job. A result of an earlier one comes too late.
@@ -37,8 +38,9 @@ pub(super) struct PlanInputs {
     pub(super) spec: PlanSpec,
     pub(super) epoch: u32,
     pub(super) batch_size: u32,
-    /// Samples of each batch of all ranks, if the plan is of a mixture.
-    pub(super) batches: Vec<u32>,
+    pub(super) slices: Slices,
+    /// By sample: its bucket. Empty if there are none.
+    pub(super) buckets: Arc<[u8]>,
     /// Samples of the dataset.
     pub(super) samples: u32,
     /// Empty if no plan of `spec` depends on it.
@@ -140,7 +142,8 @@ impl PlanInputs {
             strata: self.strata.clone(),
             seats,
             part: &self.part,
-            batches: &self.batches,
+            slices: Some(self.slices),
+            buckets: &self.buckets,
         }
     }
 

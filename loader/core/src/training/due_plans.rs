@@ -211,12 +211,12 @@ impl Job {
         let importance =
             if spec.depends_on_its_node() { self.importance.clone() } else { Importance::new(0) };
         let of_cache = if spec.depends_on_residents() { samples } else { 0 };
-        let batches = || self.current.slices.of_len(self.positions()).batch_sizes();
         PlanInputs {
             spec,
             epoch,
             batch_size: self.spec.batch_size,
-            batches: if spec.parts.is_empty() { Vec::new() } else { batches() },
+            slices: self.current.slices.of_len(self.positions()),
+            buckets: Arc::clone(&self.buckets),
             samples,
             importance,
             weights: self.weights.clone(),

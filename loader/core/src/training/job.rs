@@ -22,7 +22,7 @@ use crate::ids::JobId;
 use crate::importance::Importance;
 use crate::plan::{Known, Lookahead, Part, Plan, Slices, Slot, Strata, gap_batches};
 use crate::samples::Samples;
-use crate::sizes::{Rooms, check_fields, check_sizes, payload_size, varying_bytes};
+use crate::sizes::{Rooms, buckets_of, check_fields, check_sizes, payload_size, varying_bytes};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(crate) struct Job {
@@ -33,8 +33,12 @@ pub(crate) struct Job {
     /// Most batches from a use of a sample to the next: its document's, or else what followed from
     /// the cache when it began, or from that in a state that it goes on from.
     pub(super) gap: u32,
-    /// Its output, for orders.
+    /// What the largest of its batches holds.
     output: Arc<Output>,
+    /// What a batch of each bucket holds; one for all if they do not differ.
+    outputs: Vec<Arc<Output>>,
+    /// By sample: its bucket. Empty if there are none.
+    pub(super) buckets: Arc<[u8]>,
     /// The extra fields of its batches.
     fields: Arc<Fields>,
     /// Size of each rank's ring.
@@ -134,7 +138,10 @@ impl Job {
     ) -> Result<Self, Refusal> {
         let samples = index.len();
         let output = spec.output().map(Arc::new).map_err(|error| unfit(error.to_string()))?;
+        let outputs = spec.outputs().map_err(|error| unfit(error.to_string()))?;
+        let outputs = outputs.into_iter().map(Arc::new).collect();
         check_sizes(&output, index).map_err(unfit)?;
+        let buckets = buckets_of(&spec.plan.bucket, index).map_err(unfit)?;
         check_fields(&spec.fields, index).map_err(unfit)?;
         let Tables { weights, subset } = tables;
         let (strata, slices) = divided(&spec, subset, index).map_err(unfit)?;
@@ -155,6 +162,8 @@ impl Job {
             id,
             name,
             output,
+            outputs,
+            buckets,
             fields,
             payload,
             ring,
@@ -216,9 +225,22 @@ impl Job {
         PlanSpec { gap: Some(self.gap), ..self.spec.plan }
     }
 
-    /// What its rows become.
+    /// What its rows become: those of the largest batches, if it has buckets.
     pub(crate) fn output(&self) -> &Arc<Output> {
         &self.output
+    }
+
+    /// What a batch of these samples holds: that of the bucket that most of them are of, the first
+    /// of several.
+    pub(super) fn output_of(&self, batch: &[SampleId]) -> &Arc<Output> {
+        let [one] = &self.outputs[..] else {
+            let mut counts = vec![0_u32; self.outputs.len()];
+            batch.iter().for_each(|id| counts[usize::from(self.buckets[id.index()])] += 1);
+            let most = counts.iter().copied().max();
+            let bucket = counts.iter().position(|&count| Some(count) == most);
+            return &self.outputs[bucket.unwrap_or(0)];
+        };
+        one
     }
 
     /// The extra fields of its batches.

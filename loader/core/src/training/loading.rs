@@ -118,13 +118,11 @@ impl LoadOrder {
         let (plan, next_plan) = match plan {
             Some(part) if !part.part.is_whole() => {
                 let facts = SampleFacts {
-                    importance: &importance,
                     weights: self.weights.as_deref(),
                     strata: strata.clone(),
                     seats: &seats,
-                    part: &Part::WHOLE,
-                    // Every node has the whole plan of a mixture.
-                    batches: &[],
+                    // Every node has the whole plan of a mixture, and where there are buckets.
+                    ..(&importance).into()
                 };
                 match complete(&plan_spec, part, next.batch_size, facts, &lists) {
                     // The next plan follows from the same, too.

@@ -1,6 +1,9 @@
 //! The batches of a plan, for others to open.
 
+use std::sync::Arc;
+
 use shade_formats::{DrawnRow, SampleId};
+use shade_job::Output;
 
 use super::Training;
 use super::drawing::DrawnPlan;
@@ -32,6 +35,11 @@ impl Planned<'_> {
     /// The rows of a rank's batch.
     pub(crate) fn batch(&self, number: u32, rank: u32) -> Vec<Slot> {
         self.slices.batch(number, rank, self.plan)
+    }
+
+    /// What the batch holds, of any rank.
+    pub(crate) fn output(&self, number: u32) -> &Arc<Output> {
+        self.job.output_of(self.plan.ids.get(self.slices.positions(number)).unwrap_or_default())
     }
 
     /// The sample of a row.

@@ -120,6 +120,10 @@ pub(super) fn run(
     // Before the hang-up, so that a client that sees it and attaches again finds its rank free.
     drop(leaving);
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+    if connection.stderr.borrow().is_some() {
+        // What was said while the rank was there is for its reader, such as an epoch's end.
+        crate::log::flush();
+    }
 }
 
 /// What a connection begins with.

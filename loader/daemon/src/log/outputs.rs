@@ -34,8 +34,6 @@ pub(crate) struct Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // What was said while the rank was there is for its reader: an epoch's end, how a session ended.
-        super::flush();
         offers().remove(&self.session);
     }
 }

@@ -22,6 +22,7 @@ from ._native import (
     __version__,
 )
 from .batch import Batch, Records
+from .buckets import bucket_sizes
 from .convert import convert
 from .daemon import Daemon
 from .dataset import PackedDataset
@@ -52,6 +53,7 @@ __all__ = [
     "ShadeError",
     "Writer",
     "__version__",
+    "bucket_sizes",
     "cmake_prefix_path",
     "convert",
     "find_daemon",

@@ -196,7 +196,7 @@ class Loader(AsDataLoader):
             batch_size=integer("batch_size", batch_size, 1, BATCH_SAMPLES_MAX),
             image_size=None if image_size is None else sides("image_size", image_size),
             decode=None if decode is None else document(decode),
-            channels_last=flag("channels_last", channels_last) or (per_sample is not None and (decode, image_size) != (None, None)),
+            channels_last=flag("channels_last", channels_last) or (per_sample is not None and (decode, image_size, plan.bucket) != (None, None, ())),
             **floats,
             exact=flag("exact", exact),
             fields=kinds(fields),

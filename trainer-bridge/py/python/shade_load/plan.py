@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from . import _native
 from .indices import sample_indices
-from .options import UINT32_MAX, Options, flag, integer, job_name, real, shown
+from .options import UINT32_MAX, Options, flag, integer, job_name, real, shown, sides
 from .weights import weight_table
 
 Sampler = Literal[
@@ -113,6 +114,13 @@ class Plan(Options):
         epoch_length: Length of an epoch of a mixture, `Loader([(dataset, share), ...])`. Default:
             "first", until each sample of the first dataset has come; "longest", of every dataset;
             both are rounded up to whole batches of all ranks. Or a number of samples.
+        bucket: Heights and widths of images, such as `[(512, 768), (640, 640), (768, 512)]`, of which
+            each batch of all ranks has one: an image is in the bucket whose ratio of the sides is
+            nearest to its own, and is resized to cover its size, or as `decode` says, whose sizes
+            are replaced. `shade_load.bucket_sizes` lists sizes of about one number of pixels. Each
+            sample comes as often as without; what does not fill a batch of its bucket joins the
+            neighbours. Default: (), all images have one size. Not with `strata`, `pace`, `group` or
+            mixtures.
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one
@@ -151,6 +159,7 @@ class Plan(Options):
     strata: int | None = None
     mix: float = 0.0
     epoch_length: Literal["first", "longest"] | int = "first"
+    bucket: Sequence[tuple[int, int]] = ()
     group: str | None = None
     tail: Literal["even", "drop", "pad"] = "even"
     on_error: Literal["raise", "skip", "substitute"] = "raise"
@@ -175,6 +184,7 @@ class Plan(Options):
     def arguments(self) -> dict[str, Any]:
         """The fields that were given or have a default, with digests in place of weights and indices."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TABLES}
+        given["bucket"] = [list(size) for size in self.bucket]
         digests = {
             "weights_digest": 0 if self.weights is None else self.weights.digest,
             "subset_digest": 0 if self.indices is None else self.indices.digest,
@@ -188,6 +198,10 @@ def _of_its_type(name: str, value: Any, default: Any) -> Any:
         return None
     if isinstance(default, bool):
         return flag(name, value)
+    if name == "bucket":
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError(f"bucket: got {shown(value)}, expected heights and widths, such as [(512, 768), (768, 512)]")
+        return tuple(sides(name, size) for size in value)
     if name == "epoch_length" and not isinstance(value, str):
         return integer(name, value, 1, UINT32_MAX)
     if isinstance(default, int) or name in ("strata", "gap"):

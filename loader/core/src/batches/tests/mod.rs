@@ -212,8 +212,8 @@ impl World {
         let id = BatchId { epoch: 0, number: self.opened };
         self.opened += 1;
         let generation = if is_held { None } else { Some(1) };
-        let new =
-            NewBatch { id, generation, reserved, layout, fields: None, rows: (0..rows).map(row).collect() };
+        let (output, made) = (Arc::default(), (0..rows).map(row).collect());
+        let new = NewBatch { id, generation, reserved, layout, output, fields: None, rows: made };
         let ticket = self.batches.open(session(rank), new, 0);
         let row_of = |position| RowId { session: ticket.session, seq: ticket.seq, position };
         self.waiting.extend((0..rows).map(|at| row_of(u32::try_from(at).unwrap_or(0))));
