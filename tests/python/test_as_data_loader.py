@@ -5,7 +5,8 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Daemon, Loader, Plan
+import sample_functions
+from shade_load import Daemon, Loader, PerSample, Plan
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 torch = pytest.importorskip("torch")
@@ -41,6 +42,13 @@ def test_it_says_what_a_data_loader_without_workers_says(dataset: packed.Packed,
         assert getattr(loader, name) == (None if callable(expected) else expected)
         with pytest.raises(AttributeError):
             setattr(loader, name, print)
+
+
+def test_it_says_how_many_processes_call_a_function_of_samples(dataset: packed.Packed) -> None:
+    with opened(dataset, transform=PerSample(sample_functions.pixels, workers=2)) as loader:
+        assert loader.num_workers == 2 and loader.persistent_workers is True
+        with pytest.raises(AttributeError):
+            loader.num_workers = 3
 
 
 @pytest.mark.parametrize("part", ["sampler", "batch_sampler", "dataset"])

@@ -1,5 +1,8 @@
 """Loader([(dataset, share), ...]): one daemon delivers several datasets in one ratio, with united labels."""
 
+import os
+import shutil
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -160,6 +163,10 @@ def test_a_state_goes_on_with_the_same_shares_only(both: Both) -> None:
 def test_a_validation_takes_each_sample_of_all_once_in_order(both: Both) -> None:
     with open_loader(both, "val", train=False) as loader:
         assert [sample for batch in epochs(loader, 1)[0] for sample in batch] == list(range(91))
+        second = loader.parts[1]
+    with open_loader(both, "part", train=False, plan=Plan(indices=second)) as loader:
+        assert epochs(loader, 1) == [[list(range(start, start + 10)) for start in (61, 71, 81)]]
+        assert all(batch.parts.tolist() == [1] * 10 for batch in loader)
 
 
 def test_one_index_serves_until_a_dataset_has_another_content(both: Both, tmp_path: Path, kept: Path) -> None:
@@ -176,6 +183,45 @@ def test_one_index_serves_until_a_dataset_has_another_content(both: Both, tmp_pa
     with Loader(mixture, 10) as loader:
         assert loader.parts == (range(61), range(61, 94)) and loader.classes[-1] == "emu"
     assert len(list(kept.glob("*/dataset.shade"))) == 2 and index.stat().st_mtime_ns == written
+
+
+def test_an_index_that_nothing_uses_is_removed_after_a_month(both: Both, tmp_path: Path, kept: Path) -> None:
+    own = both.parts[1].copy_to(tmp_path / "own.shade")
+    mixture = [(own.path, 1), (both.parts[0].path, 1)]
+
+    def age(folder: Path, days: float) -> None:
+        [used] = kept.glob(f"{folder.name}.used-*")
+        os.utime(used, (time.time() - days * 86400,) * 2)
+
+    def next_one(name: str) -> Path:
+        """The folder of the mixture with another content, which is written now."""
+        more = tmp_path / name
+        packed.image_folder(more, "png", {name: 3})
+        packed.run_pack("append", more, own.path)
+        with Loader(mixture, 10) as loader:
+            assert len(list(loader)) > 0
+            return Path(loader.dataset.root)
+
+    with Loader(mixture, 10) as loader:
+        first = Path(loader.dataset.root)
+        age(first, 31)
+        second = next_one("elk")
+        assert first.exists(), "a Loader uses it"
+    del loader
+    age(second, 29)
+    third = next_one("emu")
+    assert not first.exists() and not list(kept.glob(f"{first.name}*")) and second.exists()
+    age(second, 31)
+    (second / "mine").touch()
+    shutil.rmtree(third)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/dataset.shade").touch()
+    third.symlink_to(tmp_path / "elsewhere")
+    age(third, 31)
+    (kept / "other-0123456789abcdef").mkdir()
+    fourth = next_one("fox")
+    assert (second / "dataset.shade").exists() and (tmp_path / "elsewhere/dataset.shade").exists()
+    assert (kept / "other-0123456789abcdef").exists() and fourth.exists()
 
 
 def test_what_cannot_be_mixed_is_refused_by_name(both: Both, tmp_path: Path) -> None:

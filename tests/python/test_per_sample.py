@@ -223,6 +223,16 @@ def test_what_a_function_raises_names_the_sample_and_ends_the_epoch_in_its_turn(
         assert sum(map(len, made)) == len(dataset)
 
 
+def test_what_a_function_raises_is_told_also_where_the_dataset_is_gone(dataset: packed.Packed, tmp_path: Path) -> None:
+    own = dataset.copy_to(tmp_path / "own.shade")
+    with loader(own, sample_functions.FailsOnce(20), image_size=SIDE, plan=Plan(sampler="sequential")) as made:
+        batches = iter(made)
+        next(batches)
+        (own.path / "dataset.shade").rename(tmp_path / "taken.shade")
+        with pytest.raises(ShadeError, match=r"failed with sample 20: KeyError: 'no box of this name'"):
+            list(batches)
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [

@@ -279,6 +279,11 @@ impl Dialogue {
         }
     }
 
+    /// Whether [`Dialogue::fault`] has a failure that the daemon has told.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.try_hearing().is_some_and(|hearing| matches!(hearing.fault, Some(ClientError::Failed { .. })))
+    }
+
     /// Fails with an unsolicited failure, once.
     pub(crate) fn fault(&self) -> Result<(), ClientError> {
         self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)

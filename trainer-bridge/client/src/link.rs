@@ -93,6 +93,8 @@ struct Ring {
     is_superseded: bool,
     /// The rank has waited for what this daemon did not give it yet.
     is_awaited: bool,
+    /// The daemon has told a failure, and has until then to hang up.
+    hangs_up_until: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -162,6 +164,7 @@ impl Link {
             has_doorbell: true,
             is_superseded: false,
             is_awaited: false,
+            hangs_up_until: None,
         };
         let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
         Self { owner, welcome, slots, ring, dialogue, redo, begins_at, is_replaced }
@@ -273,9 +276,11 @@ impl Link {
                 return Ok(next);
             }
             ring.is_awaited = true;
-            // Received earlier, or by another thread that waited for an answer.
-            self.fault()?;
             let left = wait_most.saturating_sub(started.elapsed());
+            // Received earlier, or by another thread that waited for an answer.
+            if self.fault(&mut ring, left)? {
+                return Ok(Next::Pending);
+            }
             let woken = self.sleep(&mut ring, left)?;
             if let Some(next) = woken.found {
                 return Ok(next);
@@ -287,7 +292,9 @@ impl Link {
                     return Ok(next);
                 }
                 // The reason comes before the hang-up.
-                self.fault()?;
+                if self.fault(&mut ring, wait_most.saturating_sub(started.elapsed()))? {
+                    return Ok(Next::Pending);
+                }
                 heard?;
             }
             if woken.interrupted || left.is_zero() {
@@ -323,22 +330,27 @@ impl Link {
         }
     }
 
-    /// What has ended the epoch, or a failure that the daemon has told; or its end, if that was its
-    /// last word.
-    fn fault(&self) -> Result<(), ClientError> {
+    /// Fails with what has ended the epoch, or with a failure that the daemon has told; or with its
+    /// end, if that was its last word. Waits up to `most` for that: whether it may come yet.
+    fn fault(&self, ring: &mut Ring, most: Duration) -> Result<bool, ClientError> {
         // Never a daemon's last word, so nothing is waited for.
         self.dialogue.interruption()?;
-        self.dialogue.fault().map_err(|error| self.end_within(LAST_WORDS, error))
+        if self.is_replaced && self.dialogue.has_failed() {
+            let until = *ring.hangs_up_until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+            let left = until.saturating_duration_since(Instant::now());
+            if !self.dialogue.hangs_up_within(left.min(most)) && most < left {
+                return Ok(true);
+            }
+        }
+        ring.hangs_up_until = None;
+        self.dialogue.fault().map_err(|error| self.as_end(error))?;
+        Ok(false)
     }
 
     /// A failure that was a daemon's last words is its end, where daemons are replaced.
     pub(crate) fn as_end(&self, error: ClientError) -> ClientError {
-        self.end_within(Duration::ZERO, error)
-    }
-
-    fn end_within(&self, most: Duration, error: ClientError) -> ClientError {
         let is_failure = matches!(error, ClientError::Failed { .. });
-        if is_failure && self.is_replaced && self.dialogue.hangs_up_within(most) {
+        if is_failure && self.is_replaced && self.dialogue.hangs_up_within(Duration::ZERO) {
             return self.dialogue.gone();
         }
         error

@@ -201,6 +201,40 @@ fn reason_before_end(test: &str, ask_first: bool) {
 }
 
 #[test]
+fn a_failure_that_may_be_the_last_word_is_waited_for_in_slices() {
+    let name = unique("last-word");
+    let listener = Listener::bind(&name);
+    let (tell, told) = channel();
+    let (end, ended) = channel();
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        daemon.epoch_started();
+        daemon.peer.say(&Reply::Failed { text: "a worker panicked".to_owned() });
+        tell.send(()).unwrap();
+        ended.recv().unwrap();
+        drop(daemon);
+        // Its successor is none.
+        let protocol = (PROTOCOL + 1).to_le_bytes();
+        listener.accept().send_bytes(&[&[1, 0, 9, 0][..], &protocol, &[0xab; 500]].concat(), &[]);
+    });
+    let options = Options { survive: true, ..options() };
+    let session = Session::connect(&dataset(&name), "j", 1, spec(), &options).unwrap();
+    session.start_epoch(0, 0).unwrap();
+    told.recv().unwrap();
+    for wait in [0, 0, 1] {
+        let next = session.next(Duration::from_millis(wait));
+        assert!(matches!(next, Ok(Next::Pending)), "it has not hung up: {next:?}");
+    }
+    end.send(()).unwrap();
+    let gone = next(&session).unwrap_err();
+    daemon.join().unwrap();
+    assert!(
+        matches!(&gone, ClientError::DaemonGone { end, .. } if end.contains("a worker panicked")),
+        "{gone}"
+    );
+}
+
+#[test]
 fn a_reason_that_met_a_question_is_told_to_the_training_as_well() {
     let name = unique("reason-met");
     let listener = Listener::bind(&name);

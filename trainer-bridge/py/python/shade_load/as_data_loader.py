@@ -37,6 +37,9 @@ COUNTERPARTS = {
 class AsDataLoader(ABC):
     """Base of Loader: the attributes of a DataLoader without worker processes, which nobody can set."""
 
+    # Processes of a function of PerSample.
+    _workers = 0
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -66,8 +69,8 @@ class AsDataLoader(ABC):
 
     @property
     def num_workers(self) -> int:
-        """0: there are no worker processes."""
-        return 0
+        """Processes of `PerSample`; 0 without it: the daemon makes the batches."""
+        return self._workers
 
     @property
     def pin_memory(self) -> bool:
@@ -76,8 +79,8 @@ class AsDataLoader(ABC):
 
     @property
     def persistent_workers(self) -> bool:
-        """False: there are no worker processes."""
-        return False
+        """Whether there are processes of `PerSample`, which stay between epochs."""
+        return self._workers > 0
 
     @property
     def collate_fn(self) -> None:
@@ -85,15 +88,15 @@ class AsDataLoader(ABC):
 
     @property
     def worker_init_fn(self) -> None:
-        """None: there are no worker processes."""
+        """None: `PerSample` has none."""
 
     @property
     def prefetch_factor(self) -> None:
-        """None: there are no worker processes."""
+        """None: batches are not made ahead by process."""
 
     @property
     def multiprocessing_context(self) -> None:
-        """None: there are no worker processes."""
+        """None: nobody chooses one."""
 
     @property
     def generator(self) -> None:

@@ -230,7 +230,7 @@ class Loader(AsDataLoader):
         if self._torch is not None and device is not None:
             self._device = CudaDevice(self._torch, device, *self._open().payload)
         if per_sample is not None:
-            what = (self._transform, self._job, self.rank, self._has_views)
+            what, self._workers = (self._transform, self._job, self.rank, self._has_views), per_sample.workers
             self._ahead = per_sample.begin(self._torch, *what, self._dataset.path_of)
 
     def _attachment(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import socket
 import subprocess
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from . import _native
 from ._native import ShadeError
@@ -22,6 +27,10 @@ from .options import INDEX_FILE, dataset_path, number, shown
 SHARES = (1e-6, 1e6)
 # Characters of the datasets' names in that of the folder of their index.
 _NAMES = 80
+# All that the folder of an index has.
+_FILES = {INDEX_FILE, "dataset.times"}
+# An index that no Loader has used for as long is removed once another one is written.
+_UNUSED_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
     """One dataset as it is; of a list of (dataset, share), the folder of the index of all, and their mixture.
 
     The first process that mixes these datasets, with this content, writes an index of all into the
-    user's cache folder. Shards stay where they are.
+    user's cache folder. Shards stay where they are. No process removes it while the mixture is alive.
     """
     if not isinstance(dataset, list | tuple):
         return dataset, None
@@ -65,8 +74,10 @@ def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
     given = [_entry(entry) for entry in dataset]
     folders = [folder for folder, _ in given]
     contents = [_native.dataset_content(str(folder)) for folder in folders]
-    kept = _index_of(folders, [content_id for _, content_id in contents])
-    return kept, Mixture(tuple(samples for samples, _ in contents), tuple(share for _, share in given))
+    mixture = Mixture(tuple(samples for samples, _ in contents), tuple(share for _, share in given))
+    kept, in_use = _index_of(folders, [content_id for _, content_id in contents])
+    finalize(mixture, in_use.close)
+    return kept, mixture
 
 
 def _entry(entry: Any) -> tuple[Path, float]:
@@ -82,18 +93,64 @@ def _entry(entry: Any) -> tuple[Path, float]:
     return dataset_path(path), number("share", share, *SHARES)
 
 
-def _index_of(folders: Sequence[Path], content_ids: Sequence[str]) -> Path:
-    """The folder of the index of all, which never changes: another content has another one."""
+def _index_of(folders: Sequence[Path], content_ids: Sequence[str]) -> tuple[Path, FileIO]:
+    """The folder of the index of all, which never changes: another content has another one. And the file of `_use`."""
     key = hashlib.sha256(socket.gethostname().encode())
     for folder, content_id in zip(folders, content_ids, strict=True):
         key.update(b"\0" + os.fsencode(folder) + b"\0" + content_id.encode())
     name = "+".join(folder.stem for folder in folders)[:_NAMES]
     kept = _mixtures() / f"{name}-{key.hexdigest()[:16]}"
-    if not (kept / INDEX_FILE).is_file():
-        with alone(kept.with_name(f"{kept.name}.lock"), name):
-            if not (kept / INDEX_FILE).is_file():
-                _write(kept, folders)
-    return kept
+    in_use = _use(kept)
+    try:
+        if not (kept / INDEX_FILE).is_file():
+            with alone(_lock(kept), name):
+                if not (kept / INDEX_FILE).is_file():
+                    _write(kept, folders)
+                    _remove_unused(kept.parent)
+    except BaseException:
+        in_use.close()
+        raise
+    return kept, in_use
+
+
+def _lock(kept: Path) -> Path:
+    return kept.with_name(f"{kept.name}.lock")
+
+
+def _use(kept: Path) -> FileIO:
+    """A file that is locked while it is open, so that no process removes the index, and says when it was used last."""
+    while True:
+        file = FileIO(f"{kept}{_used_ending()}", "a+")
+        fcntl.flock(file, fcntl.LOCK_SH)
+        os.utime(file.fileno())
+        # Another process may have removed it before it was locked.
+        if os.fstat(file.fileno()).st_nlink > 0:
+            return file
+        file.close()
+
+
+def _used_ending() -> str:
+    """Ending of such files. Machines that share a home may not see each other's locks."""
+    return f".used-{socket.gethostname()}"
+
+
+def _remove_unused(mixtures: Path) -> None:
+    """Removes indexes that Loaders of this machine have used, but none for long and none now. What fails is left."""
+    ending = _used_ending()
+    for path in [path for path in mixtures.iterdir() if path.name.endswith(ending)]:
+        kept = path.with_name(path.name.removesuffix(ending))
+        with suppress(OSError), FileIO(path, "r+") as used:
+            fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            names = os.listdir(kept) if kept.is_dir() else []
+            is_recent = time.time() - os.fstat(used.fileno()).st_mtime < _UNUSED_SECONDS
+            if is_recent or kept.is_symlink() or not _FILES.issuperset(names):
+                continue
+            for name in names:
+                (kept / name).unlink()
+            if kept.is_dir():
+                kept.rmdir()
+            _lock(kept).unlink(missing_ok=True)
+            path.unlink()
 
 
 def _mixtures() -> Path:

@@ -13,6 +13,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import accumulate
 from struct import pack
@@ -342,8 +343,10 @@ class Ahead:
             self._outputs.give_back(batch.output)
 
     def _failed(self, failure: Failed) -> ShadeError:
-        path = self._path_of(failure.sample)
-        where = f"sample {failure.sample} ({path})"
+        where = f"sample {failure.sample}"
+        # The dataset may be gone or another one by now: that is not why the function failed.
+        with suppress(Exception):
+            where += f" ({self._path_of(failure.sample)})"
         return ShadeError(f"transform: the function of PerSample failed with {where}: {failure.text}")
 
     def _seeds(self, native: _native.Batch, ids: list[int]) -> list[int]:
