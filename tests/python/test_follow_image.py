@@ -317,6 +317,8 @@ def test_what_is_no_mask_is_a_bad_record(tmp_path: Path) -> None:
     levels(source, size).save(jpeg, "jpeg")
     bad = {
         "b": (png(levels(source, (16, 15))), "16 x 15 pixels, where its image is 16 x 16"),
+        # By its header: nothing behind that is decoded.
+        "c": (png(levels(source, (15, 16)))[:-30], "15 x 16 pixels, where its image is 16 x 16"),
         "d": (png(Image.new("RGB", size)), "png with three colours a pixel, as a mask"),
         "e": (png(Image.new("LA", size)), "an alpha channel"),
         "f": (png(Image.new("I;16", size)), "16 bits a pixel"),
