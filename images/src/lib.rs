@@ -68,7 +68,9 @@ mod size;
 #[cfg(feature = "codecs")]
 pub use self::{
     augment::{RowDecoder, Shown},
-    decode::{Decoder, JPEG_REDUCTIONS, Levels, MaskDecoder, Pixels, baseline, with_restart_markers},
+    decode::{
+        Decoder, JPEG_REDUCTIONS, Levels, MaskDecoder, MaskFile, Pixels, baseline, with_restart_markers,
+    },
     fault::ImageFault,
     guard::{caught, is_caught},
     image::Image,

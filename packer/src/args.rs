@@ -78,9 +78,9 @@ pub(crate) struct SourceArgs {
     ///
     /// The fields are arrays of NumPy with a row for each object: boxes.npy (float32, left, top,
     /// width, height), classes.npy (int64, the category_id) and crowds.npy (uint8, iscrowd). An
-    /// image is found by its file_name, a path below SOURCE; one that FILE does not name is bad
-    /// (--on-bad). SOURCE is a folder, flat or not, and its images have no labels; --labels folders
-    /// takes its folders as classes.
+    /// annotation without bbox is left out. An image is found by its file_name, a path below
+    /// SOURCE; one that FILE does not name is bad (--on-bad). SOURCE is a folder, flat or not, and
+    /// its images have no labels; --labels folders takes its folders as classes.
     #[arg(long, value_name = "FILE", value_parser = local())]
     pub(crate) coco: Option<PathBuf>,
     /// Leave out files and folders that match; may be given again.

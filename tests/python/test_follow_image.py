@@ -317,6 +317,8 @@ def test_what_is_no_mask_is_a_bad_record(tmp_path: Path) -> None:
     levels(source, size).save(jpeg, "jpeg")
     bad = {
         "b": (png(levels(source, (16, 15))), "16 x 15 pixels, where its image is 16 x 16"),
+        # By its header: nothing behind that is decoded.
+        "c": (png(levels(source, (15, 16)))[:-30], "15 x 16 pixels, where its image is 16 x 16"),
         "d": (png(Image.new("RGB", size)), "png with three colours a pixel, as a mask"),
         "e": (png(Image.new("LA", size)), "an alpha channel"),
         "f": (png(Image.new("I;16", size)), "16 bits a pixel"),
@@ -444,20 +446,25 @@ def test_annotations_of_coco_become_boxes_and_classes(tmp_path: Path) -> None:
     for name in names:
         Image.new("RGB", (16, 16)).save(tmp_path / "images" / name)
         count = source.randrange(4) if name != "0.png" else 0
-        objects[name] = [([source.uniform(0, 9) for _ in range(4)], source.randrange(90), source.randrange(2)) for _ in range(count)]
+        objects[name] = [([source.uniform(0, 9) for _ in range(4)], source.randrange(90), source.choice([0, 1, True, False])) for _ in range(count)]
     numbers = {name: 900_000_000_000 + number for number, name in enumerate([*names, "elsewhere.png"])}
     annotations = [
         {"image_id": numbers[name], "bbox": box, "category_id": kind, "segmentation": [[1, 2]], "id": 3}
-        | ({"iscrowd": crowd} if crowd else {})
+        | ({"iscrowd": crowd} if crowd or crowd is False else {})
         for name, found in objects.items()
         for box, kind, crowd in found
     ]
+    boxless = [{"image_id": numbers[name], "category_id": 5, "keypoints": [1, 2, 2]} for name in names[:3]]
+    annotations += boxless
     source.shuffle(annotations)
     (tmp_path / "objects.json").write_text(coco(numbers, annotations))
     options = ("--coco", tmp_path / "objects.json")
     done = packed.try_pack("create", tmp_path / "images", tmp_path / "out.shade", *options)
     assert done.returncode == 0, done.stderr
     assert "1 images of" in done.stdout + done.stderr and "elsewhere.png" in done.stdout + done.stderr
+    first = min(map(annotations.index, boxless))
+    told = f"note: 3 annotations of {tmp_path}/objects.json have no box and are left out, such as {first}"
+    assert (done.stdout + done.stderr).count(told) == 1, done.stdout + done.stderr
     fields = {"boxes.npy": "float32[*, 4]", "classes.npy": "int64[*]", "crowds.npy": "uint8[*]"}
     seen = {}
     with Loader(tmp_path / "out.shade", 3, image_size=16, fields=fields, train=False) as loader:
@@ -465,7 +472,7 @@ def test_annotations_of_coco_become_boxes_and_classes(tmp_path: Path) -> None:
             for row, sample in enumerate(batch.ids.tolist()):
                 parts = [batch[name] for name in fields]
                 seen[sample] = [part.values[part.offsets[row] : part.offsets[row + 1]].tolist() for part in parts]
-    by_image = {number: [one for one in annotations if one["image_id"] == number] for number in numbers.values()}
+    by_image = {number: [one for one in annotations if one["image_id"] == number and "bbox" in one] for number in numbers.values()}
     for sample, name in enumerate(sorted(names)):
         own = by_image[numbers[name]]
         boxes, classes, crowds = seen[sample]
@@ -487,7 +494,11 @@ def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None
     both = {"a.png": 1, "b.png": 2}
     for text, part in [
         ("[]", "no file of annotations in COCO's JSON"),
-        (coco(both, [{"image_id": 1, "category_id": 1}]), "missing field `bbox`"),
+        (coco(both, [{"image_id": 1, "bbox": [1, 2, 3, 4]}]), "missing field `category_id` at line 1 column"),
+        (coco(both, [{"image_id": 1, **box, "bbox": [1, 2, 3]}]), "expected an array of length 4 at line 1 column"),
+        (coco(both, [{"image_id": 1, **box, "bbox": [1, 2, 3, float("nan")]}]), "expected value at line 1 column"),
+        *[(coco(both, [{"image_id": 1, **box, "iscrowd": crowd}]), "iscrowd is to be 0, 1, false or true at line 1 column")
+          for crowd in (2, -1, "1", None, 0.5)],
         (coco(both, [{"image_id": 1, **box, "bbox": [0, 0, 1e39, 4]}]), "number out of range at line 1"),
         (coco(both, [{"image_id": 1, **box, "bbox": [5, 5, -1, 4]}]), "annotation 0 has a box with a negative side"),
         (coco(both, [{"image_id": 3, **box}]), "annotation 0 is of image 3, which is not among its images"),

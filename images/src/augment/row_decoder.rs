@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use shade_formats::index::Media;
+use shade_formats::index::{Media, sniff};
 use shade_formats::{Draw, Geometry};
 use shade_job::{ImageSpec, JpegDecoder};
 
@@ -139,14 +139,22 @@ impl RowDecoder {
         channels_last: bool,
         write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<Size, E> {
+        // The index has the size before orientation; only a TIFF is turned while it is decoded.
+        let turned = Size { width: indexed.height, height: indexed.width };
+        let check = |image| match image == indexed || (media == Media::Tiff && image == turned) {
+            true => Ok(()),
+            false => Err(ImageFault::OtherSize { image, indexed }),
+        };
         let decode = || {
+            // First, where the header says it: a small file may have many pixels.
+            if let (kind, width @ 1.., height) = sniff(bytes)
+                && kind == media
+            {
+                check(Size { width: width.into(), height: height.into() })?;
+            }
             let pixels = self.images.decode_part(media, bytes, Part::whole)?;
             let image = pixels.area.size;
-            // The index has the size before orientation; only a TIFF is turned while it is decoded.
-            let turned = Size { width: indexed.height, height: indexed.width };
-            if image != indexed && !(media == Media::Tiff && image == turned) {
-                return Err(ImageFault::OtherSize { image, indexed }.into());
-            }
+            check(image)?;
             write_whole(pixels.rgb, channels_last, &mut self.piece, write)?;
             Ok(image)
         };

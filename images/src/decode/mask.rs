@@ -18,6 +18,15 @@ pub struct Levels<'a> {
     pub size: Size,
 }
 
+/// A mask whose header was read, and nothing else of it.
+pub struct MaskFile<'a> {
+    decoder: png::Decoder<Cursor<&'a [u8]>>,
+    size: Size,
+    depth: BitDepth,
+    /// What a stored level is multiplied by.
+    spread: u8,
+}
+
 /// Decodes masks; keeps its buffers between them.
 #[derive(Default)]
 pub struct MaskDecoder {
@@ -26,14 +35,12 @@ pub struct MaskDecoder {
     levels: Vec<u8>,
 }
 
-impl MaskDecoder {
-    /// The levels of a PNG with a palette, which are the numbers of its colours, or of grey, as
-    /// Pillow opens it: those of two and four bits are spread to 0 to 255, those of one bit are 0
-    /// and 1. Call [`MaskDecoder::shrink`] once they are used.
+impl<'a> MaskFile<'a> {
+    /// A PNG with a palette or of grey. Nothing is allocated for its pixels.
     ///
     /// # Errors
-    /// It is no PNG, damaged, too large, of 16 bits, or has several channels.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Levels<'_>, ImageFault> {
+    /// It is no PNG, its header is damaged, it is too large, of 16 bits, or has several channels.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, ImageFault> {
         let media = sniff(bytes).0;
         if media != Media::Png {
             return Err(match Kind::of(bytes.get(..KIND_BYTES).unwrap_or(bytes)) {
@@ -58,6 +65,25 @@ impl MaskDecoder {
             (ColorType::Rgb, _) => return Err(unsupported("three colours a pixel")),
             (ColorType::GrayscaleAlpha | ColorType::Rgba, _) => return Err(unsupported("an alpha channel")),
         };
+        Ok(Self { decoder, size, depth, spread })
+    }
+
+    /// The mask's size, by its header: compare it before the mask is decoded.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size
+    }
+}
+
+impl MaskDecoder {
+    /// The levels of a mask: the numbers of a palette's colours, or grey as Pillow opens it. Grey
+    /// of two and four bits is spread to 0 to 255, that of one bit is 0 and 1. Call
+    /// [`MaskDecoder::shrink`] once they are used.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn decode(&mut self, file: MaskFile<'_>) -> Result<Levels<'_>, ImageFault> {
+        let MaskFile { decoder, size, depth, spread } = file;
         let mut reader = decoder.read_info().map_err(fault)?;
         let too_large = || ImageFault::Size { width: size.width.into(), height: size.height.into() };
         let len = reader.output_buffer_size().ok_or_else(too_large)?;
@@ -119,6 +145,11 @@ mod tests {
         file
     }
 
+    fn is_fault(file: &[u8]) -> bool {
+        let mut decoder = MaskDecoder::default();
+        !MaskFile::open(file).is_ok_and(|file| decoder.decode(file).is_ok())
+    }
+
     fn size() -> impl Strategy<Value = Size> {
         (1..40_u32, 1..9_u32).prop_map(|(width, height)| Size { width, height })
     }
@@ -143,7 +174,9 @@ mod tests {
             }
             let mut decoder = MaskDecoder::default();
             let file = png(size, colour, depth, &lines);
-            prop_assert_eq!(decoder.decode(&file), Ok(Levels { levels: &wanted, size }));
+            let file = MaskFile::open(&file).unwrap();
+            prop_assert_eq!(file.size(), size);
+            prop_assert_eq!(decoder.decode(file), Ok(Levels { levels: &wanted, size }));
         }
 
         #[test]
@@ -152,11 +185,10 @@ mod tests {
             let mut file = png(size, ColorType::Grayscale, BitDepth::Eight, &levels);
             let place = at.index(file.len());
             file[place] ^= 1 << bit;
-            let mut decoder = MaskDecoder::default();
             // What ends the file is not needed.
             let is_needed = place < file.len() - 12;
-            prop_assert!(!is_needed || decoder.decode(&file).is_err());
-            prop_assert!(MaskDecoder::default().decode(&file[..file.len() - 13]).is_err());
+            prop_assert!(!is_needed || is_fault(&file));
+            prop_assert!(is_fault(&file[..file.len() - 13]));
         }
     }
 
@@ -169,11 +201,11 @@ mod tests {
             (ColorType::GrayscaleAlpha, BitDepth::Eight, 4, "an alpha channel"),
             (ColorType::Grayscale, BitDepth::Sixteen, 4, "16 bits"),
         ] {
-            let error =
-                MaskDecoder::default().decode(&png(size, colour, depth, &vec![1; bytes])).unwrap_err();
+            let file = png(size, colour, depth, &vec![1; bytes]);
+            let error = MaskFile::open(&file).err().unwrap();
             assert!(error.to_string().contains(text), "{error}");
         }
-        let error = MaskDecoder::default().decode(b"GIF89a, and so on").unwrap_err().to_string();
+        let error = MaskFile::open(b"GIF89a, and so on").err().unwrap().to_string();
         assert!(error.contains("where masks are PNG"), "{error}");
     }
 }

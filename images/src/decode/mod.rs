@@ -13,5 +13,5 @@ mod webp;
 
 pub use decoder::{Decoder, Pixels};
 pub use jpeg::{JPEG_REDUCTIONS, baseline, with_restart_markers};
-pub use mask::{Levels, MaskDecoder};
+pub use mask::{Levels, MaskDecoder, MaskFile};
 pub(crate) use webp::exif as webp_exif;

@@ -581,11 +581,13 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
         Packed::plain(Media::Png, &image),
         Packed::plain(Media::Png, &image).sized(u16::MAX, u16::MAX),
         Packed::plain(Media::Png, &image).sized(20, 10),
+        // By its header: nothing behind that is read.
+        Packed::plain(Media::Png, &image[..60]).sized(10, 10),
     ]);
     let payload = Region::heap(16 << 10);
-    let lens = [300, 600, 1200, 2220, 18, 0, 0, 600];
+    let lens = [300, 600, 1200, 2220, 18, 0, 0, 600, 300];
     let ends: Vec<u64> = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len))).collect();
-    let rows = (0..8).map(|i| rig.row(i, ends[i], lens[i])).collect();
+    let rows = (0..9).map(|i| rig.row(i, ends[i], lens[i])).collect();
     let found = outcomes(&rig.fill(Output::Ragged { channels_last: true }, rows, &payload));
     let other = |image: (u32, u32), indexed: (u32, u32)| {
         let [image, indexed] = [image, indexed].map(|(width, height)| Size { width, height });
@@ -603,6 +605,7 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
             Err(FillFault::Size(SizeFault::Unknown)),
             Err(FillFault::Size(SizeFault::TooLarge { width: side, height: side })),
             Ok(600),
+            other((20, 10), (10, 10)),
         ]
     );
     let end = usize::try_from(ends[7]).unwrap();

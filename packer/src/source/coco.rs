@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use shade_dataset::regular;
 use shade_formats::SampleId;
 
@@ -57,14 +58,15 @@ struct Image {
 struct Object {
     image_id: i64,
     category_id: i64,
-    /// Left, top, width and height.
-    bbox: [f32; 4],
-    #[serde(default)]
-    iscrowd: u8,
+    /// Left, top, width and height; none of an object that only has a mask or points.
+    bbox: Option<[f32; 4]>,
+    #[serde(default, deserialize_with = "zero_or_one")]
+    iscrowd: bool,
 }
 
 /// Adds to the images that were `listed` at `root` what `file` says of them. An image that it does
-/// not name is bad. Names without an image are counted in [`Catalogue::notes`].
+/// not name is bad. Names without an image and annotations without a box are counted in
+/// [`Catalogue::notes`].
 ///
 /// # Errors
 /// The file cannot be read, is no file of annotations, or names no image of the folder; or
@@ -94,6 +96,13 @@ pub(super) fn join(mut listed: Catalogue, root: &Path, file: &Path, stop: &Stop)
         });
         pushed.map_err(|fault| Error::source(file, fault))?;
     }
+    let numbered = found.annotations.iter().enumerate();
+    let mut boxless = numbered.filter(|(_, object)| object.bbox.is_none());
+    if let Some((first, _)) = boxless.next() {
+        let (count, at) = (boxless.count() + 1, file.display());
+        let text = format!("{count} annotations of {at} have no box and are left out, such as {first}");
+        joined.notes.push(text);
+    }
     let mut strangers = by_name.keys().filter(|name| !seen.contains(*name));
     if let Some(first) = strangers.next() {
         let count = strangers.count() + 1;
@@ -108,7 +117,7 @@ pub(super) fn join(mut listed: Catalogue, root: &Path, file: &Path, stop: &Stop)
     Ok(joined)
 }
 
-/// The objects of each image, by its name.
+/// The objects of each image that have a box, by its name.
 fn by_name(found: &Annotations) -> Result<BTreeMap<&str, Vec<&Object>>, CocoFault> {
     let mut of_image: HashMap<i64, Vec<&Object>> = HashMap::with_capacity(found.images.len());
     for image in &found.images {
@@ -117,12 +126,15 @@ fn by_name(found: &Annotations) -> Result<BTreeMap<&str, Vec<&Object>>, CocoFaul
         }
     }
     for (annotation, object) in found.annotations.iter().enumerate() {
-        let [.., width, height] = object.bbox;
-        if width < 0.0 || height < 0.0 {
-            return Err(CocoFault::NoBox { annotation });
-        }
         let image = object.image_id;
-        of_image.get_mut(&image).ok_or(CocoFault::NoImage { annotation, image })?.push(object);
+        let objects = of_image.get_mut(&image).ok_or(CocoFault::NoImage { annotation, image })?;
+        match object.bbox {
+            Some([.., width, height]) if width < 0.0 || height < 0.0 => {
+                return Err(CocoFault::NoBox { annotation });
+            }
+            Some(_) => objects.push(object),
+            None => {}
+        }
     }
     let mut by_name = BTreeMap::new();
     for Image { id, file_name } in &found.images {
@@ -134,12 +146,22 @@ fn by_name(found: &Annotations) -> Result<BTreeMap<&str, Vec<&Object>>, CocoFaul
     Ok(by_name)
 }
 
+/// A truth as programs write it: 0 or 1, or a bool.
+fn zero_or_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let found = serde_json::Value::deserialize(deserializer)?;
+    match (found.as_bool(), found.as_u64()) {
+        (Some(truth), _) => Ok(truth),
+        (None, Some(number @ (0 | 1))) => Ok(number == 1),
+        _ => Err(D::Error::custom("iscrowd is to be 0, 1, false or true")),
+    }
+}
+
 /// The contents of [`FIELDS`].
 fn arrays(objects: &[&Object]) -> [Vec<u8>; 3] {
     let rows = objects.len();
-    let boxes = objects.iter().flat_map(|object| object.bbox).flat_map(f32::to_le_bytes);
+    let boxes = objects.iter().filter_map(|object| object.bbox).flatten().flat_map(f32::to_le_bytes);
     let classes = objects.iter().flat_map(|object| object.category_id.to_le_bytes());
-    let crowds = objects.iter().map(|object| object.iscrowd);
+    let crowds = objects.iter().map(|object| u8::from(object.iscrowd));
     [
         array("<f4", &format!("({rows}, 4)"), boxes),
         array("<i8", &format!("({rows},)"), classes),

@@ -5,7 +5,7 @@ use shade_dataset::Mismatch;
 use shade_formats::checksum::crc32c_append;
 use shade_formats::ring::{COLUMN_ALIGN_BYTES, FieldColumn, NO_FIELD};
 use shade_formats::{SampleId, Size};
-use shade_images::{Levels, MaskDecoder, Shown, shrink};
+use shade_images::{ImageFault, Levels, MaskDecoder, MaskFile, Shown, shrink};
 use shade_job::{BoxFormat, FieldKind};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
@@ -157,10 +157,13 @@ impl<'a> Row<'a> {
         let content = content(kind, name, bytes)?;
         match *kind {
             FieldKind::Mask { fill } => {
-                let mask = masks.decode(content).map_err(|fault| unlike(kind, name, fault.to_string()))?;
-                if let Some(shown) = self.shown.iter().find(|shown| shown.source() != mask.size) {
-                    return Err(unlike(kind, name, other_size(mask.size, shown.source())));
+                let no_mask = |fault: ImageFault| unlike(kind, name, fault.to_string());
+                let file = MaskFile::open(content).map_err(no_mask)?;
+                // First: a small file may have many pixels.
+                if let Some(shown) = self.shown.iter().find(|shown| shown.source() != file.size()) {
+                    return Err(unlike(kind, name, other_size(file.size(), shown.source())));
                 }
+                let mask = masks.decode(file).map_err(no_mask)?;
                 self.write_mask(field, &mask, fill, buffer)?;
             }
             FieldKind::Boxes(format) => self.write_boxes(field, content, format, buffer)?,
