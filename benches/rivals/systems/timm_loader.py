@@ -55,7 +55,7 @@ def augment(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
         yield ((images.numpy(), labels.numpy()) for images, labels in loader)
 
 
-# The recipes that are to be had by its options.
+# The recipes that its options give.
 _RECIPES = {
     "deit3": {"auto_augment": "3a", "color_jitter": 0.3},
     "convnext": {"auto_augment": recipe_lists.policy(), "re_prob": 0.25, "re_mode": "pixel"},
