@@ -1,7 +1,7 @@
 """`python -m benches.rivals BENCH`: shade beside every installed rival, over the same images.
 
-BENCH is `pack`, `read`, `decode`, `augment`, `hand-over` or `train`. Each run is a process of its own, and all
-take turns. `make bench-rivals` sets everything up and runs this."""
+BENCH is `pack`, `read`, `decode`, `augment`, `recipes`, `hand-over` or `train`. Each run is a process of its
+own, and all take turns. `make bench-rivals` sets everything up and runs this."""
 
 import argparse
 import os
@@ -10,13 +10,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import augment, decode, hand_over, pack, read, report, train
+from benches.rivals import augment, decode, hand_over, pack, read, recipes, report, train
 from benches.rivals.kinds import KINDS
 from benches.rivals.places import PLACES
 from benches.rivals.rounds import NotMeasured
 
 ROOT = Path(__file__).parents[2]
-BENCHES = {"pack": pack, "read": read, "decode": decode, "augment": augment, "hand-over": hand_over, "train": train}
+BENCHES = {
+    "pack": pack,
+    "read": read,
+    "decode": decode,
+    "augment": augment,
+    "recipes": recipes,
+    "hand-over": hand_over,
+    "train": train,
+}
 
 
 def main() -> int:
@@ -41,11 +49,15 @@ def parse_arguments() -> argparse.Namespace:
         "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons, raw pixels"
     )
     augmenting = benches.add_parser("augment", help="as decode, with a jitter of colours, and with a contrastive recipe")
+    of_recipes = benches.add_parser("recipes", help="as decode, with the recipes of four publications, to floats")
+    of_recipes.add_argument(
+        "--quick", action="store_true", help=f"{recipes.QUICK_FILES} files and one round: shows that all of it runs"
+    )
     handing = benches.add_parser("hand-over", help="the training loop's time to take a decoded batch")
     training = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
     training.add_argument("--model", choices=train.MODELS, default="resnet50", help="of torchvision (default resnet50)")
     training.add_argument("--files", type=_positive, default=train.FILES, help=f"how many (default {train.FILES})")
-    for with_workers in (packing, decoding, augmenting, handing, training):
+    for with_workers in (packing, decoding, augmenting, of_recipes, handing, training):
         with_workers.add_argument(
             "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
         )
@@ -54,9 +66,9 @@ def parse_arguments() -> argparse.Namespace:
     decoding.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
     pixels = KINDS["pixels"].files
     decoding.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
-    for of_images, kinds in ((decoding, decode.KIND_NAMES), (augmenting, augment.KIND_NAMES)):
-        of_images.add_argument("--kind", action="append", choices=kinds, help="these images only; may be repeated")
-    with_data = {packing: pack, reading: read, decoding: decode, augmenting: augment}
+    for of_images, bench in {decoding: decode, augmenting: augment, of_recipes: recipes}.items():
+        of_images.add_argument("--kind", action="append", choices=bench.KIND_NAMES, help="this one; may be repeated")
+    with_data = {packing: pack, reading: read, decoding: decode, augmenting: augment, of_recipes: recipes}
     for with_files, files in ((of_bench, bench.FILES) for of_bench, bench in with_data.items()):
         with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
         with_files.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")

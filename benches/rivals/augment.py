@@ -11,7 +11,7 @@ from benches.rivals import decode, report
 from benches.rivals.kinds import KINDS
 from benches.rivals.table import AUGMENT
 
-KIND_NAMES = [name for name, kind in KINDS.items() if kind.augments]
+KIND_NAMES = [name for name, kind in KINDS.items() if kind.augments and not kind.views]
 NAMES = list(AUGMENT)
 FILES = KINDS["contrastive"].files
 

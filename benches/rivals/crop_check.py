@@ -30,9 +30,10 @@ def size_of_class(label: int) -> int:
     return SMALLEST_CLASS + label
 
 
-def write(folder: Path) -> None:
-    """Makes an ImageFolder of these images."""
-    pixels = numpy.empty((HEIGHT, WIDTH, 3), numpy.uint8)
+def write(folder: Path, grain: int = 0) -> None:
+    """Makes an ImageFolder of these images. By `grain` levels of noise filters and blurs show, too."""
+    pixels = numpy.empty((HEIGHT, WIDTH, 3), numpy.int16)
+    draw = numpy.random.default_rng(0)
     pixels[:, :, 0] = numpy.linspace(0, 255, WIDTH).round()[None, :]
     pixels[:, :, 1] = numpy.linspace(0, 255, HEIGHT).round()[:, None]
     for label in range(CLASSES):
@@ -40,7 +41,9 @@ def write(folder: Path) -> None:
         of_class.mkdir(parents=True)
         for number in range(size_of_class(label)):
             pixels[:, :, 2] = number * BLUE_STEP
-            Image.fromarray(pixels).save(of_class / f"{number:02}.jpg", quality=QUALITY)
+            noise = draw.integers(-grain, grain + 1, (HEIGHT, WIDTH, 1), numpy.int16)
+            image = Image.fromarray((pixels + noise).clip(0, 255).astype(numpy.uint8))
+            image.save(of_class / f"{number:02}.jpg", quality=QUALITY)
 
 
 @dataclass

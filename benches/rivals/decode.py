@@ -31,6 +31,10 @@ TITLES = {name: row.title for name, row in DECODE.items()} | BOUNDS
 RAW_ROWS = (OURS, "ffcv", GATHER)
 # The rows that have Pillow's filters.
 FILTER_ROWS = (OURS, "shade_marked", "imagefolder")
+# Its recipes are those of torchvision and timm, with which others are compared.
+REFERENCE_ROW = "imagefolder"
+# Levels of noise in the images by which recipes are checked.
+GRAIN = 40
 LEFT_OUT = "left out: "
 NAMES = list(TITLES)
 # What is measured unless the command line says.
@@ -117,12 +121,12 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
         made_images.make_jpegs(arguments.programs, arguments.files, scratch).rename(root / "files")
     # Images that are not cropped are checked all of them, pixel by pixel.
     if KINDS[key].crops:
-        crop_check.write(checked / "files")
+        crop_check.write(checked / "files", GRAIN if KINDS[key].views else 0)
     else:
         checked = root
     files = list_samples(root / "files")
     counts = Counter(label for _path, label in files)
-    return Task(
+    task = Task(
         key,
         root,
         checked,
@@ -131,6 +135,10 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
         labels=[counts[label] for label in range(max(counts) + 1)],
         mean_bytes=sum(Path(path).stat().st_size for path, _label in files) / len(files),
     )
+    if task.kind.views:
+        print("what recipes are compared with ...", file=sys.stderr)
+        run_json(_loader(task, REFERENCE_ROW, checked, "reference"), SECONDS_MAX)
+    return task
 
 
 def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]) -> list[dict[str, Any]]:
@@ -146,7 +154,8 @@ def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]
             except LeftOut as why:
                 _leave_out(f"{title}, {task.kind_name}", why, versions)
     rows = []
-    for place in (WARM, COLD):
+    # A recipe is a question of CPU time alone.
+    for place in (WARM,) if task.kind.views else (WARM, COLD):
         print(f"{task.kind_name}, {place.name}:", file=sys.stderr)
         # Bounds have the files in memory in any case.
         names = {name: task.titles[name] for name in folders if place == WARM or name not in BOUNDS}
@@ -227,6 +236,8 @@ def _rows(task: Task, place: Disk | PageCache, runs: dict[str, list[Run]]) -> li
             row["first_batch_s"] = report.median([run.first_batch_seconds for run in each])
         if each[0].memory_mb:
             row["memory_mb"] = {key: report.median([run.memory_mb[key] for run in each]) for key in each[0].memory_mb}
+        if name not in BOUNDS and task.kind_name in (without := decoding(task.kind)[name].without):
+            row["without"] = without[task.kind_name]
         made[name] = row
     ours = made.get(OURS)
     for name, row in made.items():
@@ -245,4 +256,6 @@ def details(row: dict[str, Any]) -> str:
         words.append(f"+{anon:,.0f} MB and {shared:,.0f} shared, all processes +{all_processes:,.0f}")
     if "shade_over_this" in row:
         words.append(f"shade {row['shade_over_this']:.2f} x")
+    if "without" in row:
+        words.append(f"without {row['without']}")
     return "  ".join(words)

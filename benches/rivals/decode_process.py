@@ -5,29 +5,33 @@ WHAT is one of these:
 
 - `prepare` makes the folder that the loader reads.
 - `check` looks closely at two epochs, untimed.
+- `reference` looks at them, and writes what `check` compares recipes of other rows with.
 - A number times so many epochs of SAMPLES each. A byte of every page is touched.
 
 The clock starts when the loader's modules are imported. The last line that it prints is JSON."""
 
+import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from benches.rivals import augment_check, crop_check, pixel_check, process_tree, table
+from benches.rivals import augment_check, crop_check, pixel_check, process_tree, recipe_check, table
 from benches.rivals.delivered import PAGE_BYTES
-from benches.rivals.kinds import BATCH, GREY_P, KINDS, Kind
+from benches.rivals.kinds import GREY_P, KINDS, Kind
 from benches.rivals.systems import ImageEpochs
 
 EPOCHS_CHECKED = 2
 # Begins the epochs of a loader.
 Begin = Callable[[], ImageEpochs]
+# What is found of an epoch.
+Found = augment_check.Epoch | crop_check.Epoch | pixel_check.Epoch | recipe_check.Epoch
 
 
 class Wrong(Exception):
@@ -39,7 +43,10 @@ def main() -> int:
     kind = KINDS[kind_name]
     row = table.decoding(kind)[name]
     try:
-        begin = partial(table.load(row.run), Path(root), int(workers), BATCH, kind, *_decoders(row, kind))
+        if kind.views:
+            # Before the clock starts. It takes seconds, and no other images need it.
+            importlib.import_module("benches.rivals.recipe_lists")
+        begin = partial(table.load(row.run), Path(root), int(workers), kind.batch, kind, *_decoders(row, kind))
     except (ImportError, OSError) as error:
         print(f"does not import: {error}", file=sys.stderr)
         return 1
@@ -49,7 +56,11 @@ def main() -> int:
             folder = table.prepare(row, Path(root), Path(programs), kind)
             result = {"folder": folder, "version": table.version(row, Path(programs))}
         elif what == "check":
-            check(begin, Path(root), kind)
+            epochs = check(begin, Path(root), kind)
+            if kind.views:
+                compare_recipe(epochs, Path(root), row, kind_name)
+        elif what == "reference":
+            recipe_check.keep(check(begin, Path(root), kind), Path(root))
         else:
             result = run(begin, kind, epochs=int(what), samples=int(samples[0]))
     except Wrong as error:
@@ -69,27 +80,51 @@ def _decoders(row: table.Row, kind: Kind) -> list[Callable[..., numpy.ndarray]]:
     return [partial(fast_decoder.decode, kind=kind)]
 
 
-def check(begin: Begin, root: Path, kind: Kind) -> None:
-    """Raises unless each epoch delivers every sample once, with its label and its pixels, in
-    another order."""
+def check(begin: Begin, root: Path, kind: Kind) -> list[Found]:
+    """What is found of each epoch. Raises unless each delivers every sample once, with its label and
+    its pixels, in another order."""
     epochs = begin()
-    orders = []
+    all_found = []
     for _ in range(EPOCHS_CHECKED):
         epoch = _epoch(kind)
         for images, labels in next(epochs):
             _check_shape(images, labels, kind)
-            for image, label in zip(images, labels, strict=True):
-                epoch.add(image if image.shape[2] == 3 else image.transpose(1, 2, 0), int(label))
+            for sample, label in zip(_samples(images), labels, strict=True):
+                epoch.add(sample, int(label))
         faults = epoch.faults(root / "files")
         if faults:
             raise Wrong("; ".join(faults))
-        orders.append(epoch.order)
+        all_found.append(epoch)
     epochs.close()
-    if orders[0] == orders[1]:
+    if all_found[0].order == all_found[1].order:
         raise Wrong("both epochs are in the same order")
+    return all_found
 
 
-def _epoch(kind: Kind) -> augment_check.Epoch | crop_check.Epoch | pixel_check.Epoch:
+def compare_recipe(epochs: list[Any], root: Path, row: table.Row, kind_name: str) -> None:
+    """Raises unless images are distributed as those of the row that wrote the reference."""
+    lacks = kind_name in row.without
+    distance_max = recipe_check.DISTANCE_WITHOUT_MAX if lacks else recipe_check.DISTANCE_MAX
+    faults = recipe_check.differences(epochs, root, distance_max)
+    if faults:
+        raise Wrong("; ".join(faults))
+
+
+def _views(images: Any) -> list[numpy.ndarray]:
+    """A batch's views, which are one where no recipe has several."""
+    return images if isinstance(images, list) else [images]
+
+
+def _samples(images: Any) -> Iterator[Any]:
+    """Each sample's image, height by width by RGB. With several views all of them, as they are."""
+    if isinstance(images, list):
+        return zip(*images, strict=True)
+    return (image if image.shape[2] == 3 else image.transpose(1, 2, 0) for image in images)
+
+
+def _epoch(kind: Kind) -> Found:
+    if kind.views:
+        return recipe_check.Epoch()
     if kind.augments:
         return augment_check.Epoch(GREY_P if kind.augments == "contrastive" else 0.0)
     return crop_check.Epoch() if kind.crops else pixel_check.Epoch()
@@ -100,7 +135,7 @@ def run(begin: Begin, kind: Kind, epochs: int, samples: int) -> dict[str, Any]:
     # Our parent is with_cpu_time. All that we start, daemons too, is below it.
     tree = os.getppid()
     # Looking at memory costs time: only in an epoch before the one that counts.
-    memory = Memory(tree, middle=samples // BATCH // 2) if epochs > 1 else None
+    memory = Memory(tree, middle=samples // kind.batch // 2) if epochs > 1 else None
     timed, all_labels = [], []
     cpu = process_tree.cpu_seconds(tree)
     started = time.perf_counter()
@@ -109,9 +144,10 @@ def run(begin: Begin, kind: Kind, epochs: int, samples: int) -> dict[str, Any]:
         first, ended, of_first = 0.0, 0.0, 0
         for at, (images, labels) in enumerate(next(every)):
             if not of_first:
-                of_first, first = len(images), time.perf_counter()
+                of_first, first = len(labels), time.perf_counter()
             _check_shape(images, labels, kind)
-            images.reshape(-1)[::PAGE_BYTES].sum()
+            for view in _views(images):
+                view.reshape(-1)[:: PAGE_BYTES // view.itemsize].sum()
             ended = time.perf_counter()
             # Its memory may be used again for the next batch.
             all_labels.append(labels.copy())
@@ -159,12 +195,16 @@ class Memory:
         }
 
 
-def _check_shape(images: numpy.ndarray, labels: numpy.ndarray, kind: Kind) -> None:
-    of_one = ((kind.side, kind.side, 3), (3, kind.side, kind.side))
-    if images.shape[1:] not in of_one or images.dtype != numpy.uint8 or not images.flags.c_contiguous:
-        raise Wrong(f"delivered {images.dtype} {images.shape}, contiguous: {images.flags.c_contiguous}")
-    if labels.shape != images.shape[:1]:
-        raise Wrong(f"delivered {images.shape[0]} images with labels of shape {labels.shape}")
+def _check_shape(images: Any, labels: numpy.ndarray, kind: Kind) -> None:
+    views, dtype = _views(images), numpy.float32 if kind.views else numpy.uint8
+    if len(views) != len(kind.views or [kind.side]):
+        raise Wrong(f"delivered {len(views)} views")
+    for view, side in zip(views, kind.views or [kind.side], strict=True):
+        of_one = [(3, side, side)] if kind.views else [(side, side, 3), (3, side, side)]
+        if view.shape[1:] not in of_one or view.dtype != dtype or not view.flags.c_contiguous:
+            raise Wrong(f"delivered {view.dtype} {view.shape}, contiguous: {view.flags.c_contiguous}")
+        if labels.shape != view.shape[:1]:
+            raise Wrong(f"delivered {view.shape[0]} images with labels of shape {labels.shape}")
 
 
 if __name__ == "__main__":

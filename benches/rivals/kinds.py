@@ -5,8 +5,8 @@ import math
 import random
 from dataclasses import dataclass
 
-# Samples of a batch, in every comparison.
-BATCH = 256
+# Samples of a batch, except of recipes: their batches have several views, of floats.
+BATCH, RECIPE_BATCH = 256, 64
 
 # Parameters of torchvision's RandomResizedCrop: the crop's share of the image, its width over its
 # height, and its tries.
@@ -23,6 +23,9 @@ GREY_P = 0.2
 BLUR_KERNEL, BLUR_SIGMA, BLUR_P = 23, (0.1, 2.0), 0.5
 SOLARIZE_FROM, SOLARIZE_P = 128, 0.2
 
+# Recipes take much longer for an image.
+RECIPE_FILES = 512
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -31,7 +34,7 @@ class Kind:
     `crops`: RandomResizedCrop and RandomHorizontalFlip, or nothing at all. `raw`: a system that
     stores images anew stores their pixels, so that reading and copying alone are measured.
     `augments`: what follows the crop: "" for nothing, "colours" for a jitter of brightness, contrast
-    and saturation, "contrastive" for the recipe."""
+    and saturation, "contrastive" for the recipe. With `views` it names one of `recipe_lists`."""
 
     name: str
     side: int
@@ -45,6 +48,14 @@ class Kind:
     # Epochs of a process that has everything in memory. The median one of those after the first is
     # timed.
     epochs: int = 2
+    # Sides of the views of a recipe, which are normalized floats, channels first. Empty: one image
+    # of bytes.
+    views: tuple[int, ...] = ()
+
+    @property
+    def batch(self) -> int:
+        """Samples of a batch."""
+        return RECIPE_BATCH if self.views else BATCH
 
 
 KINDS = {
@@ -54,6 +65,10 @@ KINDS = {
     "pixels": Kind("raw pixels 32x32", 32, False, 200_000, raw=True, epochs=6),
     "jittered": Kind("JPEG 500x375 to 224x224, jittered", 224, True, 3_000, augments="colours"),
     "contrastive": Kind("JPEG 500x375 to 224x224, contrastive", 224, True, 3_000, augments="contrastive"),
+    "deit3": Kind("JPEG 500x375, DeiT III", 224, True, RECIPE_FILES, augments="deit3", views=(224,)),
+    "convnext": Kind("JPEG 500x375, ConvNeXt", 224, True, RECIPE_FILES, augments="convnext", views=(224,)),
+    "dinov2": Kind("JPEG 500x375, DINOv2", 224, True, RECIPE_FILES, augments="dinov2", views=(224,) * 2 + (98,) * 8),
+    "simclr": Kind("JPEG 500x375, SimCLR", 224, True, RECIPE_FILES, augments="simclr", views=(224,) * 2),
 }
 
 

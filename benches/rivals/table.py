@@ -5,7 +5,7 @@ a record. Records are compared over time: keys and titles stay as they are."""
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class Row:
     fast: bool = False
     # The versions' key in a record, where several rows share one. Empty: the row's own key.
     version_key: str = ""
+    # By kind of images, the steps that the system lacks: it is measured without them.
+    without: dict[str, str] = field(default_factory=dict)
 
 
 SHARDS, MARKED = "shade_pack.prepare_shards", "shade_pack.prepare_restart_markers"
@@ -74,6 +76,23 @@ AUGMENT = {
     "ffcv": Row("FFCV, its own file", "ffcv.augment", "ffcv.prepare"),
 }
 
+# What DALI's nearest operators do not do.
+JITTERED_BY_DALI = "a drawn order of the jitter, contrast about the image's mean"
+WITHOUT_IN_DALI = {
+    "deit3": f"{JITTERED_BY_DALI}, Pillow's blur by boxes",
+    "convnext": "the deviation of magnitudes, the bicubic filter of moved images, noise in erased parts",
+    "dinov2": JITTERED_BY_DALI,
+    "simclr": JITTERED_BY_DALI,
+}
+
+RECIPES = {
+    "shade": Row("shade Loader", "shade.recipe", "shade_pack.prepare_to_decode"),
+    "imagefolder": Row("ImageFolder, PIL", "torch_dataloader.recipe"),
+    "timm": Row("timm's create_loader", "timm_loader.recipe"),
+    "spdl": Row("SPDL, its FFmpeg, PIL", "spdl.recipe"),
+    "dali": Row("DALI, CPU", "dali.recipe", without=WITHOUT_IN_DALI),
+}
+
 TRAIN = {
     "shade": Row("shade Loader", "shade.train", SHARDS),
     "shade_marked": Row("shade Loader, restart markers", "shade.train_restart_markers", MARKED),
@@ -84,6 +103,8 @@ TRAIN = {
 
 def decoding(kind: Kind) -> dict[str, Row]:
     """The rows of a comparison of decoded batches of this kind."""
+    if kind.views:
+        return RECIPES
     return AUGMENT if kind.augments else DECODE
 
 

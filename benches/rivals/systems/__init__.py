@@ -13,6 +13,8 @@ these:
 - `decode...(root, workers, size, kind)` yields epochs of batches of images and labels. Images are
   uint8 and contiguous, with the channels last (N H W 3) or first (N 3 H W). A system that leaves
   decoding to its user also takes `decode_image(record)`.
+- `recipe(root, workers, size, kind)` does as `decode`, but images are a list of the recipe's views,
+  each float32 with the channels first (N 3 H W).
 - `train...(root, workers)` yields epochs of batches of images and labels on the GPU.
 
 The clock runs from the call on. So everything that the call needs is imported with the module.
@@ -22,7 +24,7 @@ stop. An epoch is an iterator of batches, and a batch is valid until the next on
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-# Images and labels, NumPy's arrays.
+# Images and labels, NumPy's arrays. A recipe's images are a list of views.
 Batch = tuple[Any, Any]
 RecordEpochs = Iterator[Iterator[Iterable[Any]]]
 ImageEpochs = Iterator[Iterator[Batch]]

@@ -1,14 +1,15 @@
 """shade's Loader, as a user would call it. Its cache has room for nothing, or for all records."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import shade_load
-import torch  # noqa: F401  The Loader would import it when it is made; the modules of the others have.
+import torch
 from shade_load.transforms import (
-    ColorJitter, GaussianBlur, RandomApply, RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomSolarize,
+    ColorJitter, GaussianBlur, PillowGaussianBlur, RandomApply, RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop,
+    RandomSolarize,
 )  # fmt: skip
 
 from benches.rivals.kinds import (
@@ -47,8 +48,22 @@ def decode(root: Path, workers: int, size: int, kind: Kind, folder: str = SHARDS
     """With room in the cache for all records, as the others have the page cache."""
     # Images that are not cropped lie in memory as FFCV delivers them.
     options = {"decode": _crops(kind)} if kind.crops else {"image_size": kind.side, "channels_last": True}
+    return _decoded(root / folder, workers, size, _images, options)
+
+
+def recipe(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """The recipe's lists as they are: the daemon's bytes are made floats in this process."""
+    from benches.rivals import recipe_lists
+
+    lists = recipe_lists.views(kind.augments, PillowGaussianBlur)
+    return _decoded(root / SHARDS, workers, size, _views, {"decode": lists if len(lists) > 1 else lists[0]})
+
+
+def _decoded(
+    dataset: Path, workers: int, size: int, batches: Callable[[shade_load.Loader], Iterator[Batch]], options: dict[str, Any]
+) -> ImageEpochs:
     with shade_load.Loader(
-        root / folder,
+        dataset,
         size,
         cache="100%",
         plan=shade_load.Plan(sampler="uniform"),
@@ -56,7 +71,7 @@ def decode(root: Path, workers: int, size: int, kind: Kind, folder: str = SHARDS
         **options,
     ) as loader:
         while True:
-            yield _images(loader)
+            yield batches(loader)
 
 
 def decode_restart_markers(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
@@ -85,6 +100,12 @@ def _images(loader: shade_load.Loader) -> Iterator[Batch]:
         # To PyTorch the channels are the second dimension, wherever they are in memory.
         images = batch.images.numpy()
         yield images if images.flags.c_contiguous else images.transpose(0, 2, 3, 1), batch.labels.numpy()
+
+
+def _views(loader: shade_load.Loader) -> Iterator[Batch]:
+    for images, labels in loader:
+        views = [images] if isinstance(images, torch.Tensor) else images
+        yield [view.numpy() for view in views], labels.numpy()
 
 
 def train(root: Path, workers: int, folder: str = SHARDS) -> Iterator[Iterator[Any]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy
 import spdl.io
+import torch
+from PIL import Image
 from spdl.pipeline import PipelineBuilder
 
 from benches.rivals.image_folder import list_samples, read_file
@@ -16,6 +18,8 @@ from benches.rivals.systems import Batch, DecodeImage, ImageEpochs, RecordEpochs
 
 # Batches that are ready, as in its documentation.
 READY = 3
+# FFmpeg's filter.
+RGB = "format=pix_fmts=rgb24"
 Samples = list[tuple[str, int]]
 
 
@@ -45,6 +49,26 @@ def decode_fast(root: Path, workers: int, size: int, kind: Kind, decode_image: D
     return _epochs(root, workers, size, decoded)
 
 
+def recipe(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """SPDL's FFmpeg decodes whole images. torchvision's and timm's transforms follow in its threads."""
+    from benches.rivals import recipe_lists
+
+    transform = recipe_lists.OfPillow(kind.augments)
+    # As in a DataLoader's workers: PyTorch has no threads beside the pipeline's.
+    torch.set_num_threads(1)
+
+    def transformed(batch: Samples) -> Batch:
+        samples = [transform(Image.fromarray(_pixels(path))) for path, _label in batch]
+        return [torch.stack(view).numpy() for view in zip(*samples, strict=True)], _labels(batch)
+
+    return _epochs(root, workers, size, transformed)
+
+
+def _pixels(path: str) -> numpy.ndarray:
+    frames = spdl.io.decode_packets(spdl.io.demux_image(path), filter_desc=RGB)
+    return spdl.io.to_numpy(spdl.io.convert_frames(frames))
+
+
 def _epochs(root: Path, workers: int, size: int, make_batch: Callable[[Samples], Any]) -> Iterator[Iterator[Any]]:
     """A whole permutation each epoch.
 
@@ -66,7 +90,7 @@ def _epoch(batches: list[Samples], workers: int, make_batch: Callable[[Samples],
 
 def _frames(path: str, kind: Kind) -> spdl.io.ImageFrames:
     packets = spdl.io.demux_image(path)
-    filters = ["format=pix_fmts=rgb24"]
+    filters = [RGB]
     if kind.crops:
         left, top, width, height = random_box(packets.width, packets.height)
         flip = ["hflip"] if random.random() < 0.5 else []

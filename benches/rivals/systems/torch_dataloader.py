@@ -40,6 +40,15 @@ def decode_fast(root: Path, workers: int, size: int, _kind: Kind, decode_image: 
     yield from _arrays(_loader(root, workers, size, decode_image, loader=read_file))
 
 
+def recipe(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    """The recipe's transforms of torchvision and timm on Pillow's images, to floats in the workers."""
+    from benches.rivals import recipe_lists
+
+    loader = _loader(root, workers, size, recipe_lists.OfPillow(kind.augments))
+    while True:
+        yield (([view.numpy() for view in views], labels.numpy()) for views, labels in loader)
+
+
 def _arrays(loader: DataLoader) -> ImageEpochs:
     while True:
         yield ((images.numpy(), labels.numpy()) for images, labels in loader)
