@@ -11,13 +11,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
-import statistics
-import subprocess
 import sys
-import time
 import zlib
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +21,11 @@ import numpy as np
 from PIL import Image
 from shade_load import Loader, PerSample, Sample
 
+from benches.in_turn import PHOTOGRAPH, Told, Way, arguments_of, photograph, run_in_turn, second_epoch, table
 from benches.recorded import Record, options, pack, write
-from benches.rivals.process_tree import below, cpu_seconds
 from benches.rivals.report import Start
 
 SIDE = 224
-PHOTOGRAPH = (500, 375)
 BATCH = 64
 FILES, RECORDS, IMAGES = "DataLoader", "PerSample, records", "PerSample, images of the daemon"
 WAYS = (FILES, RECORDS, IMAGES)
@@ -75,12 +69,7 @@ class Files:
 
 def main() -> int:
     """Measures, prints the report, writes the record; returns the exit status."""
-    parser = options("benches.per_sample", __doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=4_000, help="photographs (default 4000)")
-    parser.add_argument("--workers", type=int, default=2, help="processes of each way (default 2)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each way (default 3)")
-    parser.add_argument("--one", nargs=3, metavar=("WAY", "FOLDER", "OUT"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = arguments_of(options("benches.per_sample", __doc__.splitlines()[0]), 4_000)
     if arguments.one:
         way, folder, out = arguments.one
         Path(out).write_text(json.dumps(_one(way, Path(folder), arguments.workers)))
@@ -91,15 +80,7 @@ def main() -> int:
 def _measure(arguments: argparse.Namespace, scratch: Path, start: Start) -> Record:
     _write(scratch / "photographs", arguments.samples)
     pack(scratch / "photographs", scratch / "packed")
-    told = scratch / "told.json"
-    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-    for number in range(arguments.rounds):
-        for way in WAYS:
-            more = ["--workers", arguments.workers, "--one", way, scratch, told]
-            command = [sys.executable, "-m", "benches.per_sample", *more]
-            subprocess.run(list(map(str, command)), check=True)
-            runs[way].append(json.loads(told.read_text()))
-            print(f"{number + 1}, {way}: {runs[way][-1]['samples_per_second']:.0f} samples/s", file=sys.stderr)
+    runs = run_in_turn("benches.per_sample", WAYS, arguments, scratch)
     if len({run["digest"] for way in (FILES, RECORDS) for run in runs[way]}) != 1:
         raise OSError("the results of a DataLoader and of PerSample over records differ")
     rows = [{"way": way, "runs": of_way} for way, of_way in runs.items()]
@@ -113,68 +94,47 @@ def _report(record: Record) -> str:
         f"{PHOTOGRAPH[0]} x {PHOTOGRAPH[1]} to {SIDE} x {SIDE}, batches of {BATCH}, second epoch. Medians of "
         f"{len(record['rows'][0]['runs'])} runs.",
         "",
-        f"| | samples/s | beside {FILES} | CPU of all processes, ms a sample | of the training's, ms a batch |",
-        "|---|---:|---:|---:|---:|",
     ]
-    rates = {row["way"]: statistics.median(run["samples_per_second"] for run in row["runs"]) for row in record["rows"]}
-    for row in record["rows"]:
-        cpu = [statistics.median(run[name] for run in row["runs"]) for name in ("cpu_ms_a_sample", "cpu_ms_a_batch")]
-        rate = rates[row["way"]]
-        lines.append(f"| {row['way']} | {rate:,.0f} | {rate / rates[FILES]:.2f} x | {cpu[0]:.2f} | {cpu[1]:.2f} |")
-    return "\n".join([*lines, "", "    " + record["command"], ""])
+    return "\n".join([*lines, *table(record, FILES)])
 
 
-def _one(way: str, folder: Path, workers: int) -> dict[str, Any]:
+def _one(way: str, folder: Path, workers: int) -> Told:
     """The second epoch of one way, in this process."""
-    epoch, end, daemons = _data_loader(folder, workers) if way == FILES else _loader(way, folder, workers)
     digest = 0
-    for images, ids in epoch():
+
+    def look(batch: Any) -> None:
+        nonlocal digest
+        images, ids = batch
+        assert images.shape[1:] == (3, SIDE, SIDE)
         # All results, in any order.
         for image, sample in zip(images.numpy(), ids.tolist(), strict=True):
             digest ^= zlib.crc32(image.tobytes(), sample)
-    begun, own, of_all, count, batches = time.monotonic(), time.process_time(), _cpu_seconds(daemons), 0, 0
-    for images, _ in epoch():
-        assert images.shape[1:] == (3, SIDE, SIDE)
-        count, batches = count + len(images), batches + 1
-    seconds, own, of_all = time.monotonic() - begun, time.process_time() - own, _cpu_seconds(daemons) - of_all
-    end()
-    cpu = {"cpu_ms_a_batch": 1e3 * own / batches, "cpu_ms_a_sample": 1e3 * of_all / count}
-    return {"samples_per_second": count / seconds, **cpu, "samples": count, "digest": digest}
+
+    measured = _data_loader(folder, workers) if way == FILES else _loader(way, folder, workers)
+    return {**second_epoch(measured, look, lambda batch: len(batch[0])), "digest": digest}
 
 
-def _cpu_seconds(daemons: list[int]) -> float:
-    """CPU time of this process, of those that it has started, and of daemons, which may be among them."""
-    here = os.getpid()
-    return sum(map(cpu_seconds, {here, *daemons} - set(below(here))))
-
-
-def _loader(way: str, folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None], list[int]]:
+def _loader(way: str, folder: Path, workers: int) -> Way:
     of_images, function = way == IMAGES, of_image if way == IMAGES else of_record
     size = (SIDE, SIDE) if of_images else None
     loader = Loader(folder / "packed", BATCH, image_size=size, transform=PerSample(function, workers=workers))
-    return lambda: (batch.images for batch in loader), loader.close, [loader.daemon_pid]
+    return Way(lambda: (batch.images for batch in loader), loader.close, (loader.daemon_pid,))
 
 
-def _data_loader(folder: Path, workers: int) -> tuple[Callable[[], Iterator[Any]], Callable[[], None], list[int]]:
+def _data_loader(folder: Path, workers: int) -> Way:
     import torch
 
     files = Files(sorted((folder / "photographs").glob("*/*.jpg")))
     given = {"shuffle": True, "num_workers": workers, "persistent_workers": True}
     loader: Any = torch.utils.data.DataLoader(files, BATCH, **given)  # type: ignore[arg-type]
-    return lambda: iter(loader), lambda: None, []
+    return Way(lambda: iter(loader))
 
 
 def _write(folder: Path, samples: int) -> None:
-    """Much like photographs: large soft shapes and a little grain."""
     (folder / "all").mkdir(parents=True)
     draw = np.random.default_rng(0)
     for number in range(samples):
-        soft = Image.fromarray(draw.integers(0, 256, (5, 7, 3), np.uint8)).resize(PHOTOGRAPH, Image.Resampling.BICUBIC)
-        grain = draw.integers(-12, 13, (PHOTOGRAPH[1] // 2, PHOTOGRAPH[0] // 2, 1)).repeat(2, 0).repeat(2, 1)
-        picture = np.asarray(soft).astype(np.int16)
-        rows = min(grain.shape[0], picture.shape[0])
-        picture[:rows, : grain.shape[1]] += grain[:rows]
-        Image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(folder / "all" / f"{number:06}.jpg", quality=90)
+        photograph(draw).save(folder / "all" / f"{number:06}.jpg", quality=90)
 
 
 if __name__ == "__main__":
