@@ -14,8 +14,8 @@ from torchvision import transforms
 from benches.rivals.kinds import SCALE
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Of timm's RandAugment. The publication has 9, by which timm sometimes asks Pillow to keep no bits
-# of a level, and Pillow refuses.
+# RandAugment's, in timm's words. The publication has 9, by which timm sometimes asks Pillow to keep
+# no bits of a level, and Pillow refuses.
 MAGNITUDE = 7
 LARGE, SMALL = (0.32, 1.0), (0.05, 0.32)
 SIGMAS = (0.1, 2.0)

@@ -75,7 +75,7 @@ def test_ranks_are_given_images_of_one_size(dataset: packed.Packed, sampler: Any
         pure[len(of_images) == 1] += 1
         if sampler == "uniform" and epoch == 0 and index == 0:
             assert pure[True] == 1
-    # What is left of four buckets makes at most four batches of an epoch, and as many are of repeats.
+    # What is left of four buckets makes at most four batches of an epoch; repeats may make more.
     assert pure[True] >= pure[False] and {size for _, _, size, _ in ranks[0]} == set(SIZES), pure
     if sampler == "uniform":
         for epoch in range(3):

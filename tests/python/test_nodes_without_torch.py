@@ -103,7 +103,7 @@ def test_nodes_share_a_subset_as_a_whole(dataset: packed.Packed, tmp_path: Path)
     assert [rank[2] for rank in ranks] == [1, 1]
     for epoch in range(2):
         assert sorted(sample for rank in ranks for sample in rank[3][epoch]) == some
-    with pytest.raises(ValueError, match="sampler is pads, but must be one that goes by no losses.*indices or a mixture are given"):
+    with pytest.raises(ValueError, match="sampler is pads, but must be one that goes by no losses.*indices, buckets or a mixture are given"):
         run(dataset, [tmp_path / "c", tmp_path / "d"], plan=Plan(indices=some, sampler="pads"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -199,9 +199,13 @@ def _of_its_type(name: str, value: Any, default: Any) -> Any:
     if isinstance(default, bool):
         return flag(name, value)
     if name == "bucket":
-        if isinstance(value, str) or not isinstance(value, Iterable):
+        try:
+            sizes = None if isinstance(value, str | bytes) else list(value)
+        except TypeError:
+            sizes = None
+        if sizes is None:
             raise TypeError(f"bucket: got {shown(value)}, expected heights and widths, such as [(512, 768), (768, 512)]")
-        return tuple(sides(name, size) for size in value)
+        return tuple(sides(name, size) for size in sizes)
     if name == "epoch_length" and not isinstance(value, str):
         return integer(name, value, 1, UINT32_MAX)
     if isinstance(default, int) or name in ("strata", "gap"):
