@@ -79,7 +79,7 @@ def table(record: Record, beside: str) -> list[str]:
         cpu = [statistics.median(run[name] for run in row["runs"]) for name in ("cpu_ms_a_sample", "cpu_ms_a_batch")]
         rate = rates[row["way"]]
         lines.append(f"| {row['way']} | {rate:,.0f} | {rate / rates[beside]:.2f} x | {cpu[0]:.2f} | {cpu[1]:.2f} |")
-    return [*lines, "", "    " + record["command"], ""]
+    return [*lines, ""]
 
 
 def photograph(draw: np.random.Generator, size: tuple[int, int] = PHOTOGRAPH) -> Image.Image:

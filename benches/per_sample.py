@@ -95,7 +95,7 @@ def _report(record: Record) -> str:
         f"{len(record['rows'][0]['runs'])} runs.",
         "",
     ]
-    return "\n".join([*lines, *table(record, FILES)])
+    return "\n".join([*lines, *table(record, FILES), "    " + record["command"], ""])
 
 
 def _one(way: str, folder: Path, workers: int) -> Told:

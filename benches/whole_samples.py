@@ -127,7 +127,7 @@ def _report(record: Record) -> str:
         lines += ["", f"## {kind.capitalize()}", ""]
         lines += [f"- {row['way']}: {row['runs'][0]['what']}" for row in of_kind]
         lines += ["", *table({**record, "rows": of_kind}, FILES)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "    " + record["command"], ""])
 
 
 def _one(way: str, folder: Path, workers: int) -> Told:

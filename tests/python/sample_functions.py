@@ -2,6 +2,7 @@
 
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -50,6 +51,13 @@ def pixels(sample: Sample) -> Any:
 def with_process(sample: Sample) -> tuple[Any, int]:
     """The image, and the process that has it."""
     return sample.image, os.getpid()
+
+
+def with_page_faults(sample: Sample) -> int:
+    """Page faults of this process so far. Blocks such as a decoder's are used, and given back together."""
+    blocks = [bytearray(1 << 20) for _ in range(4)]
+    assert len(blocks) == 4
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def hangs_later(sample: Sample) -> tuple[Any, int]:

@@ -422,6 +422,13 @@ def test_a_loader_that_is_closed_leaves_nothing(dataset: packed.Packed) -> None:
     assert places() == 0
 
 
+def test_memory_of_one_sample_is_kept_for_the_next(dataset: packed.Packed) -> None:
+    with loader(dataset, sample_functions.with_page_faults, workers=1) as made:
+        faults = sorted(count for batch in made for count in batch[0].tolist())
+    # Four blocks have 1024 pages.
+    assert (faults[-1] - faults[20]) / len(faults[21:]) < 100
+
+
 TRAINER = """
 import sys
 

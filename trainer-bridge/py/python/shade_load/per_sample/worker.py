@@ -60,6 +60,10 @@ class Message(NamedTuple):
     place: int
 
 
+# Just below what glibc learns from at most.
+KEPT_BYTES = 31 << 20
+
+
 class Done(NamedTuple):
     """The answer to a message. Of each row, the objects of its result; before there is a form, all parts."""
 
@@ -93,6 +97,9 @@ def serve(function: bytes, number: int, tasks: Any, answers: Any, file: SharedFi
     except Exception:
         answers.send(Unusable(traceback.format_exc()))
         return
+    # From its largest block that was given back the C library learns how much to keep for the next:
+    # else each sample's memory is given back, and comes page by page again.
+    bytes(KEPT_BYTES)
     worker = _Worker(call, number, file.number)
     while task := os.read(tasks.fileno(), TASK.size):
         inputs, place, length = TASK.unpack(task)
