@@ -27,7 +27,7 @@ impl Buckets {
         if given.len() > BUCKETS_MAX {
             return Err(SpecError::new("bucket", given.len(), format_args!("at most {BUCKETS_MAX} sizes")));
         }
-        let mut rows = Vec::with_capacity(BUCKETS_MAX);
+        let mut rows = Vec::with_capacity(given.len());
         for &[height, width] in given {
             let side = |side| u16::try_from(side).ok().filter(|_| (1..=IMAGE_SIDE_MAX).contains(&side));
             let (Some(height), Some(width)) = (side(height), side(width)) else {
@@ -49,9 +49,8 @@ impl Buckets {
             let got = format_args!("{one:?} and {other:?}, which have one ratio");
             return Err(SpecError::new("bucket", got, "sizes of different ratios"));
         }
-        rows.resize(BUCKETS_MAX, [0; 2]);
-        let mut buckets = Self { len: given.len(), ..Self::NONE };
-        buckets.rows.copy_from_slice(&rows);
+        let mut buckets = Self { len: rows.len(), ..Self::NONE };
+        buckets.rows.iter_mut().zip(rows).for_each(|(to, row)| *to = row);
         Ok(buckets)
     }
 

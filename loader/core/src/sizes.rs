@@ -139,11 +139,16 @@ pub(super) fn check_sizes(output: &Output, index: &dyn Samples) -> Result<(), St
     if index.len() == 0 || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
         return Ok(());
     }
-    Err(format!(
-        "images of their own sizes (decode=\"none\"): the index knows the size of none of its {} \
-         samples; if they are images, pack them with --format jpeg or raw",
+    Err(no_sizes("images of their own sizes (decode=\"none\")", index))
+}
+
+/// Why a job that needs sizes has none.
+fn no_sizes(what: &str, index: &dyn Samples) -> String {
+    format!(
+        "{what}: the index knows the size of none of its {} samples; if they are images, pack them with --format jpeg \
+         or raw",
         index.len()
-    ))
+    )
 }
 
 /// By sample: its bucket. Empty if there are none.
@@ -157,11 +162,7 @@ pub(super) fn buckets_of(buckets: &Buckets, index: &dyn Samples) -> Result<Arc<[
     let sizes =
         || (0..index.len()).map(|id| index.entry(SampleId(id)).and_then(|entry| indexed_size(&entry).ok()));
     if index.len() > 0 && sizes().all(|size| size.is_none()) {
-        return Err(format!(
-            "bucket: the index knows the size of none of its {} samples; if they are images, pack them with --format \
-             jpeg or raw",
-            index.len()
-        ));
+        return Err(no_sizes("bucket", index));
     }
     // An image of unknown size is a square to them: it is damaged, or does not tell.
     let square = Size { width: 1, height: 1 };

@@ -56,22 +56,22 @@ impl<M: Memory> Batches<M> {
 
     /// The row, whose batch is open.
     pub(crate) fn row(&self, row: RowId) -> Option<&BatchRow> {
-        let ring = self.ring(row.session)?;
-        let batch = ring.open.iter().find(|batch| batch.seq == row.seq)?;
-        batch.rows.get(row.position as usize)
+        self.open_batch(row)?.rows.get(row.position as usize)
     }
 
     /// What the row becomes, whose batch is open.
     pub(crate) fn output(&self, row: RowId) -> Option<&Output> {
-        let batch = self.ring(row.session)?.open.iter().find(|batch| batch.seq == row.seq)?;
-        Some(&batch.output)
+        self.open_batch(row).map(|batch| &*batch.output)
     }
 
     /// Room of the row for extra fields that vary, in bytes.
     pub(crate) fn fields_room(&self, row: RowId) -> u64 {
-        let Some(ring) = self.ring(row.session) else { return 0 };
-        let batch = ring.open.iter().find(|batch| batch.seq == row.seq);
-        batch.and_then(|batch| batch.fields.as_ref()).map_or(0, |fields| fields.room(row.position))
+        let fields = self.open_batch(row).and_then(|batch| batch.fields.as_ref());
+        fields.map_or(0, |fields| fields.room(row.position))
+    }
+
+    fn open_batch(&self, row: RowId) -> Option<&Batch<M>> {
+        self.ring(row.session)?.open.iter().find(|batch| batch.seq == row.seq)
     }
 
     /// The row is left out, as its record is bad.

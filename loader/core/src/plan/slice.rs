@@ -151,10 +151,10 @@ impl Slices {
 
     /// The positions of global batch `k` that are no padding.
     #[must_use]
-    pub fn positions(&self, k: u32) -> Range<usize> {
+    pub fn positions(&self, k: u32) -> Range<u32> {
         let Range { start, end } = self.global_positions(k);
         let len = self.plan_len;
-        let within = |position: u64| u32::try_from(position).map_or(len, |at| at.min(len)) as usize;
+        let within = |position: u64| u32::try_from(position).map_or(len, |at| at.min(len));
         within(start)..within(end)
     }
 
@@ -163,10 +163,7 @@ impl Slices {
     #[must_use]
     pub fn batch_sizes(&self) -> Vec<u32> {
         let all = self.of_len(self.plan_len);
-        let ends = (0..all.batches_per_epoch()).map(|batch| {
-            let end = all.global_positions(batch).end.min(self.plan_len.into());
-            u32::try_from(end).unwrap_or(self.plan_len)
-        });
+        let ends = (0..all.batches_per_epoch()).map(|batch| all.positions(batch).end);
         let mut start = 0;
         let mut sizes: Vec<u32> = ends.map(|end| end - std::mem::replace(&mut start, end)).collect();
         sizes.extend(Some(self.plan_len - start).filter(|&left| left > 0));

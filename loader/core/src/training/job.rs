@@ -137,9 +137,10 @@ impl Job {
         cache_samples: u64,
     ) -> Result<Self, Refusal> {
         let samples = index.len();
-        let output = spec.output().map(Arc::new).map_err(|error| unfit(error.to_string()))?;
         let outputs = spec.outputs().map_err(|error| unfit(error.to_string()))?;
-        let outputs = outputs.into_iter().map(Arc::new).collect();
+        let outputs: Vec<_> = outputs.into_iter().map(Arc::new).collect();
+        let largest = outputs.iter().max_by_key(|output| output.row_bytes());
+        let output = largest.map_or_else(Arc::default, Arc::clone);
         check_sizes(&output, index).map_err(unfit)?;
         let buckets = buckets_of(&spec.plan.bucket, index).map_err(unfit)?;
         check_fields(&spec.fields, index).map_err(unfit)?;

@@ -1,5 +1,6 @@
 //! The batches of a plan, for others to open.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use shade_formats::{DrawnRow, SampleId};
@@ -39,7 +40,8 @@ impl Planned<'_> {
 
     /// What the batch holds, of any rank.
     pub(crate) fn output(&self, number: u32) -> &Arc<Output> {
-        self.job.output_of(self.plan.ids.get(self.slices.positions(number)).unwrap_or_default())
+        let Range { start, end } = self.slices.positions(number);
+        self.job.output_of(self.plan.ids.get(start as usize..end as usize).unwrap_or_default())
     }
 
     /// The sample of a row.
