@@ -36,7 +36,7 @@ class Way(NamedTuple):
 def arguments_of(parser: argparse.ArgumentParser, samples: int) -> argparse.Namespace:
     """The arguments of such a bench."""
     parser.add_argument("--samples", type=int, default=samples, help=f"photographs (default {samples})")
-    parser.add_argument("--workers", type=int, default=2, help="processes of a DataLoader (default 2)")
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each way (default 3)")
     parser.add_argument("--one", nargs=3, metavar=("WAY", "FOLDER", "OUT"), help=argparse.SUPPRESS)
     return parser.parse_args()

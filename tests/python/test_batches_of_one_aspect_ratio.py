@@ -78,6 +78,7 @@ def test_ranks_are_given_images_of_one_size(dataset: packed.Packed, sampler: Any
     # What is left of four buckets makes at most four batches of an epoch; repeats may make more.
     assert pure[True] >= pure[False] and {size for _, _, size, _ in ranks[0]} == set(SIZES), pure
     if sampler == "uniform":
+        assert pure[False] <= 3 * len(SIZES)
         for epoch in range(3):
             had = [sample for rank in ranks for of_epoch, _, _, ids in rank if of_epoch == epoch for sample in ids]
             assert sorted(had) == list(range(len(dataset)))

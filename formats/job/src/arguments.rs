@@ -18,9 +18,9 @@ impl JobSpec {
     /// - `image_size`: for `decode`, a [`Cover`](crate::Transform::Cover);
     /// - `tail`, `on_error` and `bad_max` within `plan`. A tail is "even" without it.
     ///
-    /// A null is no argument. The ring is rounded up to whole pages. With buckets images are decoded
-    /// in any case. `image_size` gives the height and width that all images have, which are asked
-    /// for if a view of `decode` has no crop and there are no buckets.
+    /// A null is no argument. The ring is rounded up to whole pages. With buckets, images are
+    /// decoded in any case. `image_size` gives the height and width that all images have, which
+    /// are asked for if a view of `decode` has no crop and there are no buckets.
     ///
     /// # Errors
     /// Names the argument.

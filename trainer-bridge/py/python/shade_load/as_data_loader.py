@@ -35,7 +35,7 @@ COUNTERPARTS = {
 
 
 class AsDataLoader(ABC):
-    """Base of Loader: the attributes of a DataLoader without worker processes, which nobody can set."""
+    """Base of Loader: the attributes of a DataLoader, which nobody can set."""
 
     # Processes of a function of PerSample.
     _workers = 0

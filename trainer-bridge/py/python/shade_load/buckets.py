@@ -30,4 +30,4 @@ def bucket_sizes(side: int, step: int = 64, ratio: float = 2.0) -> list[tuple[in
         long = min(side * side // short, IMAGE_SIDE_MAX) // step * step
         if long <= ratio * short:
             sizes |= {Fraction(long, short): (long, short), Fraction(short, long): (short, long)}
-    return [sizes[ratio] for ratio in sorted(sizes, reverse=True)]
+    return [sizes[quotient] for quotient in sorted(sizes, reverse=True)]

@@ -60,7 +60,7 @@ class Message(NamedTuple):
     place: int
 
 
-# Just below what glibc learns from at most.
+# glibc keeps what it is given back up to the largest block so far, of at most 32 MiB.
 KEPT_BYTES = 31 << 20
 
 
