@@ -136,6 +136,26 @@ def test_samplers_orders_and_lengths(both: Both, plan: Plan, batches: int) -> No
             assert of_first == [7] * batches
 
 
+def test_a_dataset_may_have_a_sampler_of_its_own(both: Both) -> None:
+    (photos, share), (drawn, other) = both.mixture(*SHARES)
+    with Loader([(photos, share), (drawn, other, "pads")], 10, daemon=Daemon(job="own")) as loader:
+        assert loader.needs_losses
+        had: list[int] = []
+        weights: dict[int, set[float]] = {0: set(), 1: set()}
+        for _ in range(4):
+            for batch in loader:
+                parts = batch.parts.tolist()
+                assert Counter(parts) == {0: 7, 1: 3}
+                had += [sample for sample in batch.ids.tolist() if sample < 61]
+                for part, weight in zip(parts, batch.weights.tolist(), strict=True):
+                    weights[part].add(weight)
+                loader.report(batch, batch.ids.float())
+    for start in range(0, len(had), 61):
+        of_pass = had[start : start + 61]
+        assert len(set(of_pass)) == len(of_pass), "permutations, pass after pass"
+    assert weights[0] == {1.0} and len(weights[1]) > 1, "the second one is drawn by losses"
+
+
 def test_a_state_goes_on_with_the_same_shares_only(both: Both) -> None:
     plan = Plan(epoch_length=50)
     with open_loader(both, "first", shares=(5, 1), batch_size=4, plan=plan) as loader:
@@ -229,7 +249,9 @@ def test_what_cannot_be_mixed_is_refused_by_name(both: Both, tmp_path: Path) -> 
     for dataset, error, message in [
         ([], ValueError, "an empty list"),
         ([path], TypeError, r"in a list, expected \(dataset, share\)"),
-        ([(path, 1, 2)], TypeError, r"expected \(dataset, share\)"),
+        ([(path, 1, "pads", 2)], TypeError, r"expected \(dataset, share\) or \(dataset, share, sampler\)"),
+        ([(path, 1, "padz")], ValueError, "sampler: .*padz"),
+        ([(path, 1, "pads"), (path, 1, "seta")], ValueError, "sampler is infobatch or seta beside pads"),
         ([(path, 0)], ValueError, "share: got 0, expected 1e-06 to"),
         ([(path, "much")], TypeError, "share: got 'much'"),
         ([("s3://bucket/a", 1)], ValueError, "whose datasets must be folders"),

@@ -59,7 +59,7 @@ pub use floats::{Floats, Normalize};
 pub use names::UnknownName;
 pub use numbers::NumberType;
 pub use output::{Decode, Output};
-pub use parts::{EpochLength, Parts, Ratio};
+pub use parts::{EpochLength, Part, Parts, Ratio};
 pub use preset::{Policy, Preset};
 pub use seats::Seats;
 pub use servers::{Address, ParseServersError, Servers};

@@ -60,7 +60,6 @@ impl PlanSpec {
     /// samples.
     #[must_use]
     pub fn depends_on_its_node(&self) -> bool {
-        let by_deliveries = self.sampler == Sampler::Replacement && self.cover > 0;
-        self.sampler.is_by_importance() || by_deliveries || self.depends_on_residents()
+        self.is_by_importance() || self.is_by_deliveries() || self.depends_on_residents()
     }
 }

@@ -1,8 +1,9 @@
 //! Mixtures: parts of a dataset that every batch has in one ratio.
 //!
 //! The samples of a part follow those of the part before it, by their ids. In a document parts are
-//! a list of `[samples, share]`. Shares are rounded to millionths and become whole numbers, so that
-//! every machine draws the same plan.
+//! a list of `[samples, share]`, or `[samples, share, sampler]` where a part has a sampler of its
+//! own. Shares are rounded to millionths and become whole numbers, so that every machine draws the
+//! same plan.
 
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use shade_formats::limits::{PARTS_MAX, SAMPLES_MAX};
 
-use crate::SpecError;
 use crate::strata::gcd;
+use crate::{Sampler, SpecError};
 
 /// A share of 1 in whole numbers.
 const SHARE_UNIT: f64 = 1e6;
@@ -32,9 +33,20 @@ pub struct Parts {
 
 /// A part of a mixture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Part {
-    samples: u32,
-    share: f64,
+pub struct Part {
+    /// Number of its samples, at least 1.
+    pub samples: u32,
+    /// Its share, compared with those of the others.
+    pub share: f64,
+    /// What it is drawn by in place of the plan's sampler.
+    pub sampler: Option<Sampler>,
+}
+
+impl From<(u32, f64)> for Part {
+    /// A part that is drawn by the plan's sampler.
+    fn from((samples, share): (u32, f64)) -> Self {
+        Self { samples, share, sampler: None }
+    }
 }
 
 /// A ratio in whole numbers.
@@ -60,22 +72,22 @@ pub enum EpochLength {
 
 impl Parts {
     /// No mixture.
-    pub const NONE: Self = Self { rows: [Part { samples: 0, share: 0.0 }; PARTS_MAX], len: 0 };
+    pub const NONE: Self = Self { rows: [Part { samples: 0, share: 0.0, sampler: None }; PARTS_MAX], len: 0 };
 
-    /// Parts of these numbers of samples, with these shares.
+    /// These parts.
     ///
     /// # Errors
     /// There are too many, they have too many samples, or one has no sample or a share that is
     /// none.
-    pub fn new(given: &[(u32, f64)]) -> Result<Self, SpecError> {
+    pub fn new(given: &[impl Into<Part> + Copy]) -> Result<Self, SpecError> {
         let mut parts = Self { len: given.len(), ..Self::NONE };
         if given.len() > PARTS_MAX {
             return Err(SpecError::new("parts", given.len(), format_args!("at most {PARTS_MAX} datasets")));
         }
-        for (row, &(samples, share)) in parts.rows.iter_mut().zip(given) {
-            *row = Part { samples, share };
+        for (row, &part) in parts.rows.iter_mut().zip(given) {
+            *row = part.into();
         }
-        for (number, &(samples, share)) in given.iter().enumerate() {
+        for (number, &Part { samples, share, .. }) in parts.parts().iter().enumerate() {
             if samples == 0 {
                 let got = format_args!("an empty dataset, number {number}");
                 return Err(SpecError::new("parts", got, "datasets with samples"));
@@ -86,7 +98,7 @@ impl Parts {
                 return Err(SpecError::new("parts", got, expected));
             }
         }
-        let samples: u64 = given.iter().map(|&(samples, _)| u64::from(samples)).sum();
+        let samples: u64 = parts.parts().iter().map(|part| u64::from(part.samples)).sum();
         if samples > SAMPLES_MAX {
             let expected = format_args!("at most {SAMPLES_MAX} in all");
             return Err(SpecError::new("parts", format_args!("{samples} samples"), expected));
@@ -114,6 +126,47 @@ impl Parts {
             end += part.samples;
             start..end
         })
+    }
+
+    /// What each part is drawn by, in a plan with the sampler `of_plan`.
+    pub fn samplers(&self, of_plan: Sampler) -> impl Iterator<Item = Sampler> {
+        self.parts().iter().map(move |part| part.sampler.unwrap_or(of_plan))
+    }
+
+    /// The same parts, with `change` applied to the samplers of their own.
+    #[must_use]
+    pub fn with_samplers(mut self, change: impl Fn(Sampler) -> Sampler) -> Self {
+        self.rows.iter_mut().for_each(|part| part.sampler = part.sampler.map(&change));
+        self
+    }
+
+    /// Refuses samplers of parts that cannot be in one plan with the sampler `of_plan`.
+    pub(crate) fn check_samplers(&self, of_plan: Sampler) -> Result<(), SpecError> {
+        let own = |sampler| self.parts().iter().any(|part| part.sampler == Some(sampler));
+        let has = |of: &[Sampler]| self.samplers(of_plan).any(|sampler| of.contains(&sampler));
+        let by_losses_kept = has(&[Sampler::Infobatch, Sampler::Seta]);
+        let by_ranks = has(&[Sampler::Pads, Sampler::Iis, Sampler::Cis]);
+        let refused = [
+            (
+                own(Sampler::Weighted),
+                "weighted for a dataset",
+                "weights of the whole mixture, Plan(sampler=\"weighted\", weights=...)",
+            ),
+            (
+                has(&[Sampler::Weighted]) && has(&[Sampler::Balanced]),
+                "weighted and balanced in one mixture",
+                "one of them: they have one table of weights",
+            ),
+            (
+                by_losses_kept && by_ranks,
+                "infobatch or seta beside pads, iis or cis",
+                "samplers of one kind: the first two go by losses, the others by their ranks in a batch",
+            ),
+        ];
+        match refused.into_iter().find(|(is_so, ..)| *is_so) {
+            Some((_, got, expected)) => Err(SpecError::new("sampler", got, expected)),
+            None => Ok(()),
+        }
     }
 
     /// Whether both samples are of one part. Without parts all are.
@@ -172,13 +225,34 @@ impl Ratio {
 
 impl Serialize for Parts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.parts().iter().map(|part| (part.samples, part.share)))
+        serializer.collect_seq(self.parts())
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &Self { samples, share, sampler } = self;
+        match sampler {
+            None => (samples, share).serialize(serializer),
+            Some(sampler) => (samples, share, sampler).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut given = Vec::<Value>::deserialize(deserializer)?;
+        if given.len() == 2 {
+            given.push(Value::Null);
+        }
+        let (samples, share, sampler) = serde_json::from_value(given.into()).map_err(D::Error::custom)?;
+        Ok(Self { samples, share, sampler })
     }
 }
 
 impl<'de> Deserialize<'de> for Parts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::new(&Vec::deserialize(deserializer)?).map_err(D::Error::custom)
+        Self::new(&Vec::<Part>::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -263,8 +337,11 @@ mod tests {
             let length: EpochLength = serde_json::from_str(text).unwrap();
             assert_eq!(serde_json::to_string(&length).unwrap(), text);
         }
-        let text = "[[3,0.5],[4,1.5]]";
+        let text = r#"[[3,0.5],[4,1.5,"pads"]]"#;
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Parts>(text).unwrap()).unwrap(), text);
+        for text in ["[[3]]", r#"[[3,0.5,"pads",1]]"#, r#"[[3,0.5,"none"]]"#, r#"[[3,"pads"]]"#] {
+            assert!(serde_json::from_str::<Parts>(text).is_err(), "{text}");
+        }
     }
 
     proptest! {

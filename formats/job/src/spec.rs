@@ -171,7 +171,7 @@ impl PlanSpec {
         }
         let expected = match (self.pace, self.subset_digest) {
             (true, _) => ("pace", "left out in a mixture: it moves samples to other batches"),
-            (false, 0) => return Ok(()),
+            (false, 0) => return self.parts.check_samplers(self.sampler),
             (false, _) => {
                 ("indices", "left out in a mixture: make a dataset of them (shade-pack subset), and mix that")
             }
@@ -184,13 +184,31 @@ impl PlanSpec {
     #[must_use]
     pub fn depends_on_residents(&self) -> bool {
         let asks = self.rep > 1.0 || self.pace || self.order.asks_for_residents();
-        asks && self.sampler != Sampler::Sequential
+        asks && self.samplers().any(|sampler| sampler != Sampler::Sequential)
+    }
+
+    /// What draws: the plan's sampler, or those of a mixture's parts.
+    pub fn samplers(&self) -> impl Iterator<Item = Sampler> {
+        let of_one = self.parts.is_empty().then_some(self.sampler);
+        of_one.into_iter().chain(self.parts.samplers(self.sampler))
+    }
+
+    /// Whether a sampler draws by the losses that trainers report.
+    #[must_use]
+    pub fn is_by_importance(&self) -> bool {
+        self.samplers().any(Sampler::is_by_importance)
+    }
+
+    /// Whether what was delivered decides what is drawn.
+    #[must_use]
+    pub fn is_by_deliveries(&self) -> bool {
+        self.cover > 0 && self.samplers().any(|sampler| sampler == Sampler::Replacement)
     }
 
     /// Whether repeats of a sample have a gap.
     #[must_use]
     pub fn spaces_repeats(&self) -> bool {
-        self.sampler == Sampler::Echo || self.order == Order::Spaced
+        self.samplers().any(|sampler| sampler == Sampler::Echo) || self.order == Order::Spaced
     }
 
     /// Digest of its canonical form without strata and gap, of which a state has its own. Plans
@@ -422,6 +440,7 @@ fn not_a_job(error: &dyn Display) -> SpecError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Part;
 
     fn spec() -> JobSpec {
         JobSpec { batch_size: 256, world_size: 8, decode: Decode::cover(224, 224), ..JobSpec::default() }
@@ -515,6 +534,28 @@ mod tests {
         let by_losses = JobSpec { plan: PlanSpec { sampler: Sampler::Pads, ..plan }, ..on_two_nodes.clone() };
         assert_eq!(by_losses.validate().unwrap_err().field, "sampler");
         assert_eq!((on_two_nodes.positions(150), spec().positions(150)), (2048, 150));
+
+        let own = |sampler| Part { samples: 10, share: 1.0, sampler };
+        let drawn_by = |sampler, parts: [Option<Sampler>; 2]| {
+            let plan =
+                PlanSpec { sampler, parts: Parts::new(&parts.map(own)).unwrap(), ..PlanSpec::default() };
+            JobSpec { plan, ..on_two_nodes.clone() }
+        };
+        let (pads, seta) = (Some(Sampler::Pads), Some(Sampler::Seta));
+        let (balanced, weighted) = (Some(Sampler::Balanced), Some(Sampler::Weighted));
+        for (of_plan, parts) in [
+            (Sampler::Uniform, [pads, seta]),
+            (Sampler::Infobatch, [None, pads]),
+            (Sampler::Uniform, [weighted, None]),
+            (Sampler::Weighted, [None, balanced]),
+        ] {
+            let spec = JobSpec { ranks_here: 0, ..drawn_by(of_plan, parts) };
+            assert_eq!(spec.validate().unwrap_err().field, "sampler", "{parts:?}");
+        }
+        let by_losses = drawn_by(Sampler::Uniform, [None, pads]);
+        assert_eq!(by_losses.validate().unwrap_err().field, "sampler", "on several nodes");
+        JobSpec { ranks_here: 0, ..by_losses }.validate().unwrap();
+        drawn_by(Sampler::Pads, [Some(Sampler::Echo), balanced]).validate().unwrap();
     }
 
     #[test]

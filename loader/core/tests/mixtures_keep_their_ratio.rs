@@ -8,10 +8,10 @@ use crate::replay::{self, Replay, Taken, index, spec};
 use proptest::prelude::*;
 use shade_core::Event;
 use shade_core::importance::Importance;
-use shade_core::plan::{Origin, Plan, SampleFacts, Slices, draw_next_plan, draw_plan};
+use shade_core::plan::{Origin, Plan, Repeats, SampleFacts, Slices, draw_next_plan, draw_plan};
 use shade_formats::SampleId;
 use shade_job::{
-    EpochLength, JobSpec, OnError, Order, Parts, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
+    EpochLength, JobSpec, OnError, Order, Part, Parts, PlanSpec, Policy, Sampler, Tables, Tail, WeightTable,
 };
 
 /// Those that go through a part pass after pass, where nothing is covered.
@@ -28,6 +28,7 @@ const IN_PASSES: [Sampler; 6] = [
 #[derive(Clone, Debug)]
 struct Case {
     spec: JobSpec,
+    shares: Vec<f64>,
     weights: WeightTable,
 }
 
@@ -50,7 +51,7 @@ impl Case {
         let slices = Some(self.slices());
         let facts = SampleFacts { weights: Some(&self.weights), slices, ..(&importance).into() };
         let drawn = draw_plan(plan, epoch, self.spec.batch_size, facts.clone(), |id| is_resident(id.0), 1.0);
-        let is_pure = IN_PASSES.contains(&plan.sampler) && plan.cover == 0;
+        let is_pure = plan.cover == 0 && plan.samplers().all(|sampler| IN_PASSES.contains(&sampler));
         if let Some(before) = epoch.checked_sub(1).filter(|_| is_pure) {
             let before = Plan { epoch: before, ..drawn.clone() };
             let next =
@@ -95,6 +96,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (parts, length, sizes, sampler, order, others).prop_filter_map(
         "an epoch that is no batch, or is long",
         |(parts, epoch_length, (batch_size, world_size, tail), sampler, order, (seed, group, cover))| {
+            let shares = parts.iter().map(|part| part.1).collect();
             let parts = Parts::new(&parts).unwrap();
             let group = if order.asks_for_residents() { 0 } else { group };
             let plan =
@@ -104,7 +106,7 @@ fn cases() -> impl Strategy<Value = Case> {
             let positions = u64::from(spec.positions(0));
             let is_drawn = positions < 3_000 && (tail != Tail::Drop || positions >= spec.global_batch());
             let weights = WeightTable::new((0..parts.samples()).map(|id| f64::from(id % 5 + 1))).unwrap();
-            is_drawn.then_some(Case { spec, weights })
+            is_drawn.then_some(Case { spec, shares, weights })
         },
     )
 }
@@ -199,6 +201,36 @@ proptest! {
     }
 
     #[test]
+    fn a_part_with_a_sampler_of_its_own_is_drawn_as_if_all_had_it(
+        case in cases(), own in prop::collection::vec(prop::option::of(prop::sample::select(Sampler::ALL.to_vec())), 5),
+        epoch in 0..5_u32,
+    ) {
+        let plan = case.spec.plan;
+        let rows = plan.parts.ranges().zip(&case.shares).zip(&own);
+        let rows: Vec<Part> = rows.map(|((ids, &share), &sampler)| Part { samples: ids.end - ids.start, share, sampler }).collect();
+        let mixed = PlanSpec { parts: Parts::new(&rows).unwrap(), ..plan };
+        let mixed = case.draw_as(&mixed, epoch, |id| id.is_multiple_of(3));
+        let of_part = |plan: &Plan, part: usize| -> Vec<(SampleId, f32)> {
+            let rows = plan.ids.iter().copied().zip(plan.weights.iter().copied());
+            rows.filter(|(id, _)| case.part_of(id.0) == part).collect()
+        };
+        for (number, own) in own.iter().take(rows.len()).enumerate() {
+            let all = PlanSpec { sampler: own.unwrap_or(plan.sampler), ..plan };
+            let all = case.draw_as(&all, epoch, |id| id.is_multiple_of(3));
+            prop_assert_eq!(of_part(&mixed, number), of_part(&all, number), "part {}", number);
+        }
+        let spec = JobSpec { plan: PlanSpec { parts: Parts::new(&rows).unwrap(), ..plan }, ..case.spec.clone() };
+        let repeats = Repeats::new(&spec, plan.parts.samples(), None, Some(&case.weights));
+        for (number, own) in own.iter().take(rows.len()).enumerate() {
+            let plan = PlanSpec { sampler: own.unwrap_or(plan.sampler), ..plan };
+            let all = JobSpec { plan, ..case.spec.clone() };
+            let all = Repeats::new(&all, plan.parts.samples(), None, Some(&case.weights));
+            let ids = plan.parts.ranges().nth(number).unwrap();
+            prop_assert!(ids.map(SampleId).all(|id| repeats.of(id) == all.of(id)));
+        }
+    }
+
+    #[test]
     fn the_rest_of_an_epoch_goes_to_other_batches_whole(
         case in cases(), at in 0..100_u32, batch_size in 1..40_u32, world_size in 1..5_u32,
     ) {
@@ -222,10 +254,22 @@ proptest! {
 
 const SAMPLES: u32 = 150;
 
-/// A job on a mixture of 100 and 50 samples.
-fn mixed(plan: PlanSpec, shares: [f64; 2], batch_size: u32, world_size: u32) -> JobSpec {
-    let parts = Parts::new(&[(100, shares[0]), (50, shares[1])]).unwrap();
+/// A job on a mixture of 100 and 50 samples. The latter may have a sampler of their own.
+fn mixed_by(
+    plan: PlanSpec,
+    shares: [f64; 2],
+    own: Option<Sampler>,
+    batch_size: u32,
+    world_size: u32,
+) -> JobSpec {
+    let [first, second] = shares;
+    let parts = [(100, first).into(), Part { samples: 50, share: second, sampler: own }];
+    let parts = Parts::new(&parts).unwrap();
     JobSpec { plan: PlanSpec { parts, cover: 2, ..plan }, ..spec(batch_size, world_size) }
+}
+
+fn mixed(plan: PlanSpec, shares: [f64; 2], batch_size: u32, world_size: u32) -> JobSpec {
+    mixed_by(plan, shares, None, batch_size, world_size)
 }
 
 fn begun(policy: Policy, spec: &JobSpec) -> Replay {
@@ -280,9 +324,14 @@ fn ranks_are_given_the_ratio_by_every_sampler_order_and_policy() {
 
 #[test]
 fn a_state_goes_on_in_this_daemon_and_in_another() {
-    for &sampler in Sampler::ALL {
+    let own = [None, Some(Sampler::Uniform), Some(Sampler::Pads), Some(Sampler::Infobatch)];
+    for (&sampler, own) in Sampler::ALL.iter().flat_map(|sampler| own.map(|own| (sampler, own))) {
         let plan = PlanSpec { sampler, ..PlanSpec::default() };
+        let mixed = |plan, shares, batch_size, ranks| mixed_by(plan, shares, own, batch_size, ranks);
         let spec = mixed(plan, [0.7, 0.3], 6, 2);
+        if spec.validate().is_err() {
+            continue;
+        }
         let mut first = begun(Policy::Lookahead, &spec);
         let taken = first.epoch(0);
         first.report(&taken, |id| (id * 31 % 97) as f32);

@@ -74,11 +74,11 @@ impl Plan {
 /// would leave a third of the samples out for nothing.
 #[must_use]
 pub fn spec_now(spec: &PlanSpec, reported: bool) -> PlanSpec {
-    if spec.sampler.is_by_importance() && !reported {
-        PlanSpec { sampler: Sampler::Uniform, ..*spec }
-    } else {
-        *spec
-    }
+    let now = |sampler: Sampler| match sampler.is_by_importance() && !reported {
+        true => Sampler::Uniform,
+        false => sampler,
+    };
+    PlanSpec { sampler: now(spec.sampler), parts: spec.parts.with_samplers(now), ..*spec }
 }
 
 /// Draws the plan of `epoch`, or the part of it that `facts` ask for. It is empty without samples.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use shade_formats::SampleId;
 use shade_formats::limits::PARTS_MAX;
-use shade_job::{PlanSpec, Seats, WeightTable};
+use shade_job::{PlanSpec, Sampler, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};
@@ -99,6 +99,8 @@ pub(super) struct MixedPart {
     pub(super) number: u32,
     /// Its samples.
     pub(super) ids: Range<u32>,
+    /// What it is drawn by.
+    pub(super) sampler: Sampler,
     /// Rows that a rank's batch has of it, rounded up.
     pub(super) rows: usize,
 }

@@ -1,7 +1,7 @@
 //! The plan of a mixture: each batch has the parts of the dataset in one ratio.
 //!
-//! A part is drawn as a dataset of its own is, pass after pass: by the job's sampler, from the
-//! part's own random numbers. An epoch takes as many deliveries of a part's passes as its batches
+//! A part is drawn as a dataset of its own is, pass after pass: by its sampler, from the part's own
+//! random numbers. An epoch takes as many deliveries of a part's passes as its batches
 //! have of it, from where the epoch before stopped. So a part that ends before the epoch does
 //! begins its next pass, and one that does not end goes on with its pass in the next epoch. Where
 //! epochs begin in their passes follows from their number alone.
@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use shade_formats::SampleId;
-use shade_job::{Order, PlanSpec, Ratio, Sampler};
+use shade_job::{Order, Parts, PlanSpec, Ratio, Sampler};
 
 use super::inputs::{Draws, EpochInputs, Inputs, MixedPart};
 use super::list::{List, PlanSummary, draw_list};
@@ -72,8 +72,17 @@ pub(super) fn draw_mixture(all: &EpochInputs<'_>) -> List {
 /// The parts, in their order.
 fn parts(ratio: &Ratio, all: &EpochInputs<'_>) -> Vec<MixedPart> {
     let rows = |term: &u64| (u64::from(all.batch_size) * term).div_ceil(ratio.sum).max(1);
-    let numbered = (0..).zip(all.spec.parts.ranges().zip(&ratio.terms));
-    numbered.map(|(number, (ids, term))| MixedPart { number, ids, rows: to_usize(rows(term)) }).collect()
+    let of_plan = &all.spec.parts;
+    let drawn = of_plan.ranges().zip(of_plan.samplers(all.spec.sampler));
+    (0..)
+        .zip(drawn.zip(&ratio.terms))
+        .map(|(number, ((ids, sampler), term))| MixedPart {
+            number,
+            ids,
+            sampler,
+            rows: to_usize(rows(term)),
+        })
+        .collect()
 }
 
 /// Rows of each part in each batch, batch after batch, and what the epoch takes of each part.
@@ -101,11 +110,12 @@ fn rows_of_batches(ratio: &Ratio, all: &EpochInputs<'_>) -> (Vec<u32>, Vec<Stret
 
 /// The deliveries of a part in this epoch.
 fn draw_part(all: &EpochInputs<'_>, part: &MixedPart, stretch: &Stretch) -> List {
-    let PlanSpec { sampler, order, .. } = *all.spec;
+    let alone = PlanSpec { sampler: part.sampler, parts: Parts::NONE, ..*all.spec };
+    let PlanSpec { sampler, order, .. } = alone;
     let is_by_residents = order.asks_for_residents() && sampler != Sampler::Echo && !keeps_order(sampler);
     // Some of what is drawn may be left, and must not be what is not cached.
-    let spec = PlanSpec { order: if is_by_residents { Order::Shuffled } else { order }, ..*all.spec };
-    let mut list = match draws_anew(&spec) {
+    let spec = PlanSpec { order: if is_by_residents { Order::Shuffled } else { order }, ..alone };
+    let mut list = match spec.is_by_importance() || spec.is_by_deliveries() {
         true => draw_draws(all, &spec, part, stretch.len),
         false => draw_passes(all, &spec, part, stretch),
     };
@@ -113,12 +123,7 @@ fn draw_part(all: &EpochInputs<'_>, part: &MixedPart, stretch: &Stretch) -> List
     list.ids.iter().for_each(|id| counts[part.place(*id)] += 1);
     list.summary.distinct = to_u32(counts.iter().filter(|&&count| count > 0).count());
     list.summary.repeat_max = counts.iter().copied().max().unwrap_or(0);
-    if is_by_residents { by_residents(all, part, list, counts) } else { list }
-}
-
-/// Whether what is drawn follows from what came before, so that an epoch cannot go on with a pass.
-fn draws_anew(spec: &PlanSpec) -> bool {
-    spec.sampler.is_by_importance() || spec.sampler == Sampler::Replacement && spec.cover > 0
+    if is_by_residents { by_residents(all, &alone, part, list, counts) } else { list }
 }
 
 /// `len` deliveries that are drawn from what is known now.
@@ -162,8 +167,14 @@ fn draw_passes(all: &EpochInputs<'_>, spec: &PlanSpec, part: &MixedPart, stretch
 }
 
 /// The same deliveries in the order that goes by residents.
-fn by_residents(all: &EpochInputs<'_>, part: &MixedPart, list: List, counts: Vec<u32>) -> List {
-    let inputs = Inputs::of_part(all, all.spec, part, Draws { epoch: all.epoch, turn: 0 });
+fn by_residents(
+    all: &EpochInputs<'_>,
+    alone: &PlanSpec,
+    part: &MixedPart,
+    list: List,
+    counts: Vec<u32>,
+) -> List {
+    let inputs = Inputs::of_part(all, alone, part, Draws { epoch: all.epoch, turn: 0 });
     // By sample: where its weights begin among those of all, sorted by sample.
     let ends = counts.iter().scan(0, |end, &count| {
         *end += count as usize;
@@ -172,7 +183,7 @@ fn by_residents(all: &EpochInputs<'_>, part: &MixedPart, list: List, counts: Vec
     let mut next: Vec<usize> = ends.zip(&counts).map(|(end, &count)| end - count as usize).collect();
     let mut sorted: Vec<(usize, f32)> = list.ids.iter().map(|id| part.place(*id)).zip(list.weights).collect();
     sorted.sort_by_key(|&(place, _)| place);
-    let ids = inputs.as_samples(in_order(counts, all.spec.order, &inputs));
+    let ids = inputs.as_samples(in_order(counts, alone.order, &inputs));
     let weight = |id: &SampleId| {
         let at = &mut next[part.place(*id)];
         *at += 1;

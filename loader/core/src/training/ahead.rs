@@ -1,7 +1,5 @@
 //! The plan of the next epoch, where it follows from what is known before that is due.
 
-use shade_job::Sampler;
-
 use super::Training;
 use super::drawing::{Ahead, DrawOrder, Drawn, DrawnPlan, OrderId};
 use super::job::Job;
@@ -46,14 +44,14 @@ impl Training {
             return false;
         }
         let Some(epoch) = job.epoch().filter(|&epoch| job.scripted != Some(epoch)) else { return false };
-        if plan.sampler.is_by_importance() || plan.depends_on_residents() {
+        if plan.is_by_importance() || plan.depends_on_residents() {
             return false;
         }
         let batches = u64::from(job.batches_per_epoch());
         let is_near_its_end = self.ranks_of(job.id).all(|rank| {
             rank.request.filter(|request| request.epoch == epoch).is_some_and(|request| {
                 // What was delivered decides what the guard `cover` puts in.
-                let is_over = plan.sampler != Sampler::Replacement || plan.cover == 0 || request.ended;
+                let is_over = !plan.is_by_deliveries() || request.ended;
                 let opened = u64::from(request.next_batch) * u64::from(DRAWN_BEFORE);
                 is_over && opened >= batches * u64::from(DRAWN_BEFORE - 1)
             })

@@ -76,7 +76,7 @@ impl Training {
             Some(job) => (job, None),
             // Goes through the whole index, so for the first rank only.
             None => {
-                if spec.plan.sampler == Sampler::Balanced {
+                if spec.plan.samplers().any(|sampler| sampler == Sampler::Balanced) {
                     let weights = weights_by_class(&*self.index, given.subset.as_ref(), &spec.plan.parts);
                     given.weights = Some(weights.map_err(unfit)?);
                 }

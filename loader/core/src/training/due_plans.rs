@@ -162,7 +162,7 @@ impl Training {
         }
         let content_id = self.index.content_id().0;
         let job = self.jobs.get_mut(id.job)?;
-        let by_losses = spec_now(&job.spec.plan, job.reports.had_come()).sampler == job.spec.plan.sampler;
+        let by_losses = spec_now(&job.spec.plan, job.reports.had_come()) == job.spec.plan;
         if !exchanges {
             job.note_lists(epoch, &lists, by_losses, content_id);
         }
@@ -249,9 +249,9 @@ impl Job {
     /// The current epoch ends, before the plan of epoch `drawn` is drawn. Returns a warning the
     /// first time that the losses are missing which that should go by.
     fn end_plan(&mut self, drawn: u32) -> Option<String> {
-        let (sampler, ended) = (self.spec.plan.sampler, self.epoch());
-        let warns = self.reports.end_plan(sampler, ended.is_some());
-        ended.filter(|_| warns).map(|ended| {
+        let (by_losses, ended) = (self.spec.plan.samplers().find(|of| of.is_by_importance()), self.epoch());
+        let warns = self.reports.end_plan(by_losses.is_some(), ended.is_some());
+        ended.zip(by_losses).filter(|_| warns).map(|(ended, sampler)| {
             format!(
                 "no loss was reported in epoch {ended}, and the sampler {sampler} draws by losses: epoch \
                  {drawn} is a permutation, as with the sampler uniform, and so is every epoch that follows \

@@ -31,7 +31,7 @@ impl Training {
             }
         }
         // A trainer that never reports has only its last batches to begin with.
-        let awaits_losses = job.spec.plan.sampler.is_by_importance() || has_reports;
+        let awaits_losses = job.spec.plan.is_by_importance() || has_reports;
         if let Some(rank) = self.rank_mut(session) {
             rank.deliver(batch, real, awaits_losses);
         }

@@ -61,10 +61,11 @@ impl Training {
             return Some(Reported { job: id, rank: of_rank, losses: None });
         };
         let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
-        let rank = match job.spec.plan.sampler {
-            Sampler::Infobatch | Sampler::Seta => keep_losses,
-            _ if is_shared => rank_portably,
-            _ => rank,
+        let keeps = job.spec.plan.samplers().any(|of| matches!(of, Sampler::Infobatch | Sampler::Seta));
+        let rank = match keeps {
+            true => keep_losses,
+            false if is_shared => rank_portably,
+            false => rank,
         };
         let ranked = rank(&delivered.samples, losses);
         let rows = delivered.samples.len().min(losses.len());

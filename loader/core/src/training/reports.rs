@@ -1,7 +1,5 @@
 //! Whether losses came, from one plan to the next: a plan goes by importance only if some did.
 
-use shade_job::Sampler;
-
 /// Reports of a job, by plans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
@@ -55,11 +53,11 @@ impl Reports {
 
     /// The current plan ends, and the next one goes by what has come. An epoch of which nothing was
     /// taken has no losses to report: then those before it still count. Returns whether the user is
-    /// to be warned, once, that the sampler misses them.
-    pub(super) fn end_plan(&mut self, sampler: Sampler, has_plan: bool) -> bool {
+    /// to be warned, once, that a sampler that goes `by_losses` misses them.
+    pub(super) fn end_plan(&mut self, by_losses: bool, has_plan: bool) -> bool {
         let mut warns = false;
         if std::mem::take(&mut self.is_plan_used) {
-            self.are_missing = sampler.is_by_importance() && !self.has_come;
+            self.are_missing = by_losses && !self.has_come;
             warns = self.are_missing && has_plan && !self.has_warned;
             self.has_warned |= warns;
         } else {
@@ -79,25 +77,25 @@ mod tests {
         let mut reports = Reports::default();
         reports.use_plan();
         reports.come();
-        assert!(!reports.end_plan(Sampler::Pads, true) && reports.had_come() && !reports.have_come());
+        assert!(!reports.end_plan(true, true) && reports.had_come() && !reports.have_come());
         // Nobody took a batch of the next plan: its losses are those of the one before.
-        assert!(!reports.end_plan(Sampler::Pads, true) && reports.had_come() && !reports.are_missing());
+        assert!(!reports.end_plan(true, true) && reports.had_come() && !reports.are_missing());
         reports.use_plan();
-        assert!(reports.end_plan(Sampler::Pads, true) && !reports.had_come() && reports.are_missing());
+        assert!(reports.end_plan(true, true) && !reports.had_come() && reports.are_missing());
         // The user is warned once.
         reports.use_plan();
-        assert!(!reports.end_plan(Sampler::Pads, true) && reports.are_missing());
+        assert!(!reports.end_plan(true, true) && reports.are_missing());
         reports.restore(true);
         assert!(reports.have_come() && !reports.had_come() && !reports.are_missing());
         reports.restore(false);
         reports.use_plan();
-        assert!(!reports.end_plan(Sampler::Pads, true), "it was warned before the state was loaded");
+        assert!(!reports.end_plan(true, true), "it was warned before the state was loaded");
     }
 
     #[test]
     fn a_sampler_that_needs_no_loss_misses_none() {
         let mut reports = Reports::default();
         reports.use_plan();
-        assert!(!reports.end_plan(Sampler::Uniform, true) && !reports.are_missing());
+        assert!(!reports.end_plan(false, true) && !reports.are_missing());
     }
 }

@@ -308,7 +308,7 @@ impl Job {
         if self.shared_scores.is_none() || parts.told.is_empty() {
             return Ok(());
         }
-        let by_losses = spec_now(&self.spec.plan, parts.had_come).sampler == self.spec.plan.sampler;
+        let by_losses = spec_now(&self.spec.plan, parts.had_come) == self.spec.plan;
         self.tell_again(epoch, by_losses, parts.told, content_id)
     }
 

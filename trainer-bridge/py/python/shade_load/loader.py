@@ -24,7 +24,7 @@ from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
-from .mixture import arguments, mixed
+from .mixture import arguments, mixed, samplers
 from .nodes import Placement, place
 from .daemon import Daemon, settings
 from .options import (
@@ -87,9 +87,9 @@ class Loader(AsDataLoader):
         dataset: Folder made by `shade-pack create` or `shade-pack index`; or an ImageFolder or a folder of
             WebDataset tars, not packed: its index is made once and kept in the user's cache folder
             ($XDG_CACHE_HOME/shade), and compared with the folder at each start. All of these may be
-            in a bucket: "s3://bucket/prefix". Or a mixture of packed datasets: a list of (folder, share),
-            such as [("a.shade", 0.7), ("b.shade", 0.3)]. Each batch of all ranks has them in the ratio of
-            their shares. Sample ids follow one another, and classes are those of all, by name.
+            in a bucket: "s3://bucket/prefix". Or a mixture of packed datasets: a list of (folder, share) or
+            (folder, share, sampler), such as [("a.shade", 0.7), ("b.shade", 0.3, "pads")]. Each batch of all ranks
+            has them in the ratio of their shares. Ids follow one another; classes are those of all, by name.
         batch_size: Samples per batch and rank, 1 to 32768.
         image_size: Side, or (height, width): images are decoded, resized to just cover it, and
             cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
@@ -244,7 +244,7 @@ class Loader(AsDataLoader):
     def _attach(self, attach: Attach, placement: Placement, daemon: Daemon, suffix: str) -> None:
         """Attaches to the daemon, as a rank of the job of that name or of a free one."""
         # Plans by losses or deliveries are each node's own, and a state needs all of them.
-        is_own = self._job["plan"]["sampler"] in ("replacement", *BY_LOSS)
+        is_own = not samplers(self._job["plan"]).isdisjoint(("replacement", *BY_LOSS))
         if daemon.exchange == "torch" and is_own and len(placement.leaders) > 1:
             self._leaders = Leaders(placement.leaders, self.rank, daemon.timeout * EXCHANGE_SHARE)
         # Ranks of one training need the same name.
@@ -322,7 +322,7 @@ class Loader(AsDataLoader):
     @property
     def needs_losses(self) -> bool:
         """Whether its sampler draws by losses: `report` them."""
-        return self._job["plan"]["sampler"] in BY_LOSS
+        return not samplers(self._job["plan"]).isdisjoint(BY_LOSS)
 
     @property
     def daemon_pid(self) -> int:

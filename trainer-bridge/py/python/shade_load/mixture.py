@@ -39,6 +39,8 @@ class Mixture:
 
     samples: tuple[int, ...]
     shares: tuple[float, ...]
+    # What each dataset is drawn by in place of the plan's sampler.
+    samplers: tuple[str | None, ...]
 
     @property
     def parts(self) -> tuple[range, ...]:
@@ -58,11 +60,17 @@ def arguments(mixture: Mixture | None) -> dict[str, Any]:
     """What the job's plan has of it."""
     if mixture is None:
         return {}
-    return {"parts": [list(part) for part in zip(mixture.samples, mixture.shares, strict=True)]}
+    parts = zip(mixture.samples, mixture.shares, mixture.samplers, strict=True)
+    return {"parts": [[samples, share] if own is None else [samples, share, own] for samples, share, own in parts]}
+
+
+def samplers(plan: dict[str, Any]) -> set[str]:
+    """What draws the plan of a job: its sampler, or those of its mixture's datasets."""
+    return {(*part, plan["sampler"])[2] for part in plan["parts"]} or {plan["sampler"]}
 
 
 def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
-    """One dataset as it is; of a list of (dataset, share), the folder of the index of all, and their mixture.
+    """One dataset as it is; of a list of datasets with shares, the folder of the index of all, and their mixture.
 
     The first process that mixes these datasets, with this content, writes an index of all into the
     user's cache folder. Shards stay where they are. No process removes it while the mixture is alive.
@@ -72,25 +80,27 @@ def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
     if not dataset:
         raise ValueError("dataset: got an empty list, expected (dataset, share) for each dataset of a mixture")
     given = [_entry(entry) for entry in dataset]
-    folders = [folder for folder, _ in given]
+    folders, shares, own = zip(*given, strict=True)
     contents = [_native.dataset_content(str(folder)) for folder in folders]
-    mixture = Mixture(tuple(samples for samples, _ in contents), tuple(share for _, share in given))
+    mixture = Mixture(tuple(samples for samples, _ in contents), shares, own)
     kept, in_use = _index_of(folders, [content_id for _, content_id in contents])
     finalize(mixture, in_use.close)
     return kept, mixture
 
 
-def _entry(entry: Any) -> tuple[Path, float]:
-    """The folder and the share of a dataset in the list."""
-    if not isinstance(entry, list | tuple) or len(entry) != 2:
-        raise TypeError(f"dataset: got {shown(entry)} in a list, expected (dataset, share)")
-    path, share = entry
+def _entry(entry: Any) -> tuple[Path, float, str | None]:
+    """The folder, the share and the sampler of a dataset in the list."""
+    if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
+        raise TypeError(f"dataset: got {shown(entry)} in a list, expected (dataset, share) or (dataset, share, sampler)")
+    path, share, own = (*entry, None)[:3]
+    if own is not None:
+        _native.check_field("sampler", own)
     if isinstance(path, str | os.PathLike) and "://" in os.fsdecode(path):
         raise ValueError(
             f"dataset: got {shown(path)} in a mixture, whose datasets must be folders: copy it "
             f"(shade-pack merge FOLDER {os.fsdecode(path)}), and give FOLDER"
         )
-    return dataset_path(path), number("share", share, *SHARES)
+    return dataset_path(path), number("share", share, *SHARES), own
 
 
 def _index_of(folders: Sequence[Path], content_ids: Sequence[str]) -> tuple[Path, FileIO]:

@@ -33,6 +33,8 @@ struct Pool {
     passes: f64,
     /// How often a sample with a weight of 1 is expected in an epoch or a pass.
     uses: f64,
+    /// What it is drawn by.
+    sampler: Sampler,
 }
 
 impl<'a> Repeats<'a> {
@@ -55,23 +57,22 @@ impl<'a> Repeats<'a> {
             let total = subset
                 .map_or(weights.map_or(0, WeightTable::total), |subset| subset.ids().iter().map(of).sum());
             let (batches, uses) = (batches.floor().max(1.0), uses(samples, total));
-            let rows = f64::from(spec.batch_size);
-            return Self {
-                spec,
-                pools: vec![Pool { end: u32::MAX, batches, rows, passes: 1.0, uses }],
-                table,
-            };
+            let (rows, sampler) = (f64::from(spec.batch_size), spec.plan.sampler);
+            let all = Pool { end: u32::MAX, batches, rows, passes: 1.0, uses, sampler };
+            return Self { spec, pools: vec![all], table };
         }
         let ratio = parts.ratio();
-        let pool = |(ids, term): (Range<u32>, &u64)| {
+        let pool = |((ids, term), sampler): ((Range<u32>, &u64), Sampler)| {
             // In a batch of all ranks.
             let rows = (spec.global_batch() * term).div_ceil(ratio.sum) as f64;
             let samples = ids.end - ids.start;
             let batches = (f64::from(samples) / rows).floor().max(1.0);
             let passes = (rows / f64::from(samples)).ceil() + 1.0;
-            Pool { end: ids.end, batches, rows, passes, uses: uses(samples, ids.map(|id| of(&id)).sum()) }
+            let uses = uses(samples, ids.clone().map(|id| of(&id)).sum());
+            Pool { end: ids.end, batches, rows, passes, uses, sampler }
         };
-        Self { spec, pools: parts.ranges().zip(&ratio.terms).map(pool).collect(), table }
+        let drawn = parts.ranges().zip(&ratio.terms).zip(parts.samplers(spec.plan.sampler));
+        Self { spec, pools: drawn.map(pool).collect(), table }
     }
 
     /// The most times that a batch may have the sample, at least once.
@@ -80,7 +81,7 @@ impl<'a> Repeats<'a> {
     pub fn of(&self, sample: SampleId) -> usize {
         let Some(pool) = self.pools.iter().find(|pool| sample.0 < pool.end) else { return 1 };
         // Draws of a part that leave samples out may be of a few only, again and again.
-        let is_unbounded = may_leave_out(self.spec.plan.sampler) && !self.spec.plan.parts.is_empty();
+        let is_unbounded = may_leave_out(pool.sampler) && !self.spec.plan.parts.is_empty();
         let spread = (self.uses(sample, pool) / pool.batches).ceil() * pool.passes;
         let most = if is_unbounded { pool.rows } else { spread };
         most.clamp(1.0, f64::from(self.spec.batch_size.max(1))) as usize
@@ -90,7 +91,7 @@ impl<'a> Repeats<'a> {
     fn uses(&self, sample: SampleId, pool: &Pool) -> f64 {
         let by_chance = |expected: f64| expected + BY_CHANCE * (expected.sqrt() + 1.0);
         let plan = &self.spec.plan;
-        match plan.sampler {
+        match pool.sampler {
             Sampler::Uniform
             | Sampler::Sequential
             | Sampler::Iis
