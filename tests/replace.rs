@@ -181,7 +181,7 @@ fn a_training_that_begins_at_that_moment_is_served_by_one_of_the_two() {
             let (named, dataset) = (&named, &packed.dataset);
             let begin = |job: &'static str, moment: Duration| {
                 std::thread::sleep(moment);
-                let session = Session::connect(dataset, job, 0, crate::job(Sampler::Uniform, 1), named);
+                let session = Session::connect(dataset, job, 0, self::job(Sampler::Uniform, 1), named);
                 let session = session.unwrap();
                 let began_in = session.daemon_pid();
                 session.start_epoch(0, 0).unwrap();

@@ -193,6 +193,20 @@ fn the_baseline_jpeg_decoder_uses_nothing_else_of_its_crate() {
 }
 
 #[test]
+fn each_file_of_tests_is_run() {
+    let read = |name: &str| fs::read_to_string(root().join("tests").join(name)).unwrap();
+    let (manifest, main) = (read("Cargo.toml"), read("main.rs"));
+    let files = sources("rs");
+    let names = files.iter().filter_map(|(name, _)| name.strip_prefix("tests/")?.strip_suffix(".rs"));
+    let names: Vec<&str> = names.filter(|name| !name.contains('/') && *name != "main").collect();
+    assert!(names.len() > 60, "{names:?}");
+    for name in names {
+        let is_run = manifest.contains(&format!("\"{name}.rs\"")) || main.contains(&format!("\nmod {name};"));
+        assert!(is_run, "tests/{name}.rs is no module of tests/main.rs, and no [[test]] of tests/Cargo.toml");
+    }
+}
+
+#[test]
 fn no_file_is_named_for_leftovers() {
     for (name, _) in sources("rs").into_iter().chain(sources("py")) {
         let stem = Path::new(&name).file_stem().unwrap().to_string_lossy().into_owned();
