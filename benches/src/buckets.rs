@@ -24,7 +24,6 @@ use shade_reads::{Depth, PATIENCE, ReadOp, Reads, ReadsConfig};
 use crate::bucket_server::{RECORD_BYTES, Server};
 use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};
-use crate::late_answers;
 use crate::local_reads::write_shard;
 use crate::result::Result;
 use crate::scratch::Scratch;
@@ -68,8 +67,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
         let best = runs.into_iter().max_by(|a, b| a.records_per_s.total_cmp(&b.records_per_s));
         bare.extend(best);
     }
-    let mut all = rows(&ours, &bare);
-    all.extend(late_answers::run(&folder, &index, &mut server)?);
+    let all = rows(&ours, &bare);
     std::fs::remove_dir_all(&folder)?;
     Ok(all)
 }

@@ -23,7 +23,6 @@ pub(crate) fn core_config(cache_bytes: u64, policy: Policy, reads_max: u32, bloc
         package_bytes: 0,
         prefetches_max: 0,
         opens_ahead: false,
-        hedge: false,
         block_bytes,
         orders_max: usize::MAX,
         decoded_bytes: 0,

@@ -21,7 +21,6 @@ mod floats;
 mod gather;
 mod images;
 mod job;
-mod late_answers;
 mod local_reads;
 mod machine;
 mod packing;

@@ -110,7 +110,6 @@ BAD_DAEMONS = [
     ("store", 2),
     ("depth", 0),
     ("depth", 4097),
-    ("hedge", 1),
     ("workers", 0),
     ("jpeg", "baseline"),
     ("engine", "aio"),
@@ -423,7 +422,7 @@ def test_a_tier_is_named_without_a_password() -> None:
 def test_settings_are_the_daemons_own_words() -> None:
     assert Daemon().settings(None, "permutations") == {
         "cache": "auto", "policy": "lookahead", "lookahead": 1.0, "package_bytes": "auto", "tier": "none",
-        "fields": False, "tier_cache": "auto", "depth": "auto", "hedge": False, "workers": "auto",
+        "fields": False, "tier_cache": "auto", "depth": "auto", "workers": "auto",
         "decode_once": 256 << 20,
         "jpeg": "auto", "engine": "auto", "io": "auto", "store": "none", "linger": 3.0,
     }  # fmt: skip
@@ -435,7 +434,6 @@ def test_settings_are_the_daemons_own_words() -> None:
         tier_cache="1GiB",
         store="latency=2ms,bandwidth=1Gbit",
         depth=8,
-        hedge=True,
         workers=2,
         decode_once=0,
         jpeg="turbo",
@@ -448,7 +446,7 @@ def test_settings_are_the_daemons_own_words() -> None:
     assert Daemon().settings("auto", "coordl")["cache"] == "auto"
     assert every.settings("8GiB", "permutations") == {
         "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "fields": False, "package_bytes": 16384,
-        "tier": "valkey://cache-0:6379,cache-1:7000", "tier_cache": 1 << 30, "depth": 8, "hedge": True, "workers": 2,
+        "tier": "valkey://cache-0:6379,cache-1:7000", "tier_cache": 1 << 30, "depth": 8, "workers": 2,
         "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
         "store": "latency=2ms,bandwidth=125000000B", "linger": 0.5,
     }  # fmt: skip

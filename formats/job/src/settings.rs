@@ -71,10 +71,6 @@ declared! {
         #[serde(with = "auto")]
         depth: Option<u32> = None, in 1 to READS_DEPTH_MAX, as "depth auto|N";
 
-        /// Request records again that are far later than the others, for 1 in 100 reads at most.
-        /// For stores of which some servers stall now and then.
-        hedge: bool = false, as "hedge";
-
         /// Threads that copy or decode records, up to 512. `auto`: one per core.
         #[serde(with = "auto")]
         workers: Option<u16> = None, in 1 to 512, as "workers auto|N";
@@ -264,7 +260,7 @@ mod tests {
             (json!({"lookahead": -1}), ["lookahead is -1", "0 or more"]),
             (json!({"linger": 1e9}), ["linger is 1000000000", "31536000"]),
             (json!({"linger": "soon"}), ["linger: ", "250us"]),
-            (json!({"hedge": 1}), ["hedge: got 1", "true or false"]),
+            (json!({"fields": 1}), ["fields: got 1", "true or false"]),
             (json!({"package_bytes": 300_000}), ["package_bytes is 300000", "262144"]),
             (json!({"tier_cache": "much"}), ["tier_cache: ", "256MiB"]),
             (json!({"decode_once": -1}), ["decode_once: ", "256MiB"]),
@@ -294,14 +290,14 @@ mod tests {
         assert_eq!(options(defaults), "");
         let every = json!({
             "cache": "8GiB", "policy": "lru", "lookahead": 0.25, "fields": true, "package_bytes": "16KiB",
-            "tier": "valkey://cache-0,cache-1:7000", "tier_cache": "1GiB", "depth": 8, "hedge": true, "workers": 2,
+            "tier": "valkey://cache-0,cache-1:7000", "tier_cache": "1GiB", "depth": 8, "workers": 2,
             "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
             "store": "latency=2ms,bandwidth=1Gbit", "linger": 0.5,
         });
         assert_eq!(
             options(every),
             "--cache 8589934592 --policy lru --lookahead 0.25 --fields --package-bytes 16384 --tier \
-             valkey://cache-0:6379,cache-1:7000 --tier-cache 1073741824 --depth 8 --hedge --workers 2 --decode-once 0 \
+             valkey://cache-0:6379,cache-1:7000 --tier-cache 1073741824 --depth 8 --workers 2 --decode-once 0 \
              --jpeg turbo --engine threads --io buffered --store latency=2ms,bandwidth=125000000B --linger 0.5s"
         );
     }
@@ -314,7 +310,7 @@ mod tests {
         ]);
         let reads = (
             prop::option::of(1..=4096u32),
-            any::<[bool; 2]>(),
+            any::<bool>(),
             prop::option::of(1..=512u16),
             prop::sample::select(EngineChoice::ALL),
             prop::sample::select(IoMode::ALL),
@@ -329,7 +325,7 @@ mod tests {
         (cache, reads, sizes, rest).prop_map(
             |(
                 cache,
-                (depth, [hedge, fields], workers, engine, io),
+                (depth, fields, workers, engine, io),
                 (package_bytes, tier_cache, decode_once),
                 (policy, lookahead, jpeg, linger_ms),
             )| {
@@ -340,7 +336,6 @@ mod tests {
                     cache,
                     fields,
                     depth,
-                    hedge,
                     workers,
                     engine,
                     io,

@@ -63,7 +63,7 @@ impl<M: Memory> Core<M> {
         completion: Completion<M::Room>,
         actions: &mut Vec<Action<M>>,
     ) {
-        match self.records.landed(now_ns, completion, self.training.jobs(), &mut self.figures) {
+        match self.records.landed(now_ns, completion, &mut self.figures) {
             Landed::Came(arrival) => self.arrived(now_ns, arrival),
             Landed::Failed(_, _, rows) if rows.is_empty() => {}
             Landed::Failed(sample, fault, rows) => {

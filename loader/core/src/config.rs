@@ -31,8 +31,6 @@ pub struct CoreConfig {
     /// Where the plan of the next epoch is known before it begins, draw it and fill its first
     /// batches while ranks still have some of this epoch.
     pub opens_ahead: bool,
-    /// Ask for late records a second time, for 1 in 100 reads at most.
-    pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
     /// Limit of the orders that workers have at a time while there are several jobs, or the number

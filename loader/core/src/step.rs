@@ -99,7 +99,7 @@ impl<M: Memory> Core<M> {
             self.prefetch(now_ns, actions);
         }
         self.records.order_from_tier(now_ns, self.training.jobs(), actions);
-        self.records.watch(now_ns, &mut self.figures, actions);
+        self.records.watch(now_ns, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);

@@ -1,4 +1,4 @@
-//! The core's reads: neighbours together, late reads reported and hedged, every record served once.
+//! The core's reads: neighbours together, late reads reported, every record served once.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn sorted(taken: &[replay::Taken]) -> Vec<u32> {
 fn neighbours_of_the_window_are_read_together_and_delivered_once() {
     for seed in 0..5 {
         let index = index(4000, 10, |id| 200 + id % 300);
-        let mut replay = Replay::reading(index, Policy::App, 50_000, 16, seed, 32 * 1024, false);
+        let mut replay = Replay::reading(index, Policy::App, 50_000, 16, seed, 32 * 1024);
         replay.attach_all(&JobSpec { ring_bytes: 256 << 10, ..spec(64, 1) }, 0);
         let taken = replay.epoch(0);
         assert_eq!(sorted(&taken), (0..4000).collect::<Vec<_>>());
@@ -51,7 +51,7 @@ fn no_more_is_submitted_than_the_depth_and_what_comes_next() {
 
 #[test]
 fn records_far_apart_are_read_on_their_own() {
-    let mut replay = Replay::reading(index(300, 3, |_| 60_000), Policy::App, 0, 16, 1, 8 * 1024, false);
+    let mut replay = Replay::reading(index(300, 3, |_| 60_000), Policy::App, 0, 16, 1, 8 * 1024);
     replay.attach_all(&spec(4, 1), 0);
     replay.epoch(0);
     let counts = replay.core().stats(0).epoch.counts.counts;
@@ -61,7 +61,7 @@ fn records_far_apart_are_read_on_their_own() {
 
 #[test]
 fn a_bad_neighbour_is_one_fault() {
-    let mut replay = Replay::reading(index(500, 5, |_| 300), Policy::App, 10_000, 8, 2, 32 * 1024, false);
+    let mut replay = Replay::reading(index(500, 5, |_| 300), Policy::App, 10_000, 8, 2, 32 * 1024);
     replay.bad.insert(77);
     let mut job = spec(20, 1);
     job.on_error = shade_job::OnError::Skip;
@@ -121,8 +121,8 @@ fn rows_that_share_a_spoilt_record_share_its_second_read() {
 }
 
 /// A replay in the middle of an epoch of records far apart, `depth` of them in flight at most.
-fn mid_epoch(samples: u32, depth: u32, ticks: u32, hedge: bool) -> Replay {
-    let mut replay = Replay::reading(index(samples, 4, |_| 5_000), Policy::App, 0, depth, 3, 0, hedge);
+fn mid_epoch(samples: u32, depth: u32, ticks: u32) -> Replay {
+    let mut replay = Replay::reading(index(samples, 4, |_| 5_000), Policy::App, 0, depth, 3, 0);
     replay.latency = Duration::from_millis(2);
     replay.attach_all(&spec(50, 1), 0);
     replay.start(0, 0, 0);
@@ -133,8 +133,8 @@ fn mid_epoch(samples: u32, depth: u32, ticks: u32, hedge: bool) -> Replay {
 }
 
 /// The same, and one read of many has no answer.
-fn with_one_stuck(hedge: bool) -> (Replay, u32) {
-    let mut replay = mid_epoch(4000, 16, 3_000, hedge);
+fn with_one_stuck() -> (Replay, u32) {
+    let mut replay = mid_epoch(4000, 16, 3_000);
     let (flight, sample) = (replay.reading[0].flight, replay.reading[0].sample.0);
     replay.stuck.insert(flight);
     replay.run();
@@ -145,7 +145,7 @@ fn with_one_stuck(hedge: bool) -> (Replay, u32) {
 fn a_read_that_waits_for_its_turn_is_not_late() {
     // 64 are submitted; the store answers one after the other, each half a second after the one
     // before.
-    let mut replay = mid_epoch(4000, 64, 0, false);
+    let mut replay = mid_epoch(4000, 64, 0);
     for _ in 0..40 {
         let waits: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
         let oldest = *waits.iter().min().unwrap();
@@ -158,7 +158,7 @@ fn a_read_that_waits_for_its_turn_is_not_late() {
 
 #[test]
 fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
-    let (mut replay, sample) = with_one_stuck(false);
+    let (mut replay, sample) = with_one_stuck();
     let taken = replay.taken.len();
     replay.wait(4 * SECOND);
     assert_eq!(replay.warnings, Vec::<String>::new());
@@ -181,84 +181,4 @@ fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
     assert_eq!(replay.warnings.last().unwrap(), "reads are answered again");
     assert_eq!(replay.core().stats(0).reads_late, 0);
     assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_hedge_saves_the_batch_and_the_late_answer_brings_its_blocks_back() {
-    let (mut replay, sample) = with_one_stuck(true);
-    replay.wait(Duration::from_millis(60));
-    replay.run();
-    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
-    assert_eq!(replay.core().stats(0).total.counts.counts.hedged, 1);
-    assert!(!replay.core().is_idle(), "the late read is still out");
-    let blocks_out = replay.core().arena_used_bytes();
-    assert!(blocks_out > 0, "its blocks are the kernel's");
-    assert_eq!(replay.reading.iter().map(|op| op.sample.0).collect::<Vec<_>>(), [sample]);
-    // Nothing is cached, so the next epoch wants it again, and does not wait for the late answer
-    // either.
-    let again = replay.epoch(1);
-    assert_eq!(sorted(&again), (0..4000).collect::<Vec<_>>());
-    replay.stuck.clear();
-    replay.run();
-    assert!(replay.core().is_idle());
-    assert_eq!(replay.core().arena_used_bytes(), 0);
-    assert_eq!(replay.warnings, Vec::<String>::new());
-}
-
-#[test]
-fn neighbours_that_are_late_together_are_hedged_one_by_one() {
-    let mut replay = Replay::reading(index(4000, 4, |_| 600), Policy::App, 0, 16, 3, 16 * 1024, true);
-    replay.latency = Duration::from_millis(2);
-    replay.attach_all(&spec(50, 1), 0);
-    replay.start(0, 0, 0);
-    for _ in 0..3_000 {
-        replay.tick();
-    }
-    let late = replay
-        .reading
-        .iter()
-        .find(|op| replay.reading.iter().filter(|other| other.flight == op.flight).count() == 3);
-    let flight = late.expect("a flight of three").flight;
-    replay.stuck.insert(flight);
-    replay.run();
-    replay.wait(Duration::from_millis(60));
-    replay.run();
-    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
-    assert_eq!(replay.core().stats(0).total.counts.counts.hedged, 3);
-    replay.stuck.clear();
-    replay.run();
-    assert!(replay.core().is_idle());
-    assert_eq!(replay.core().arena_used_bytes(), 0);
-}
-
-#[test]
-fn a_hedge_that_fails_is_no_fault_while_the_first_read_may_still_come() {
-    let (mut replay, sample) = with_one_stuck(true);
-    replay.bad.insert(sample);
-    replay.wait(Duration::from_millis(60));
-    replay.run();
-    assert_eq!(replay.errors, Vec::<String>::new());
-    replay.bad.clear();
-    replay.stuck.clear();
-    replay.run();
-    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>());
-}
-
-#[test]
-fn one_read_in_a_hundred_is_hedged_at_most() {
-    let mut replay = mid_epoch(5000, 64, 4_000, true);
-    // Everything is late: the store as a whole is, and asking it twice would not help.
-    let all: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
-    assert!(all.len() > 1, "{}", all.len());
-    replay.stuck.extend(all);
-    for _ in 0..50 {
-        replay.wait(Duration::from_millis(60));
-    }
-    let counts = replay.core().stats(0).total.counts.counts;
-    assert!(
-        counts.hedged > 0 && counts.hedged * 100 <= counts.reads,
-        "{} of {}",
-        counts.hedged,
-        counts.reads
-    );
 }

@@ -201,7 +201,7 @@ mod tests {
             "decode": [{"Resize": {"size": 40}}, {"RandomCrop": {"size": [32, 24], "padding": 4}},
                        {"RandomHorizontalFlip": {}}],
             "plan": {"rep": 2.0, "tail": "drop", "group": null}, "rank": 1, "world_size": 2,
-            "daemon": {"job": "a", "ring": 5000, "decode_once": "1MiB", "hedge": true, "linger": 2}}"#;
+            "daemon": {"job": "a", "ring": 5000, "decode_once": "1MiB", "linger": 2}}"#;
         let Wanted { job, rank, spec, options, .. } = wanted(text).unwrap();
         assert_eq!((job.as_str(), rank, spec.world_size, spec.batch_size), ("a", 1, 2, 8));
         assert_eq!((spec.plan.sampler, spec.plan.seed, spec.ring_bytes), (Sampler::Pads, 7, 8192));
@@ -210,8 +210,7 @@ mod tests {
         assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
         assert_eq!(images.framing, Framing::Random { short: 40, padding: 4 });
         let args = options.launch.unwrap().args;
-        let expected =
-            "serve /d --private --detach --cache 8589934592 --hedge --decode-once 1048576 --linger 2.0s";
+        let expected = "serve /d --private --detach --cache 8589934592 --decode-once 1048576 --linger 2.0s";
         assert_eq!(args.join(" ".as_ref()), *expected);
         assert!(!options.or_free_name);
     }

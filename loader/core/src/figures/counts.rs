@@ -30,8 +30,6 @@ pub struct Counts {
     pub prefetches_unused: u64,
     /// Records read together with a neighbour, without a read of their own.
     pub coalesced: u64,
-    /// Late records that were requested a second time.
-    pub hedged: u64,
     /// Bytes of records read from storage, with repeated reads of damaged ones.
     pub bytes_read: u64,
     /// Bytes between records that were read together: headers, padding, and unwanted records.

@@ -77,11 +77,7 @@ impl<M: Memory> Records<M> {
         jobs: &Jobs,
         figures: &mut Figures,
     ) -> bool {
-        if self.has(sample) {
-            // A hedge brought it before.
-            self.release(record);
-            return false;
-        }
+        assert!(!self.has(sample), "sample {sample} was read, and is cached");
         // Without any job nobody says what is worth keeping.
         if admits && !jobs.is_empty() {
             self.offer(wanted_by, sample, stored_len, record, jobs.importance(), figures);

@@ -17,12 +17,8 @@ pub(super) struct Flight {
     pub(super) job: JobId,
     /// The first of its records.
     pub(super) first: SampleId,
-    /// Number of its records.
-    pub(super) records: u32,
     /// Records that have not come.
     missing: u32,
-    /// It was hedged, or is a hedge itself.
-    pub(super) hedged: bool,
 }
 
 /// Where more places than this are kept for flights that have ended, the oldest flight is moved.
@@ -48,13 +44,13 @@ impl Flights {
     }
 
     /// The next flight is submitted for `job`: one read of `records`, of which `first` is one.
-    pub(super) fn submitted(&mut self, job: JobId, first: SampleId, records: u32, hedged: bool, now_ns: u64) {
+    pub(super) fn submitted(&mut self, job: JobId, first: SampleId, records: u32, now_ns: u64) {
         self.in_flight += 1;
         self.records_in_flight += records as usize;
         if self.flights.is_empty() && self.overtaken.is_empty() {
             self.oldest_since_ns = now_ns;
         }
-        let flight = Flight { submitted_ns: now_ns, job, first, records, missing: records, hedged };
+        let flight = Flight { submitted_ns: now_ns, job, first, missing: records };
         self.flights.push_back(Some(flight));
     }
 
@@ -133,13 +129,6 @@ impl Flights {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Flight> {
         self.overtaken.values().chain(self.flights.iter().flatten())
     }
-
-    /// The flights with their numbers, the oldest first.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flight)> {
-        let later = (self.first..).zip(&mut self.flights);
-        let later = later.filter_map(|(id, flight)| Some((id, flight.as_mut()?)));
-        self.overtaken.iter_mut().map(|(&id, flight)| (id, flight)).chain(later)
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +137,7 @@ mod tests {
 
     fn submit(flights: &mut Flights, records: u32, now_ns: u64) -> FlightId {
         let id = flights.next_id();
-        flights.submitted(7, SampleId(0), records, false, now_ns);
+        flights.submitted(7, SampleId(0), records, now_ns);
         id
     }
 
@@ -164,8 +153,7 @@ mod tests {
         }
         assert!(flights.flights.len() <= 2 + ENDED_MAX, "{}", flights.flights.len());
         assert_eq!((flights.in_flight(), flights.records_in_flight()), (2, 4));
-        assert_eq!(flights.iter_mut().map(|(id, _)| id).collect::<Vec<_>>(), stuck);
-        assert_eq!(flights.iter().map(|flight| flight.records).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(flights.iter().map(|flight| flight.missing).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(flights.oldest_since_ns(), 5);
         // They may end after all.
         assert_eq!(flights.landed(stuck[0], 200_000), (7, true));

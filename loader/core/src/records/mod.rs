@@ -12,14 +12,14 @@
 //! | `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `packages` | what a miss brings along |
 //! | `tier`, `tier_turns` | memory of other machines as a second level |
-//! | `hedge`, `latency` | late reads |
+//! | `late`, `latency` | late reads |
 //! | `foresight` | next uses, scores and jobs as the cache is told of them |
 //! | `resize` | a larger or smaller cache |
 
 mod access;
 mod flights;
 mod foresight;
-mod hedge;
+mod late;
 mod latency;
 mod neighbours;
 mod packages;
@@ -85,8 +85,6 @@ pub(super) struct Records<M: Memory> {
     /// Where records lie, if a miss brings along a package.
     packages: Option<Windows>,
     late_reads: LateReads,
-    /// See [`CoreConfig::hedge`].
-    hedges: bool,
     block_bytes: u32,
     /// Bytes of arena blocks that all records take.
     all_bytes: u64,
@@ -145,7 +143,6 @@ impl<M: Memory> Records<M> {
             windows,
             packages,
             late_reads: LateReads::default(),
-            hedges: config.hedge,
             block_bytes: config.block_bytes,
             all_bytes,
         };

@@ -61,10 +61,8 @@ struct PendingRead {
     source: Source,
     /// The tier was asked for it.
     is_asked: bool,
-    /// Number of flights that will bring it: 0 while it is queued, 2 when it is hedged.
-    flights: u32,
-    /// The first of them. Flights before it belong to an earlier request, which a hedge answered.
-    first_flight: Option<FlightId>,
+    /// A flight will bring it. Until there is one it is queued.
+    is_in_flight: bool,
 }
 
 /// A record that has come, or a fault.
@@ -73,8 +71,8 @@ pub(super) struct Ended {
     /// The flight's job.
     pub(super) job: JobId,
     /// The job that wanted the record first, and whether one that wants it keeps records in the
-    /// cache; `None` if it is not pending any more.
-    pub(super) wanted: Option<Wanted>,
+    /// cache.
+    pub(super) wanted: Wanted,
     /// The rows that get it.
     pub(super) rows: Vec<RowId>,
 }
@@ -106,7 +104,7 @@ impl Reading {
         if let Some(read) = self.pending.get_mut(&sample) {
             read.waiting.push(row);
             read.wanted.admits |= wanted.admits;
-            if read.wanted.job != wanted.job && read.flights == 0 && read.source == Source::Store {
+            if read.wanted.job != wanted.job && !read.is_in_flight && read.source == Source::Store {
                 // It may be this job's turn first.
                 self.queues.push(wanted.job, sample);
             }
@@ -170,7 +168,7 @@ impl Reading {
     ) -> Option<(JobId, SampleId)> {
         let (pending, neighbours) = (&mut self.pending, &mut self.neighbours);
         self.queues.drop_done(|sample| match pending.get(&sample) {
-            Some(read) if read.flights > 0 => true,
+            Some(read) if read.is_in_flight => true,
             Some(read) if read.is_prefetch || !read.waiting.is_empty() => false,
             Some(_) => {
                 pending.remove(&sample);
@@ -245,7 +243,7 @@ impl Reading {
         let mut dropped = self.queues.end(job);
         // A record that rows of another job wait for is in the queue of that job, too.
         dropped.retain(|sample| {
-            let is_needed = |read: &PendingRead| read.flights > 0 || !read.waiting.is_empty();
+            let is_needed = |read: &PendingRead| read.is_in_flight || !read.waiting.is_empty();
             self.pending.get(sample).is_some_and(|read| !is_needed(read))
         });
         for sample in &dropped {
@@ -280,55 +278,32 @@ impl Reading {
     }
 
     /// The next flight is submitted for `job`: one read of these records, at least one.
-    pub(super) fn submitted(
-        &mut self,
-        job: JobId,
-        samples: impl Iterator<Item = SampleId>,
-        hedged: bool,
-        now_ns: u64,
-    ) {
+    pub(super) fn submitted(&mut self, job: JobId, samples: impl Iterator<Item = SampleId>, now_ns: u64) {
         let flight = self.flights.next_id();
         let (mut first, mut records) = (None, 0);
         for sample in samples {
             let read = self.pending.entry(sample).or_default();
-            read.flights += 1;
-            read.first_flight.get_or_insert(flight);
+            assert!(!read.is_in_flight, "sample {sample} is asked for twice");
+            read.is_in_flight = true;
             first.get_or_insert(sample);
             records += 1;
         }
         let Some(first) = first else { return };
         self.queues.submitted(job, flight);
-        self.flights.submitted(job, first, records, hedged, now_ns);
+        self.flights.submitted(job, first, records, now_ns);
     }
 
-    /// `flight` brought the record of `sample`, or a fault. Returns what is known of it. A
-    /// fault goes to none as long as another flight may still bring the record.
-    pub(super) fn completed(&mut self, flight: FlightId, sample: SampleId, good: bool, now_ns: u64) -> Ended {
+    /// `flight` brought the record of `sample`, or a fault.
+    pub(super) fn completed(&mut self, flight: FlightId, sample: SampleId, now_ns: u64) -> Ended {
         let (job, has_ended) = self.flights.landed(flight, now_ns);
         if has_ended {
             self.queues.landed(job);
         }
-        let wanted = self.pending.get(&sample).map(|read| read.wanted);
-        Ended { job, wanted, rows: self.given(flight, sample, good) }
-    }
-
-    fn given(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowId> {
-        let Some(read) = self.pending.get_mut(&sample) else { return Vec::new() };
-        if read.first_flight.is_some_and(|first| flight >= first) {
-            assert!(read.flights > 0, "sample {sample} comes with no flight");
-            read.flights -= 1;
-        } else if !good {
-            return Vec::new();
-        } else if read.flights == 0 {
-            // It is still queued, but need not be requested any more.
-            return std::mem::take(&mut read.waiting);
-        }
-        if !good && read.flights > 0 {
-            return Vec::new();
-        }
-        // A later row requests the record anew, and does not wait for a flight that a hedge
-        // overtook.
-        self.pending.remove(&sample).map_or_else(Vec::new, |read| read.waiting)
+        let read = self.pending.remove(&sample).filter(|read| read.is_in_flight);
+        let Some(PendingRead { wanted, waiting: rows, .. }) = read else {
+            panic!("sample {sample} comes, and nobody asked for it")
+        };
+        Ended { job, wanted, rows }
     }
 
     /// No row of these batches of `session` waits any more.
@@ -336,15 +311,5 @@ impl Reading {
         for read in self.pending.values_mut() {
             read.waiting.retain(|row| row.session != session || !is_dropped(row.seq));
         }
-    }
-
-    /// The records that `flight` has not brought yet and no other flight will, by id. Looks at all
-    /// pending records.
-    pub(super) fn missing(&self, flight: FlightId) -> Vec<SampleId> {
-        let is_missing = |read: &PendingRead| read.flights == 1 && read.first_flight == Some(flight);
-        let missing = self.pending.iter().filter(|(_, read)| is_missing(read));
-        let mut missing: Vec<SampleId> = missing.map(|(&sample, _)| sample).collect();
-        missing.sort_unstable();
-        missing
     }
 }

@@ -11,7 +11,6 @@ use crate::figures::Figures;
 use crate::ids::{JobId, RowId};
 use crate::memory::Memory;
 use crate::orders::{Completion, Fault, ReadOp};
-use crate::training::Jobs;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
 const RECORDS_MAX: usize = 512;
@@ -79,10 +78,9 @@ impl<M: Memory> Records<M> {
                 }
             }
             let samples = first_op.iter().chain(&ops).map(|op| op.sample);
-            self.reading.submitted(job, samples, false, now_ns);
+            self.reading.submitted(job, samples, now_ns);
             let records = (ops.len() + usize::from(first_op.is_some())) as u64;
             let between = bytes_between(&ops);
-            self.late_reads.records += records;
             figures.count(job, |counts| {
                 counts.reads += 1;
                 counts.coalesced += records - 1;
@@ -119,21 +117,16 @@ impl<M: Memory> Records<M> {
         &mut self,
         now_ns: u64,
         Completion { op, outcome, checked, latency }: Completion<M::Room>,
-        jobs: &Jobs,
         figures: &mut Figures,
     ) -> Landed<M> {
         let ReadOp { flight, sample, len, blocks, .. } = op;
         self.late_reads.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let ended = self.reading.completed(flight, sample, outcome.is_ok(), now_ns);
+        let ended = self.reading.completed(flight, sample, now_ns);
         figures.count(ended.job, |counts| counts.bytes_read += u64::from(len));
         match outcome {
             Ok(()) => {
                 let record = M::record(blocks, checked);
-                // An answer that nobody waits for any more, as a hedge was first, is offered like
-                // any other of its job.
-                let of_job = || Wanted { job: ended.job, admits: jobs.admits_job(ended.job) };
-                let wanted = ended.wanted.unwrap_or_else(of_job);
-                Landed::Came(Arrival { wanted, sample, len, record, rows: ended.rows })
+                Landed::Came(Arrival { wanted: ended.wanted, sample, len, record, rows: ended.rows })
             }
             Err(fault) => {
                 self.memory.give(blocks);

@@ -256,8 +256,7 @@ impl Replay {
         Self::with(index, Self::config(policy, cache_bytes, depth), seed)
     }
 
-    /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or
-    /// not.
+    /// The same, reading neighbours up to `gap_bytes_max` apart together.
     pub(crate) fn reading(
         index: Arc<Index>,
         policy: Policy,
@@ -265,9 +264,8 @@ impl Replay {
         depth: u32,
         seed: u64,
         gap_bytes_max: u32,
-        hedge: bool,
     ) -> Self {
-        let config = CoreConfig { gap_bytes_max, hedge, ..Self::config(policy, cache_bytes, depth) };
+        let config = CoreConfig { gap_bytes_max, ..Self::config(policy, cache_bytes, depth) };
         Self::with(index, config, seed)
     }
 
@@ -307,7 +305,6 @@ impl Replay {
             package_bytes: 0,
             prefetches_max: 0,
             opens_ahead: false,
-            hedge: false,
             block_bytes: 0,
             orders_max: 6,
             decoded_bytes: DECODED_BYTES,

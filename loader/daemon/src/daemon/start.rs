@@ -313,7 +313,6 @@ pub(super) fn core_config(
         package_bytes: DaemonSpec::package_bytes_of(settings.package_bytes, settings.policy),
         window_bytes: window_bytes(samples, cache_bytes, block_bytes, settings.policy),
         opens_ahead: true,
-        hedge: settings.hedge,
         block_bytes,
         orders_max: ORDERS_A_WORKER * workers,
         decoded_bytes: settings.decode_once,

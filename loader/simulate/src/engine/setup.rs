@@ -81,7 +81,6 @@ impl Setup<'_> {
             prefetches_max: if self.store.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
             // A training ends with its last epoch, and a script may not go on with what is drawn.
             opens_ahead: false,
-            hedge: false,
             block_bytes: self.dataset.sizes.block_bytes(),
             orders_max: usize::MAX,
             decoded_bytes: DECODED_ROWS * row().bytes(),

@@ -42,9 +42,9 @@ class Daemon(Options):
 
     All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
     the daemon's settings: `policy`, `lookahead`, `fields`, `package_bytes`, `tier`, `tier_cache`, `store`,
-    `depth`, `hedge`, `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's
-    `cache`. A Loader with other settings gets a new daemon if the old one is unused. Otherwise the
-    daemon keeps its settings, and a warning names the differences.
+    `depth`, `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A
+    Loader with other settings gets a new daemon if the old one is unused. Otherwise the daemon keeps
+    its settings, and a warning names the differences.
 
     Args:
         job: Name of the training among those on the dataset; equal in all its ranks. Default: the
@@ -77,8 +77,6 @@ class Daemon(Options):
             Default: nine tenths of what they have. Give each node its part where several share them.
         depth: Reads in flight, 1 to 4096. Default: the daemon adapts it. Give it if the store has a
             limit of its own.
-        hedge: Read a record again if it is far later than others, at most 1 in 100. Default: False.
-            Set it for a store with rare slow answers.
         workers: Threads that decode and fill batches, 1 to 512. Default: the daemon chooses. Lower
             it if the training needs the cores.
         decode_once: Memory for decoded images that trainings of a group share: bytes or "256MiB".
@@ -128,7 +126,6 @@ class Daemon(Options):
     tier: str | None = None
     tier_cache: int | str | None = None
     depth: int | None = None
-    hedge: bool = False
     workers: int | None = None
     decode_once: int | str = DECODE_ONCE_DEFAULT
     jpeg: Literal["auto", "turbo"] = "auto"

@@ -72,7 +72,6 @@ impl World {
             package_bytes: 0,
             prefetches_max: 0,
             opens_ahead: false,
-            hedge: false,
             block_bytes: BLOCK_BYTES,
             orders_max: 8,
             decoded_bytes: 0,
@@ -150,8 +149,7 @@ impl World {
         let fault = || Fault { kind: FaultKind::Record, text: "bad".to_owned() };
         let outcome = if is_good { Ok(()) } else { Err(fault()) };
         let completion = Completion { op, outcome, checked: true, latency: Duration::from_millis(1) };
-        let (sample, rows) = match self.records.landed(0, completion, self.training.jobs(), &mut self.figures)
-        {
+        let (sample, rows) = match self.records.landed(0, completion, &mut self.figures) {
             Landed::Came(Arrival { wanted, sample, len, record, rows }) => {
                 rows.iter().for_each(|_| self.lent.push(Arc::clone(&record)));
                 self.records.keep(wanted, sample, len, record, self.training.jobs(), &mut self.figures);

@@ -93,7 +93,6 @@ impl Life {
             cache: Some(Capacity::Share(f64::from(random.random_range(0..=10)) / 10.0)),
             policy: *Policy::ALL.choose(&mut random).unwrap(),
             linger: f64::from(random.random_range(0..3)),
-            hedge: random.random_bool(0.5),
             ..DaemonSpec::default()
         };
         let has_tier = random.random_bool(0.4);

@@ -1,34 +1,26 @@
-//! Late reads: reported while batches wait for them and, if asked for, hedged.
+//! Late reads: reported while batches wait for them.
 //!
 //! A read of a network file system cannot be cancelled, and a server that restarts answers minutes
-//! later. So the core waits for a late read, and says so.
-
-use shade_formats::SampleId;
+//! later. So the core waits for a late read, and says so. It asks no second time: that brought
+//! nothing (decision 034).
 
 use super::Records;
 use crate::action::Action;
-use crate::figures::Figures;
-use crate::ids::JobId;
 use crate::memory::Memory;
 use crate::number::to_u32;
 use crate::samples::name_fault;
 
-/// Records read per hedge.
-const RECORDS_PER_HEDGE: u64 = 100;
 /// Interval at which late reads are looked for.
 const LOOK_NS: u64 = 50_000_000;
 
 impl<M: Memory> Records<M> {
     /// Looks for late reads, now and then.
-    pub(crate) fn watch(&mut self, now_ns: u64, figures: &mut Figures, actions: &mut Vec<Action<M>>) {
+    pub(crate) fn watch(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         if now_ns.saturating_sub(self.late_reads.looked_ns) < LOOK_NS {
             return;
         }
         self.late_reads.looked_ns = now_ns;
         self.tell_of_late(now_ns, actions);
-        if self.hedges {
-            self.hedge(now_ns, figures, actions);
-        }
     }
 
     fn tell_of_late(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
@@ -58,34 +50,5 @@ impl<M: Memory> Records<M> {
             oldest_ns as f64 / 1e9
         );
         actions.push(Action::Warn(name_fault(&*self.index, sample, &what)));
-    }
-
-    /// Asks a second time, into other blocks, for records that are late compared with others. The
-    /// first answer counts; the other one only brings its blocks back.
-    fn hedge(&mut self, now_ns: u64, figures: &mut Figures, actions: &mut Vec<Action<M>>) {
-        let Some(hedge_ns) = self.late_reads.hedge_ns() else { return };
-        let mut late = Vec::new();
-        let mut hedges = self.late_reads.hedged;
-        for (id, flight) in self.reading.flights.iter_mut() {
-            if now_ns.saturating_sub(flight.submitted_ns) < hedge_ns {
-                break;
-            }
-            let more = hedges + u64::from(flight.records);
-            if !flight.hedged && more * RECORDS_PER_HEDGE <= self.late_reads.records {
-                flight.hedged = true;
-                late.push((flight.job, id));
-                hedges = more;
-            }
-        }
-        // Each neighbour is a read of its own: what delays one of them must not delay all again.
-        let missing = |(job, id)| self.reading.missing(id).into_iter().map(move |sample| (job, sample));
-        let late: Vec<(JobId, SampleId)> = late.into_iter().flat_map(missing).collect();
-        for (job, sample) in late {
-            let Some(op) = self.read_op(sample) else { return };
-            self.reading.submitted(job, std::iter::once(sample), true, now_ns);
-            self.late_reads.hedged += 1;
-            figures.count(job, |counts| counts.hedged += 1);
-            actions.push(Action::Read(op));
-        }
     }
 }
