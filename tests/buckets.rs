@@ -11,8 +11,8 @@ use std::time::Duration;
 use shade_client::{JobSpec, Order, PlanSpec, Sampler};
 use shade_formats::control::socket_name;
 use shade_tests::{
-    Bucket, Cloud, Daemon, JOBS, Packed, Taken, attach, attach_to, checksums, eventually, job_named, program,
-    sorted_ids, spec, take_epoch, text, train,
+    Bucket, Cloud, Daemon, JOBS, Packed, Taken, attach, attach_by, attach_to, checksums, eventually,
+    job_named, program, sorted_ids, spec, take_epoch, take_with_losses, text, train,
 };
 
 fn served(bucket: &Bucket, args: &[&dyn AsRef<OsStr>]) -> Daemon {
@@ -53,6 +53,18 @@ fn every_kind_of_job_is_given_what_the_folder_gives() {
             [0, 1].map(|epoch| checksums(epoch, &train(&session, &job, (epoch, 0), Duration::ZERO).unwrap()))
         };
         assert_eq!(given(&known), given(&packed.dataset), "{name}");
+    }
+    let samplers = Sampler::ALL.iter().map(|sampler| (*sampler, Order::Shuffled));
+    // The others depend on what is cached at that moment.
+    let orders = Order::ALL.iter().filter(|order| !order.asks_for_residents());
+    let orders = orders.map(|order| (Sampler::Uniform, *order));
+    for (number, (sampler, order)) in samplers.chain(orders).enumerate() {
+        let given = |dataset: &Path| {
+            let session = attach_by(dataset, &format!("plan-{number}"), sampler, order);
+            let [first, second] = take_with_losses(&session);
+            [checksums(0, &first), checksums(1, &second)]
+        };
+        assert_eq!(given(&known), given(&packed.dataset), "{sampler:?} {order:?}");
     }
     drop((local, remote));
 }

@@ -6,17 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use shade_client::{
-    Content, Decode, Field, FieldsReader, JobSpec, OnError, Order, PlanSpec, Sampler, Session,
-};
+use shade_client::{Content, Decode, Field, FieldsReader, JobSpec, OnError, Order, Sampler};
 use shade_formats::SampleId;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_tests::{
-    Daemon, Packed, Source, Taken, all_ranks, attach, attach_to, jpeg, png, program, spec, take_epoch,
-    webdataset,
+    Daemon, Packed, Source, Taken, all_ranks, attach, attach_by, jpeg, png, program, spec, take_epoch,
+    take_with_losses, webdataset,
 };
-
-const SEED: u64 = 11;
 
 fn shade_pack(command: &str, source: &Path, out: &Path) {
     let output =
@@ -67,19 +63,6 @@ fn seen(batches: Vec<Taken>) -> Vec<Rows> {
     batches.into_iter().map(row).collect()
 }
 
-/// Two epochs with losses that follow from the samples.
-fn trained(session: &Session) -> Vec<Taken> {
-    let epoch = |epoch| {
-        let batches = take_epoch(session, epoch).unwrap();
-        for batch in &batches {
-            let losses: Vec<f32> = batch.ids.iter().map(|id| (id * 37 % 101) as f32 / 10.0 + 0.01).collect();
-            session.report(batch.id, &losses).unwrap();
-        }
-        batches
-    };
-    [0, 1].map(epoch).concat()
-}
-
 #[test]
 fn every_sampler_and_order_gives_the_batches_of_the_packed_dataset() {
     let (_images, sources) = sources();
@@ -88,15 +71,12 @@ fn every_sampler_and_order_gives_the_batches_of_the_packed_dataset() {
         let both = Both::of(&source, beside.path());
         // Without residents all of them follow from seed and losses alone.
         let daemons = both.datasets().map(|dataset| Daemon::start(dataset, &[&"--cache", &"0"]));
-        let samplers = Sampler::ALL.iter().filter(|sampler| **sampler != Sampler::Weighted);
-        let plans = samplers.map(|sampler| (*sampler, Order::Shuffled));
+        let plans = Sampler::ALL.iter().map(|sampler| (*sampler, Order::Shuffled));
         let orders = Order::ALL.iter().map(|order| (Sampler::Pads, *order));
         for (number, (sampler, order)) in plans.chain(orders).enumerate() {
-            let plan = PlanSpec { sampler, order, seed: SEED, ..PlanSpec::default() };
-            let job = JobSpec { plan, ..spec(8, 1) };
             let [packed, index] = both.datasets().map(|dataset| {
-                let session = attach_to(dataset, &format!("job-{number}"), 0, job.clone()).unwrap();
-                seen(trained(&session))
+                let session = attach_by(dataset, &format!("job-{number}"), sampler, order);
+                seen(take_with_losses(&session).concat())
             });
             assert!(!packed.is_empty() && packed == index, "{sampler:?} {order:?} {}", source.display());
         }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use shade_client::{Order, PlanSpec, Sampler};
+use shade_client::{Order, Sampler};
 use shade_tests::{
-    Bucket, Cloud, Daemon, JOBS, Product, Source, attach, attach_to, checksums, eventually, job_named, png,
-    spec, take_epoch, text, train, webdataset,
+    Bucket, Cloud, Daemon, JOBS, Product, Source, attach, attach_by, attach_to, checksums, eventually,
+    job_named, png, spec, take_epoch, take_with_losses, text, train, webdataset,
 };
 use tempfile::TempDir;
 
@@ -336,15 +336,16 @@ fn an_index_of_a_bucket_gives_every_job_what_the_folder_gives() {
         drop((near, far));
         let far = Daemon::start_by(both.bucket.command("shade-load"), &remote, &[&"--cache", &"0"]);
         let near = Daemon::start(&local, &[&"--cache", &"0"]);
-        for (number, order) in Order::ALL.iter().enumerate() {
-            let plan = PlanSpec { order: *order, sampler: Sampler::Uniform, seed: 3, ..PlanSpec::default() };
-            let job = shade_client::JobSpec { plan, ..spec(8, 1) };
+        let samplers = Sampler::ALL.iter().map(|sampler| (*sampler, Order::Shuffled));
+        let orders = Order::ALL.iter().map(|order| (Sampler::Uniform, *order));
+        for (number, (sampler, order)) in samplers.chain(orders).enumerate() {
             let given = |dataset: &Path| {
-                let session = attach_to(dataset, &format!("order-{number}"), 0, job.clone()).unwrap();
-                checksums(0, &take_epoch(&session, 0).unwrap())
+                let session = attach_by(dataset, &format!("plan-{number}"), sampler, order);
+                let [first, second] = take_with_losses(&session);
+                [checksums(0, &first), checksums(1, &second)]
             };
             let before = both.bucket.be("503=0.05 cut=0.05 seed=1");
-            assert_eq!(given(&remote), given(&local), "{kind:?} {order:?}");
+            assert_eq!(given(&remote), given(&local), "{kind:?} {sampler:?} {order:?}");
             assert!(both.bucket.be("") > before);
         }
         drop((near, far));

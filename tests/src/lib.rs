@@ -51,7 +51,7 @@ pub use sources::{code, production, root, sources};
 pub use tars::webdataset;
 pub use tracer::{Action, Actions, Traced, traced};
 pub use trainer::{
-    Taken, all_ranks, all_ranks_of, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec,
-    spec_by_epochs, stats, take_epoch, take_rest, try_attach,
+    Taken, all_ranks, all_ranks_of, attach, attach_by, attach_to, attach_when_free, copy, next, sorted_ids,
+    spec, spec_by_epochs, stats, take_epoch, take_rest, take_with_losses, try_attach,
 };
 pub use trainer_process::TrainerProcess;

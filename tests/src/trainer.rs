@@ -4,8 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use shade_client::{Batch, BatchId, ClientError, JobSpec, Next, OnError, Options, PlanSpec, Session, Tail};
+use shade_client::{
+    Batch, BatchId, ClientError, JobSpec, Next, OnError, Options, Order, PlanSpec, Sampler, Session, Tables,
+    Tail, WeightTable,
+};
 use shade_formats::control::REFUSE_BUSY;
+use shade_formats::index::{INDEX_FILE, Index};
 
 use crate::columns::values;
 use crate::eventually;
@@ -76,6 +80,39 @@ pub fn attach_to(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Result<
     // A test sees how a daemon ends, and starts the next one itself.
     let options = Options { timeout: PATIENCE, survive: false, ..Options::default() };
     Session::connect(dataset, job, rank, spec, &options)
+}
+
+/// Attaches to a job of one rank with batches of 8, by this sampler and order. Weights are 0 to 4,
+/// by sample.
+///
+/// # Panics
+/// When that fails.
+#[must_use]
+pub fn attach_by(dataset: &Path, job: &str, sampler: Sampler, order: Order) -> Session {
+    let samples = Index::open(std::fs::read(dataset.join(INDEX_FILE)).unwrap()).unwrap().len();
+    let weights = WeightTable::new((0..samples).map(|id| f64::from(id % 5))).unwrap();
+    let weights = (sampler == Sampler::Weighted).then_some(weights);
+    let weights_digest = weights.as_ref().map_or(0, WeightTable::digest);
+    let plan = PlanSpec { sampler, order, weights_digest, seed: 11, ..PlanSpec::default() };
+    let (job_spec, tables) = (JobSpec { plan, ..spec(8, 1) }, Tables { weights, subset: None });
+    let options = Options { timeout: PATIENCE, survive: false, ..Options::default() };
+    Session::connect_with(dataset, job, 0, job_spec, tables, &options).unwrap()
+}
+
+/// Two epochs with losses that follow from the samples.
+///
+/// # Panics
+/// When a batch fails, or a report.
+#[must_use]
+pub fn take_with_losses(session: &Session) -> [Vec<Taken>; 2] {
+    [0, 1].map(|epoch| {
+        let batches = take_epoch(session, epoch).unwrap();
+        for batch in &batches {
+            let losses: Vec<f32> = batch.ids.iter().map(|id| (id * 37 % 101) as f32 / 10.0 + 0.01).collect();
+            session.report(batch.id, &losses).unwrap();
+        }
+        batches
+    })
 }
 
 /// Attaches to the default job, once the rank's former session has ended.
