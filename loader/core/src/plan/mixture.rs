@@ -1,10 +1,10 @@
 //! The plan of a mixture: each batch has the parts of the dataset in one ratio.
 //!
 //! A part is drawn as a dataset of its own is, pass after pass: by its sampler, from the part's own
-//! random numbers. An epoch takes as many deliveries of a part's passes as its batches
-//! have of it, from where the epoch before stopped. So a part that ends before the epoch does
-//! begins its next pass, and one that does not end goes on with its pass in the next epoch. Where
-//! epochs begin in their passes follows from their number alone.
+//! random numbers. An epoch takes as many deliveries of a part's passes as its batches have of it,
+//! from where the epoch before stopped. So a part that ends before the epoch does begins its next
+//! pass, and one that does not end goes on with its pass in the next epoch. Where epochs begin in
+//! their passes follows from their number alone.
 //!
 //! `quotas` says how many rows each batch has of each part. Batches of one size have the ratio
 //! among themselves: a short batch at an epoch's end does not move the others' rows. Within a batch
