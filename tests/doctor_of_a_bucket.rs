@@ -79,6 +79,18 @@ fn a_dataset_is_examined_and_simulated_and_nothing_is_written() {
 }
 
 #[test]
+fn a_store_that_is_slower_than_the_time_it_is_given_has_figures() {
+    let mut bucket = Bucket::of(&Packed::mixed(8));
+    json(&bucket, &[Bucket::URL, "--probe-seconds", "0"]);
+    bucket.be("latency_ms=300");
+    let found = json(&bucket, &[Bucket::URL, "--probe-seconds", "0.3"]);
+    let (of, probe) = (&found["bucket"], &found["probe"]);
+    assert_eq!(probe["steps"].as_array().unwrap().len(), 6, "{probe}");
+    assert!(probe["knee_depth"].is_u64() && probe["unanswered"] == 0, "{probe}");
+    assert!(of["limit"].is_string() && of["latency_p50_ms"].as_f64().unwrap() > 290.0, "{of}");
+}
+
+#[test]
 fn any_objects_are_examined_where_there_is_no_dataset() {
     let packed = Packed::mixed(8);
     let bucket = Bucket::of(&packed);

@@ -180,8 +180,8 @@ impl Reader<'_> {
         self.found
     }
 
-    /// Keeps up to `depth` reads of the samples from `next` in flight until `deadline`, then waits
-    /// for them.
+    /// Keeps up to `depth` reads of the samples from `next` in flight until `deadline`, one at
+    /// least, then waits for them.
     fn step(
         &mut self,
         depth: u32,
@@ -191,7 +191,7 @@ impl Reader<'_> {
     ) -> Tally {
         let mut tally = Tally::default();
         let mut patience = deadline + DRAIN_MAX;
-        let mut more = true;
+        let (mut more, mut is_first) = (true, true);
         loop {
             if self.stop.load(Ordering::Relaxed) && !self.found.interrupted {
                 self.found.interrupted = true;
@@ -199,7 +199,8 @@ impl Reader<'_> {
             }
             // A forbidden shard is not tried again: each try may be a request to a server.
             let stopped = self.found.interrupted || self.found.forbidden.is_some();
-            more = more && !stopped && Instant::now() < deadline;
+            more = more && !stopped && (is_first || Instant::now() < deadline);
+            is_first = false;
             while more && self.in_flight < depth && self.has_memory() {
                 more = next().is_some_and(|sample| self.submit(sample));
             }

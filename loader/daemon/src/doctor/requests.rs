@@ -26,6 +26,9 @@ const WARM_UP: u32 = 4;
 const TARGETS_MAX: u32 = 50_000;
 /// Bytes of a range where no dataset tells the size of records: a photograph.
 const RANGE_BYTES: u64 = 110_000;
+/// Answers that a step counts at least, however slow the store is: without one, a depth has no
+/// figures, and the probe none of all.
+const ANSWERS_MIN: u64 = 4;
 /// Interval of checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long to wait for answers when no more is asked.
@@ -151,7 +154,10 @@ pub(super) fn ask(objects: Arc<Objects>, targets: Targets, length: Duration, sto
 #[derive(Debug)]
 struct Counted {
     from: Instant,
-    until: Instant,
+    /// The step does not end before.
+    deadline: Instant,
+    /// When it ended.
+    until: Option<Instant>,
     tally: Tally,
     /// CPU time of this process in seconds at its beginning and at its end, or a little later.
     cpu_s: (Option<f64>, Option<f64>),
@@ -159,8 +165,33 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(from: Instant, until: Instant) -> Self {
-        Self { from, until, tally: Tally::default(), cpu_s: (None, None), seen: (from, until) }
+    fn new(from: Instant, deadline: Instant) -> Self {
+        Self {
+            from,
+            deadline,
+            until: None,
+            tally: Tally::default(),
+            cpu_s: (None, None),
+            seen: (from, deadline),
+        }
+    }
+
+    fn count(&mut self, came: &Came) {
+        if self.from <= came.at && self.until.is_none_or(|until| came.at <= until) {
+            self.tally.count(came.bytes, came.latency);
+        }
+    }
+
+    /// Ends the step when its time is over and enough has come. Returns whether it has ended.
+    fn ends(&mut self, now: Instant) -> bool {
+        if self.until.is_none() && now >= self.deadline && self.tally.reads() >= ANSWERS_MIN {
+            self.end(now);
+        }
+        self.until.is_some()
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.until.get_or_insert(now);
     }
 
     /// Notes the CPU time when the time to count begins and when it ends.
@@ -170,10 +201,15 @@ impl Counted {
             *first = Some(cpu_s());
             self.seen.0 = now;
         }
-        if now >= self.until && last.is_none() {
+        if self.until.is_some() && last.is_none() {
             *last = Some(cpu_s());
             self.seen.1 = now;
         }
+    }
+
+    /// The time that counts.
+    fn length(&self) -> Duration {
+        self.until.unwrap_or(self.deadline).saturating_duration_since(self.from)
     }
 
     /// CPUs that this process kept busy.
@@ -206,13 +242,13 @@ impl Asking<'_> {
         let (sender, answers) = crossbeam_channel::unbounded();
         let ends = Arc::new(AtomicBool::new(false));
         for _ in 0..depth {
-            self.spawn(deadline, &ends, &sender);
+            self.spawn(&ends, &sender);
         }
         drop(sender);
         let slow_downs_before = self.found.slow_downs;
         let mut counted = Counted::new(counts_from, deadline);
         self.gather(&answers, &ends, &mut counted);
-        let (length, cpus) = (deadline - counts_from, counted.cpus());
+        let (length, cpus) = (counted.length(), counted.cpus());
         if let Some(step) = counted.tally.step(depth, length) {
             self.found.probe.steps.push(step);
             self.found.loads.push(Load { cpus, slow_downs: self.found.slow_downs - slow_downs_before });
@@ -221,34 +257,34 @@ impl Asking<'_> {
 
     /// Takes answers until there are no more.
     fn gather(&mut self, answers: &Receiver<Came>, ends: &AtomicBool, counted: &mut Counted) {
-        let patience = counted.until + DRAIN_MAX;
+        let patience = counted.deadline + DRAIN_MAX;
         loop {
-            let probe = &mut self.found.probe;
+            let (probe, now) = (&mut self.found.probe, Instant::now());
             probe.interrupted |= self.stop.load(Ordering::Relaxed);
-            if probe.interrupted || probe.forbidden.is_some() {
+            if probe.interrupted || probe.forbidden.is_some() || now > patience || counted.ends(now) {
                 ends.store(true, Ordering::Relaxed);
             }
-            let answer = answers.recv_timeout(PAUSE);
-            counted.look(Instant::now());
-            match answer {
+            counted.look(now);
+            match answers.recv_timeout(PAUSE) {
                 Ok(came) => self.take(came, counted),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
                 // Tasks that are left end with the client.
-                Err(RecvTimeoutError::Timeout) if probe.interrupted => return,
-                Err(RecvTimeoutError::Timeout) if Instant::now() > patience => {
+                Err(RecvTimeoutError::Timeout) if probe.interrupted => break,
+                Err(RecvTimeoutError::Timeout) if now > patience => {
                     probe.unanswered += 1;
-                    return;
+                    break;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+        let now = Instant::now();
+        counted.end(now);
+        counted.look(now);
     }
 
     fn take(&mut self, came: Came, counted: &mut Counted) {
         let Some(fault) = came.fault else {
-            if counted.from <= came.at && came.at <= counted.until {
-                counted.tally.count(came.bytes, came.latency);
-            }
+            counted.count(&came);
             return;
         };
         if fault.answer == Answer::SlowDown {
@@ -265,12 +301,12 @@ impl Asking<'_> {
 
     /// A task that asks for one target after the other. It ends where the store asks for a slower
     /// pace.
-    fn spawn(&self, deadline: Instant, ends: &Arc<AtomicBool>, answers: &Sender<Came>) {
+    fn spawn(&self, ends: &Arc<AtomicBool>, answers: &Sender<Came>) {
         let (objects, targets, next) =
             (Arc::clone(&self.objects), Arc::clone(&self.targets), Arc::clone(&self.next));
         let (ends, answers) = (Arc::clone(ends), answers.clone());
         self.objects.spawn(async move {
-            while Instant::now() < deadline && !ends.load(Ordering::Relaxed) {
+            while !ends.load(Ordering::Relaxed) {
                 let Some((name, range)) = targets.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
                 let (bytes, asked) =
                     (u32::try_from(range.end - range.start).unwrap_or(u32::MAX), Instant::now());
