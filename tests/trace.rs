@@ -93,11 +93,15 @@ fn total(session: &Session, name: &str) -> u64 {
 #[test]
 fn a_training_is_replayed_with_about_the_daemons_own_hits() {
     let packed = Packed::pngs(200, 16);
-    for (policy, world_size) in [("lookahead", 1), ("app", 1), ("lookahead", 2)] {
+    // Where plans are drawn early, a replay knows the next one as early as the daemon did.
+    let cases = [("lookahead", 1, false), ("app", 1, false), ("lookahead", 2, false), ("lookahead", 1, true)];
+    for (policy, world_size, draw_ahead) in cases {
+        let mut job = pads(4, world_size);
+        job.plan.draw_ahead = draw_ahead;
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--policy", &policy]);
-        let file = packed.beside(&format!("{policy}{world_size}.trace"));
+        let file = packed.beside(&format!("{policy}{world_size}{draw_ahead}.trace"));
         let recorder = Recorder::start(&packed.dataset, &file);
-        let ranks = shade_tests::all_ranks(&packed.dataset, pads(4, world_size), |_, session| {
+        let ranks = shade_tests::all_ranks(&packed.dataset, job, |_, session| {
             let mut reports = 0;
             for epoch in 0..4 {
                 reports += usize::try_from(train(session, epoch)).unwrap() / 4;
@@ -127,6 +131,13 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
             played + few >= hits && played <= hits + prefetched + few,
             "{policy}: {played} instead of {hits} and {prefetched} prefetched of {accesses}"
         );
+        if draw_ahead {
+            let text =
+                fs::read_to_string(&file).unwrap().replace(r#""draw_ahead":true"#, r#""draw_ahead":false"#);
+            fs::write(&file, text).unwrap();
+            let of_late = simulated(&file, &args).0["rows"][0]["hits"].as_u64().unwrap();
+            assert!(of_late + accesses / 50 < played, "{of_late} and {played} of {accesses}");
+        }
         if policy == "lookahead" {
             assert!(found["rows"][1]["hits"].as_u64().unwrap() < hits, "lru is worse: {found}");
         }

@@ -125,9 +125,10 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// The plan of the next epoch of a session's job is given, and not drawn.
-    pub(super) fn give_plan(&mut self, session: SessionId, plan: Plan) {
-        let job = self.training.script(session, plan);
+    /// The plan of the next epoch of a session's job is given, and not drawn; also the one `after`
+    /// it, if that is known.
+    pub(super) fn give_plan(&mut self, session: SessionId, plan: Plan, after: Option<Plan>) {
+        let job = self.training.script(session, plan, after);
         job.into_iter().for_each(|job| self.drop_ahead(job));
     }
 }

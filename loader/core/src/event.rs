@@ -149,8 +149,9 @@ pub enum Event<M: Memory> {
         /// Their numbers, in any order.
         seqs: Vec<u64>,
     },
-    /// The plan of the next epoch of a session's job, which then is not drawn. For replays.
-    Plan(SessionId, Box<Plan>),
+    /// The plan of the next epoch of a session's job, which then is not drawn, and the one after it
+    /// if that is known as early (`draw_ahead`). For replays.
+    Plan(SessionId, Box<Plan>, Option<Box<Plan>>),
     /// The importance table of a session's job between two epochs, in place of its own: what it has
     /// learned elsewhere. For simulations.
     Importance(SessionId, Box<Importance>),

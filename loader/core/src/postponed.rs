@@ -48,7 +48,7 @@ fn postponed_of<M: Memory>(event: &Event<M>) -> Option<SessionId> {
         | Event::TellScores { session, .. }
         | Event::TakeScores { session, .. }
         | Event::Seat { session, .. }
-        | Event::Plan(session, _)
+        | Event::Plan(session, ..)
         | Event::Importance(session, _) => Some(*session),
         Event::Attach(_)
         | Event::Ready(_)

@@ -67,7 +67,7 @@ impl<M: Memory> Core<M> {
             Event::Finalized(ticket) => self.batches.finalized(ticket),
             Event::Waits { session, seq } => self.trainer_waits(session, seq),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
-            Event::Plan(session, plan) => self.give_plan(session, *plan),
+            Event::Plan(session, plan, after) => self.give_plan(session, *plan, after.map(|plan| *plan)),
             Event::Importance(session, table) => self.replace_importance(session, *table),
             Event::Resize { cache_bytes, window_bytes } => {
                 self.records.resize(cache_bytes, window_bytes);

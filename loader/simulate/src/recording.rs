@@ -207,7 +207,14 @@ impl Reading {
             let accesses = self.script.accesses.len()..self.script.accesses.len();
             let begins_job = std::mem::take(&mut self.begins_job);
             let first_batch = self.times_us.len();
-            self.script.epochs.push(Epoch { accesses, begins_job, first_batch, ..Epoch::default() });
+            let is_known_early = !begins_job && self.job.as_ref().is_some_and(|job| job.plan.draw_ahead);
+            self.script.epochs.push(Epoch {
+                accesses,
+                first_batch,
+                repeats: Repeats::default(),
+                begins_job,
+                is_known_early,
+            });
             self.hits.push(0);
         }
         for letter in open.served.bytes() {
@@ -355,7 +362,7 @@ mod tests {
         assert_eq!(recording.script.accesses, ids(&[3, 1, 3, 3, 1, 3]));
         assert_eq!(known_losses(&recording), [(0, 0.5), (1, f32::INFINITY)]);
         let repeats = Repeats { distinct: 2, most: 2 };
-        let epoch = |accesses, first_batch| Epoch { accesses, first_batch, repeats, begins_job: false };
+        let epoch = |accesses, first_batch| Epoch { accesses, first_batch, repeats, ..Epoch::default() };
         assert_eq!(recording.script.epochs, [epoch(0..3, 0), epoch(3..6, 1)]);
         assert_eq!(
             (recording.hits(0), recording.hits(1), recording.script.epoch_count()),

@@ -26,6 +26,8 @@ pub(super) struct Epoch {
     pub(super) repeats: Repeats,
     /// Another training begins with it.
     pub(super) begins_job: bool,
+    /// It was drawn when the epoch before it began (`draw_ahead`).
+    pub(super) is_known_early: bool,
 }
 
 /// How often samples come in an epoch.

@@ -25,10 +25,19 @@ impl Training {
         let inputs = job.plan_inputs(job.plan_spec(), epoch, |_| false);
         let (strata, seats, part) = (inputs.strata.clone(), inputs.seats.clone(), inputs.part.clone());
         job.ahead = Some(Ahead { order, epoch, strata, seats, part, drawn: None });
-        let (plan, seats_of_next, is_told) = (None, None, false);
+        let (plan, after, seats_of_next, is_told) = (None, None, None, false);
         // Policies that exchange samples have no plans ahead.
         let base = self.base_order(id, epoch, false);
-        Some(Box::new(DrawOrder { id: order, inputs, plan, seats_of_next, is_told, looks_ahead, base }))
+        Some(Box::new(DrawOrder {
+            id: order,
+            inputs,
+            plan,
+            after,
+            seats_of_next,
+            is_told,
+            looks_ahead,
+            base,
+        }))
     }
 
     /// Whether the job's next plan follows from what is known now, and will be wanted soon.

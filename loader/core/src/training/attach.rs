@@ -219,10 +219,11 @@ impl Training {
         Some(job.id)
     }
 
-    /// The plan of a session's next epoch is given, and not drawn. Returns the job.
-    pub(crate) fn script(&mut self, session: SessionId, plan: Plan) -> Option<JobId> {
+    /// The plan of a session's next epoch is given, and not drawn; also the one `after` it, if that
+    /// is known. Returns the job.
+    pub(crate) fn script(&mut self, session: SessionId, plan: Plan, after: Option<Plan>) -> Option<JobId> {
         let job = self.job_of_mut(session)?;
-        (job.scripted, job.next_plan) = (Some(plan.epoch), Some(plan));
+        (job.scripted, job.next_plan, job.scripted_after) = (Some(plan.epoch), Some(plan), after);
         Some(job.id)
     }
 }

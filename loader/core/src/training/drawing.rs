@@ -60,6 +60,8 @@ pub struct DrawOrder {
     pub(super) inputs: PlanInputs,
     /// The plan, if it was drawn before.
     pub(super) plan: Option<Plan>,
+    /// The plan after it, if it was given.
+    pub(super) after: Option<Plan>,
     /// The seats of the plan after it, if that is drawn early.
     pub(super) seats_of_next: Option<Seats>,
     /// The lists of its strata are told to other nodes.
@@ -156,13 +158,14 @@ impl DrawOrder {
     /// Draws the plan. Equal orders give equal plans, on any thread at any time.
     #[must_use]
     pub fn carry_out(self) -> Drawn {
-        let Self { id, inputs, plan, seats_of_next, is_told, looks_ahead, base } = self;
+        let Self { id, inputs, plan, after, seats_of_next, is_told, looks_ahead, base } = self;
         let PlanInputs { spec, epoch, batch_size, samples, rep_now, .. } = inputs;
         let resident = |id: SampleId| inputs.is_resident(id);
         let draw = || draw_plan(&spec, epoch, batch_size, inputs.facts(&inputs.seats), resident, rep_now);
         let plan = plan.unwrap_or_else(draw);
-        let next_plan = seats_of_next
-            .map(|seats| draw_next_plan(&spec, &plan, batch_size, inputs.facts(&seats), resident, rep_now));
+        let draw_next =
+            |seats: Seats| draw_next_plan(&spec, &plan, batch_size, inputs.facts(&seats), resident, rep_now);
+        let next_plan = after.or_else(|| seats_of_next.map(draw_next));
         let lists = if is_told { plan.lists(inputs.strata.count()) } else { Vec::new() };
         let base = base.map(|mut base| {
             let state = &mut base.state;

@@ -121,8 +121,10 @@ impl Training {
         let seats_of_next = spec.draw_ahead.then(seats_of_next);
         let is_told = job.shared_scores.is_some() && !exchanges;
         let inputs = job.plan_inputs(spec, epoch, is_resident);
+        let after = job.scripted_after.take();
         let base = self.base_order(id, epoch, exchanges);
-        let order = DrawOrder { id: order, inputs, plan: next, seats_of_next, is_told, looks_ahead, base };
+        let order =
+            DrawOrder { id: order, inputs, plan: next, after, seats_of_next, is_told, looks_ahead, base };
         Ordered { draw: Some(Box::new(order)), warning }
     }
 

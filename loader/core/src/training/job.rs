@@ -79,6 +79,8 @@ pub(crate) struct Job {
     pub(super) next_plan: Option<Plan>,
     /// The epoch whose plan was given and not drawn. Its samples are not exchanged.
     pub(super) scripted: Option<u32>,
+    /// The plan after that one, if it was given as well.
+    pub(super) scripted_after: Option<Plan>,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
     /// It has gone on from a state, so its plans may be others than its document's.
@@ -189,6 +191,7 @@ impl Job {
             ahead: None,
             next_plan: None,
             scripted: None,
+            scripted_after: None,
             loaded: None,
             is_restored: false,
             gathering: None,

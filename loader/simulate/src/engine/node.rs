@@ -274,9 +274,9 @@ impl Node {
         SessionId::try_from(self.ranks_of(job).start).unwrap_or_else(|_| unreachable!("ranks beyond 32 bits"))
     }
 
-    /// The next epoch of the only job is this plan.
-    pub(crate) fn plan(&mut self, plan: Plan) {
-        self.driver.step(Event::Plan(0, Box::new(plan)));
+    /// The next epoch of the only job is this plan. The one after it may be known, too.
+    pub(crate) fn plan(&mut self, plan: Plan, after: Option<Plan>) {
+        self.driver.step(Event::Plan(0, Box::new(plan), after.map(Box::new)));
     }
 
     /// All ranks of a job begin an epoch.

@@ -332,8 +332,8 @@ impl<'a> Training<'a> {
     }
 
     /// Plays the accesses of a script, whose samples `ids` gives. Each epoch is known when it
-    /// begins; `to_the_end`: all epochs of a training are, which makes `lookahead` MIN. The outcome
-    /// has the epochs that count only.
+    /// begins, or when the one before does; `to_the_end`: all epochs of a training are, which makes
+    /// `lookahead` MIN. The outcome has the epochs that count only.
     pub(super) fn follow<'w>(
         &self,
         setup: Setup<'_>,
@@ -372,14 +372,13 @@ impl<'a> Training<'a> {
                 cluster.count_from = Some(cluster.only_node().taken() + before);
             }
             let number = u32::try_from(first).unwrap_or(u32::MAX);
-            let (ids, summary) = (ids(from..to), PlanSummary::default());
-            cluster.only_node().plan(Plan {
-                epoch: number,
-                part: Part::WHOLE,
-                ids,
-                weights: Vec::new(),
-                summary,
-            });
+            let plan = |epoch, ids| {
+                let (part, weights, summary) = (Part::WHOLE, Vec::new(), PlanSummary::default());
+                Plan { epoch, part, ids, weights, summary }
+            };
+            let after = epochs.get(group.end).filter(|epoch| epoch.is_known_early);
+            let after = after.map(|epoch| plan(number + 1, ids(epoch.accesses.clone())));
+            cluster.only_node().plan(plan(number, ids(from..to)), after);
             let played = cluster.play(number..number + 1, &mut |_, _, _| {})?;
             if group.end > skipped {
                 let repeats = epochs[group.clone()].iter().skip(skipped.saturating_sub(first));

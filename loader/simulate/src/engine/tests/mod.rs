@@ -129,6 +129,32 @@ fn lookahead_keeps_what_is_used_soonest() {
 }
 
 #[test]
+fn an_epoch_that_is_known_early_is_looked_ahead_into() {
+    // Two epochs are all that MIN knows, too.
+    let (mut random, samples) = (0u32, 40);
+    let mut epoch = || {
+        ids((0..60).map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 16) % samples
+        }))
+    };
+    let late = epochs(&[epoch(), epoch()]);
+    let mut early = late.clone();
+    early.epochs[1].is_known_early = true;
+    let mut gained = 0;
+    for capacity in [1, 4, 10, 30] {
+        let following = Following::new(Policy::Lookahead, capacity);
+        let play =
+            |following: &Following, script| counted(&following.play(&dataset(samples, Sizes::Unit), script));
+        let to_the_end = Following { to_the_end: true, ..Following::new(Policy::Lookahead, capacity) };
+        let min = play(&to_the_end, &late);
+        assert_eq!(play(&following, &early), min, "{capacity}");
+        gained += min[1].checked_sub(play(&following, &late)[1]).unwrap();
+    }
+    assert!(gained > 5, "{gained}");
+}
+
+#[test]
 fn skipped_epochs_are_not_counted_but_seen() {
     let script = epochs(&[ids([0, 1, 2]), ids([0, 1]), ids([3, 0])]);
     for to_the_end in [false, true] {
