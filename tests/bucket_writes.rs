@@ -324,6 +324,24 @@ fn a_store_that_fails_is_waited_for() {
     }
 }
 
+/// Ten tries, as many as the client's crate makes by itself, take some seconds.
+#[test]
+fn a_store_that_is_down_for_a_while_is_waited_for() {
+    let mut world = BucketWorld::new();
+    for how in ["503=1", "429=1"] {
+        let name = format!("{}.shade", how.replace('=', "-"));
+        world.packed(&["create", "photos/train", &name, "-q"]);
+        world.bucket.be(how);
+        let mut packing = world.pack(&["create", "photos/train", &format!("s3://photos/{name}"), "-q"]);
+        let mut packing = packing.stderr(Stdio::inherit()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(12));
+        assert!(packing.try_wait().unwrap().is_none(), "{how}");
+        world.bucket.be("");
+        assert!(packing.wait().unwrap().success(), "{how}");
+        world.assert_same(&name);
+    }
+}
+
 #[test]
 fn what_is_there_is_never_lost() {
     let world = BucketWorld::new();

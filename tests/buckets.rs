@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use shade_client::{JobSpec, Order, PlanSpec, Sampler};
+use shade_client::{JobSpec, OnError, Order, PlanSpec, Sampler};
 use shade_formats::control::socket_name;
 use shade_tests::{
     Bucket, Cloud, Daemon, JOBS, Packed, Taken, attach, attach_by, attach_to, checksums, eventually,
@@ -109,6 +109,26 @@ fn an_object_that_is_replaced_is_named_and_never_mixed() {
         assert!(told.contains(part), "{told}");
     }
     drop((session, daemon));
+}
+
+/// Though bad records may be skipped: this is another dataset.
+#[test]
+fn an_object_of_another_length_is_named_and_not_skipped() {
+    let packed = large();
+    let len = fs::metadata(packed.dataset.join("shard-000001.tar")).unwrap().len();
+    for cut in [0, len / 1024 * 512, len - 512] {
+        let mut bucket = Bucket::of(&packed);
+        let bytes = fs::read(bucket.object("shard-000001.tar")).unwrap();
+        bucket.put("shard-000001.tar", &bytes[..usize::try_from(cut).unwrap()]);
+        let daemon = served(&bucket, &[&"--cache", &"0"]);
+        let job = JobSpec { on_error: OnError::Skip, bad_max: 1.0, ..spec(8, 1) };
+        let session = attach(&bucket.known_as(), 0, job);
+        let told = take_epoch(&session, 0).unwrap_err().to_string();
+        for part in ["the object was replaced while in use", "in shard shard-000001.tar"] {
+            assert!(told.contains(part), "{cut} of {len}: {told}");
+        }
+        drop((session, daemon));
+    }
 }
 
 #[test]

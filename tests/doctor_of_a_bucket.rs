@@ -114,12 +114,36 @@ fn a_store_that_asks_for_a_slower_pace_is_the_limit() {
     let of = &found["bucket"];
     assert!(of["slow_downs"].as_u64().unwrap() > 0, "{of}");
     assert_eq!(found["probe"]["errors"], 0);
-    if of["limit"].is_string() {
-        assert_eq!(of["limit"], "slow_down");
-        let topics: Vec<_> =
-            found["advice"].as_array().unwrap().iter().map(|a| a["topic"].as_str().unwrap()).collect();
-        assert!(topics.contains(&"slow_down"), "{topics:?}");
+    assert_eq!(of["limit"], "slow_down");
+    assert!(topics(&found).contains(&"slow_down"), "{found}");
+}
+
+#[test]
+fn images_in_a_bucket_are_examined_by_their_index_wherever_it_lies() {
+    let packed = Packed::mixed(8);
+    let mut bucket = Bucket::holding(&packed.images, "train");
+    let local = packed.beside("images.index");
+    let local = local.to_str().unwrap();
+    for index in ["s3://photos/images.index", local] {
+        let args = ["index", "-q", Bucket::URL, index].map(|arg| Cloud::tested().given(arg));
+        let output = bucket.command("shade-pack").args(args).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let found = json(&bucket, &[index, "--probe-seconds", "0.3"]);
+        let of = &found["bucket"];
+        assert_eq!(of["address"], Cloud::tested().given(index));
+        assert_eq!(of["records"], Cloud::tested().given(Bucket::URL));
+        assert_eq!((&of["dataset"]["samples"], &found["path"]), (&packed.len().into(), &Value::Null));
+        assert_eq!((&found["probe"]["errors"], of["limit"].is_string()), (&0.into(), true), "{found}");
     }
+    // A store that gives nothing is not waited for, and it is told what it says.
+    bucket.be("503=1");
+    let found = json(&bucket, &[local, "--probe-seconds", "0.3"]);
+    assert!(found["bucket"]["limit"].is_null() && found["probe"]["unanswered"] == 0, "{found}");
+    assert!(topics(&found).contains(&"slow_down"), "{found}");
+}
+
+fn topics(found: &Value) -> Vec<&str> {
+    found["advice"].as_array().unwrap().iter().map(|advice| advice["topic"].as_str().unwrap()).collect()
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Object {
     /// # Errors
     /// What the store answers instead, or the object is not the one that was read first.
     pub async fn read(&self, range: Range<u64>, room: &mut Room<'_>) -> Result<u64, Refusal> {
-        let etag = self.etag.get().map(String::as_str);
+        let etag = self.known();
         let outcome = self.objects.read(&self.name, range, etag, |piece| room.put(piece)).await;
         self.judged(outcome, etag.is_some(), room.filled)
     }
@@ -42,9 +42,15 @@ impl Object {
     /// # Errors
     /// As [`read`](Self::read).
     pub(crate) fn read_now(&self, range: Range<u64>, room: &mut Room<'_>) -> Result<u64, Refusal> {
-        let etag = self.etag.get().map(String::as_str);
+        let etag = self.known();
         let outcome = self.objects.read_now(&self.name, range, etag, |piece| room.put(piece));
         self.judged(outcome, etag.is_some(), room.filled)
+    }
+
+    /// The version that is asked for. Weak ETags say nothing of bytes, so by RFC 9110 a server
+    /// finds none equal; they are compared with what comes.
+    fn known(&self) -> Option<&str> {
+        self.etag.get().map(String::as_str).filter(|etag| !etag.starts_with("W/"))
     }
 
     /// `is_known` says that the store was asked for a known version: then what came before a cut is
@@ -61,6 +67,11 @@ impl Object {
                 Ok(filled)
             }
             Err(fault) if is_known && filled > 0 && fault.answer == Answer::Cut => Ok(filled),
+            // All that is asked for lies within the length that the index says.
+            Err(fault) if fault.answer == Answer::OutOfRange => {
+                let words = format!("it is shorter than the {} bytes that the index says", self.bytes);
+                Err(StoreFault { answer: Answer::Changed, words, ..fault }.into())
+            }
             Err(fault) => Err(fault.into()),
         }
     }

@@ -4,10 +4,11 @@
 //! The folder is the user's, below `$XDG_CACHE_HOME/shade` or `~/.cache/shade`. Each open asks the
 //! store whether the index is another one by now; the answer is a few bytes if it is not.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
@@ -24,6 +25,12 @@ const FILE: &str = "origin";
 const MAGIC: &str = "shade-origin 1";
 /// Longest such file, in bytes.
 const BYTES_MAX: u64 = 16 * 1024;
+/// The file that is locked while a folder is looked at and written.
+const LOCK: &str = "lock";
+/// Longest wait for another process that has it.
+const LOCK_MAX: Duration = Duration::from_secs(60);
+/// Interval at which it is tried.
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// Where the index of a folder came from, and where its shards are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +77,8 @@ impl Origin {
             move |source| DatasetError::Io { path, source }
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io(&folder))?;
+        // One at a time: an older answer must not replace a newer one.
+        let _lock = locked(&folder).map_err(io(&folder))?;
         // What is damaged is fetched anew.
         let known = Self::of_folder(&folder).ok().flatten();
         let known = known.filter(|known| known.url == *url && folder.join(INDEX_FILE).is_file());
@@ -89,6 +98,23 @@ impl Origin {
         }
         folder.canonicalize().map_err(io(&folder))
     }
+}
+
+/// Keeps other openings of the address away until the file is closed. Not for ever: the process
+/// that has it may be stopped, and some file systems have no locks.
+fn locked(folder: &Path) -> io::Result<File> {
+    let path = folder.join(LOCK);
+    let file = match File::create_new(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => regular::open(&path)?,
+        created => created?,
+    };
+    let until = Instant::now() + LOCK_MAX;
+    while let Err(TryLockError::WouldBlock) = file.try_lock()
+        && Instant::now() < until
+    {
+        std::thread::sleep(LOCK_LOOK);
+    }
+    Ok(file)
 }
 
 /// Puts a file in its place by a rename, so that a reader sees the old one or the new one.

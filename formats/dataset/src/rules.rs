@@ -23,8 +23,7 @@
 //! | 429, 503 | the same, after the wait that the store asks for; fewer requests are in flight |
 //! | any other 5xx, no answer in time, a cut connection | the same |
 //! | other bytes than those asked for | the same |
-//! | 412 (another ETag), or another length than the index says | the object was replaced |
-//! | 416 | the object is truncated |
+//! | 412 (another ETag), 416, or another length than the index says | the object was replaced |
 //! | any other status | failed |
 //!
 //! The checksum is not judged here: the next user of the bytes compares it.
@@ -175,8 +174,7 @@ impl ReadState {
                 self.fails = true;
                 Verdict::Trouble(fault.into())
             }
-            Answer::OutOfRange => Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len }),
-            Answer::Changed | Answer::Refused | Answer::OddName | Answer::Unasked => {
+            Answer::Changed | Answer::OutOfRange | Answer::Refused | Answer::OddName | Answer::Unasked => {
                 Verdict::Fail(ReadFault::Store { fault, tried: Duration::ZERO })
             }
         }
@@ -327,12 +325,10 @@ mod tests {
         for answer in [Answer::SlowDown, Answer::Broken, Answer::Cut, Answer::TimedOut, Answer::Wrong] {
             assert_eq!(judged(answer), (trouble(answer), true), "{answer:?}: fewer in flight");
         }
-        for answer in [Answer::Changed, Answer::Refused, Answer::Unasked] {
+        for answer in [Answer::Changed, Answer::OutOfRange, Answer::Refused, Answer::Unasked] {
             let store = ReadFault::Store { fault: fault(answer), tried: Duration::ZERO };
             assert_eq!(judged(answer), (Verdict::Fail(store), false), "{answer:?}");
         }
-        let truncated = Verdict::Fail(ReadFault::Truncated { got: 0, expected: 1000 });
-        assert_eq!(judged(Answer::OutOfRange), (truncated, false));
     }
 
     #[test]

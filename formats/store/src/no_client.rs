@@ -1,6 +1,7 @@
 //! In place of a client, in a build that has none.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::address::Url;
 use crate::answer::{Answer, Found, StoreFault};
@@ -28,6 +29,11 @@ impl Objects {
 
     /// Runs `task`.
     pub fn spawn(&self, _task: impl Future<Output = ()> + Send + 'static) {
+        match *self {}
+    }
+
+    /// Waits, in a task on the client's threads.
+    pub async fn pause(&self, _time: Duration) {
         match *self {}
     }
 

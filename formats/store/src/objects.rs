@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::{HttpError, HttpErrorKind};
@@ -81,6 +82,11 @@ impl Objects {
     /// Runs `task` on the client's threads.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.threads.spawn(task));
+    }
+
+    /// Waits, in a task on the client's threads.
+    pub async fn pause(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 
     /// Reads the bytes `range` of an object and hands them to `take` in their order. With `etag`

@@ -63,7 +63,12 @@ pub(crate) fn client(url: &Url, connections: usize, retry: Retry) -> Result<Clie
     let _ = rustls::crypto::ring::default_provider().install_default();
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let options = options(&var, connections)?;
-    let prefix = Path::parse(url.prefix()).map_err(|error| unusable(&error))?;
+    // What a browser shows of an address of the web has its odd characters encoded.
+    let prefix = match url.scheme() {
+        "http" | "https" => Path::from_url_path(url.prefix()),
+        _ => Path::parse(url.prefix()),
+    };
+    let prefix = prefix.map_err(|error| unusable(&error))?;
     let retry = retry.config();
     let is_off = var("AWS_CONDITIONAL_PUT").is_some_and(|value| value.eq_ignore_ascii_case("disabled"));
     let has_conditions = url.scheme() == "s3" && !is_off;
@@ -97,7 +102,8 @@ impl Retry {
     fn config(self) -> RetryConfig {
         match self {
             Self::Never => RetryConfig { max_retries: 0, ..RetryConfig::default() },
-            Self::Patient => RetryConfig::default(),
+            // For as long as `RetryConfig` says, three minutes: by default ten times, some seconds.
+            Self::Patient => RetryConfig { max_retries: usize::MAX, ..RetryConfig::default() },
         }
     }
 }
@@ -258,4 +264,22 @@ fn unusable(error: &dyn std::error::Error) -> StoreFault {
 
 fn said(words: String) -> StoreFault {
     StoreFault { answer: Answer::Unasked, status: None, wait: None, words }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+
+    #[test]
+    fn an_address_of_the_web_may_be_encoded_and_a_key_is_as_it_is() {
+        for (address, expected) in [
+            ("https://host/my%20data/a%2Bb", "my data/a+b"),
+            ("http://host/my data", "my data"),
+            ("s3://bucket/my%20data", "my%20data"),
+        ] {
+            let Ok(Address::Url(url)) = Address::parse(address) else { panic!("{address}") };
+            assert_eq!(client(&url, 1, Retry::Never).unwrap().prefix.as_ref(), expected);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,12 +50,24 @@ pub(crate) struct Watch {
     reqwest: ReqwestConnector,
 }
 
+/// Requests that no server is there for, before one has ever answered. Then there is none at this
+/// address, and nobody waits minutes for it.
+const UNREACHABLE_MAX: u32 = 8;
+
 #[derive(Debug)]
-struct Watched(HttpClient);
+struct Watched {
+    client: HttpClient,
+    /// A server has answered.
+    has_answered: AtomicBool,
+    /// Requests before that which reached none.
+    unreachable: AtomicU32,
+}
 
 impl HttpConnector for Watch {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Watched(self.reqwest.connect(options)?)))
+        let client = self.reqwest.connect(options)?;
+        let (has_answered, unreachable) = (AtomicBool::default(), AtomicU32::default());
+        Ok(HttpClient::new(Watched { client, has_answered, unreachable }))
     }
 }
 
@@ -67,7 +80,7 @@ impl HttpService for Watched {
         });
         let is_for_keys = is_for_keys(request.uri().path());
         let is_plain = request.uri().scheme_str() == Some("http");
-        let mut answer = self.0.execute(request).await;
+        let mut answer = self.client.execute(request).await;
         // What will not pass is not asked for minutes.
         if let Err(error) = &answer
             && let Some(why) = Insecure::of(error, is_plain)
@@ -86,8 +99,18 @@ impl HttpService for Watched {
                 Seen::NoKeys
             }
             Err(error) if cause::<Insecure>(error).is_some() => Seen::Insecure,
-            Err(error) => Seen::Failed(error.kind()),
+            Err(error) => {
+                let kind = error.kind();
+                if self.is_nowhere(kind) {
+                    let why = std::io::Error::other(error.to_string());
+                    *error = HttpError::new(HttpErrorKind::Unknown, why);
+                }
+                Seen::Failed(kind)
+            }
         };
+        if !is_for_keys && answer.is_ok() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
         // A request outside of `watching` is nobody's to judge.
         let _ = LAST.try_with(|last| last.set(Some(seen)));
         // A store that has no such request never will: `object_store` would ask for minutes.
@@ -97,6 +120,14 @@ impl HttpService for Watched {
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         }
         answer
+    }
+}
+
+impl Watched {
+    /// Whether a request that failed so, with those before it, says that there is no server.
+    fn is_nowhere(&self, kind: HttpErrorKind) -> bool {
+        let is_counted = kind == HttpErrorKind::Connect && !self.has_answered.load(Ordering::Relaxed);
+        is_counted && self.unreachable.fetch_add(1, Ordering::Relaxed) + 1 >= UNREACHABLE_MAX
     }
 }
 

@@ -207,7 +207,11 @@ impl Bucket {
         let content = hash_of(&file, bytes).map_err(Error::io("read", path))?;
         let id = self.uploads.begin(name, content).map_err(fault("write", &self.url_of(name)))?;
         let record = upload_record(path);
-        files::put(&record, id.as_bytes(), false)?;
+        if let Err(error) = files::put(&record, id.as_bytes(), false) {
+            // No later run would know of it.
+            let _ = self.uploads.give_up(name, &id);
+            return Err(error);
+        }
         let upload = Upload { name, id: &id, bytes, content };
         let written =
             self.uploads.write(upload, when, |range| read_at(&file, range), || stop.check().is_err());

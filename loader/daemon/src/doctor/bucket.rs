@@ -1,15 +1,18 @@
 //! A dataset, or any objects, at an address in an object store: what is there, how fast it comes,
 //! what limits it, and what an epoch costs in requests.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
-use shade_dataset::{Dataset, DatasetError, Objects, Url, connections_max, raise_open_files_limit};
+use shade_dataset::{
+    Dataset, DatasetError, Objects, Url, connections_max, raise_open_files_limit, shards_address,
+};
 
 use super::advice::{Advice, change, note};
 use super::cli::DoctorError;
+use super::interrupt::stopped_by_ctrl_c;
 use super::path_facts::{DatasetFacts, facts};
 use super::probe::Probe;
 use super::requests::{Found, Load, Targets, ask};
@@ -31,8 +34,10 @@ const REFUSED: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Bucket {
-    /// The address.
+    /// The address, or the path of an index of images in a bucket.
     pub(super) address: String,
+    /// Where the records are, if their index lies elsewhere.
+    pub(super) records: Option<String>,
     /// The packed dataset there; `None` if there is none.
     pub(super) dataset: Option<DatasetFacts>,
     /// Why there is none: other objects were read then.
@@ -125,11 +130,21 @@ pub(super) struct Examined {
     pub(super) probe: Option<Probe>,
 }
 
-/// Examines what lies at `url`, and asks for some of it for about `length`, or until `stop` is set.
-pub(super) fn look(url: &Url, length: Duration, stop: &AtomicBool) -> Result<Examined, DoctorError> {
+/// Where the records are of a dataset whose index is a file; `None` if they are files, too, or
+/// there is none.
+pub(super) fn records_of(path: &Path) -> Option<Url> {
+    let dataset = Dataset::open(path).ok()?;
+    shards_address(&dataset.folder, &dataset.index)
+}
+
+/// Examines what lies at `place`, whose objects are at `url` unless its index says another address.
+/// Asks for some of them for about `length`, or until Ctrl-C.
+pub(super) fn look(place: &Path, url: &Url, length: Duration) -> Result<Examined, DoctorError> {
     raise_open_files_limit();
+    let mut url = url.clone();
     let mut bucket = Bucket {
-        address: url.to_string(),
+        address: place.display().to_string(),
+        records: None,
         dataset: None,
         no_dataset: None,
         connections_max: connections_max(),
@@ -143,16 +158,22 @@ pub(super) fn look(url: &Url, length: Duration, stop: &AtomicBool) -> Result<Exa
         limit: None,
         epoch: None,
     };
-    let fault = |fault| DoctorError::Store { address: url.to_string(), fault };
-    let targets = match Dataset::open(url.as_str().as_ref()) {
+    let fault = |url: &Url| {
+        let address = url.to_string();
+        |fault| DoctorError::Store { address, fault }
+    };
+    let targets = match Dataset::open(place) {
         Ok(dataset) => {
             bucket.dataset = Some(facts(&dataset.index));
+            url = shards_address(&dataset.folder, &dataset.index).unwrap_or(url);
+            bucket.records = Some(url.to_string()).filter(|records| *records != bucket.address);
             Targets::of_index(&dataset.index)
         }
         Err(error @ DatasetError::NotPackedAt { .. }) => {
             bucket.no_dataset = Some(error.to_string());
-            let there =
-                Objects::open(url, 1).and_then(|objects| objects.list_some(OBJECTS_MAX)).map_err(fault)?;
+            let there = Objects::open(&url, 1)
+                .and_then(|objects| objects.list_some(OBJECTS_MAX))
+                .map_err(fault(&url))?;
             if there.is_empty() {
                 return Err(DoctorError::NothingThere { address: url.to_string() });
             }
@@ -163,8 +184,10 @@ pub(super) fn look(url: &Url, length: Duration, stop: &AtomicBool) -> Result<Exa
     if targets.is_empty() || length.is_zero() {
         return Ok(Examined { bucket, probe: None });
     }
-    let objects = Objects::open(url, bucket.connections_max as usize).map_err(fault)?;
-    let found = ask(Arc::new(objects), targets, length, stop);
+    let objects = Objects::open(&url, bucket.connections_max as usize).map_err(fault(&url))?;
+    // From here on, as nobody looks at it before: then Ctrl-C ends the process.
+    let stop = stopped_by_ctrl_c()?;
+    let found = ask(Arc::new(objects), targets, length, &stop);
     bucket.learn(&found, std::thread::available_parallelism().map_or(1, usize::from));
     Ok(Examined { bucket, probe: Some(found.probe) })
 }
@@ -231,19 +254,20 @@ fn link_mbit_per_s() -> Option<u64> {
 pub(super) fn advice(bucket: &Bucket, probe: Option<&Probe>) -> Vec<Advice> {
     let mut all = Vec::new();
     let best = probe.into_iter().flat_map(|probe| &probe.steps).map(|step| step.iops).fold(0.0, f64::max);
-    match bucket.limit {
-        Some(Limit::SlowDown) => all.push(note(
+    if bucket.slow_downs > 0 {
+        all.push(note(
             "slow_down",
             format!("the store answered {} of the requests by 429 or 503", bucket.slow_downs),
             "it asks for fewer requests a second: a larger cache and order=\"spaced\" need fewer; S3 counts them by \
              prefix and takes more after some minutes",
-        )),
-        Some(Limit::Cpu) => all.push(note(
+        ));
+    }
+    if bucket.limit == Some(Limit::Cpu) {
+        all.push(note(
             "cpu",
             format!("this machine's CPUs are busy at {best:.0} records/s"),
             "more CPUs bring more; the same CPUs decode, too",
-        )),
-        _ => {}
+        ));
     }
     if let Some(probe) = probe
         && let Some(first) = probe.forbidden.as_ref().or(probe.first_error.as_ref())

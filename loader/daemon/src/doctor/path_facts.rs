@@ -1,13 +1,12 @@
 //! Facts about a path: its mount, how shards there would be read, the dataset in it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
 use shade_core::{block_bytes_for, capacity_bytes};
-use shade_dataset::{Choice, Dataset, DatasetError, choose, shards_address, shards_folder};
+use shade_dataset::{Choice, Dataset, DatasetError, choose, shards_folder};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 use shade_job::{Capacity, IoMode};
@@ -96,10 +95,6 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
         Err(error @ DatasetError::NotPacked { .. }) => (None, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    if let Some(url) = dataset.as_ref().and_then(|found| shards_address(&found.folder, &found.index)) {
-        let text = format!("its images are in {url}, and doctor examines file systems alone");
-        return Err(DoctorError::Path { path, source: io::Error::other(text) });
-    }
     let facts = dataset.as_ref().map(|dataset| facts(&dataset.index));
     // Records may lie elsewhere than their index.
     let path = match &dataset {

@@ -178,6 +178,9 @@ fn write_bucket(f: &mut fmt::Formatter<'_>, bucket: &Bucket) -> fmt::Result {
         (Some(dataset), _) => write_dataset(f, dataset)?,
         (None, why) => line(f, "dataset", why.as_deref().unwrap_or("none"))?,
     }
+    if let Some(records) = &bucket.records {
+        line(f, "records", records)?;
+    }
     line(f, "connections", format_args!("at most {} at a time", bucket.connections_max))?;
     if let Some(p50) = bucket.latency_p50_ms {
         let knee = bucket.latency_p99_ms;

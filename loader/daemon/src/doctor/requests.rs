@@ -26,13 +26,19 @@ const WARM_UP: u32 = 4;
 const TARGETS_MAX: u32 = 50_000;
 /// Bytes of a range where no dataset tells the size of records: a photograph.
 const RANGE_BYTES: u64 = 110_000;
-/// Answers that a step counts at least, however slow the store is: without one, a depth has no
-/// figures, and the probe none of all.
+/// Good answers that a step waits for beyond its time: without one, a depth has no figures, and the
+/// probe none of all.
 const ANSWERS_MIN: u64 = 4;
+/// Bad ones, after which it does not.
+const FAULTS_MAX: u64 = 16;
+/// How long it waits for more than one of either.
+const LATE_MAX: Duration = Duration::from_secs(5);
+/// Wait of a task after a bad answer, and the longest that a store can ask for.
+const FAULT_WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// Interval of checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long to wait for answers when no more is asked.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long nothing is heard before nothing more is waited for.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of an object.
 #[derive(Debug)]
@@ -158,6 +164,9 @@ struct Counted {
     deadline: Instant,
     /// When it ended.
     until: Option<Instant>,
+    /// When an answer came last, whatever it was.
+    heard: Instant,
+    faults: u64,
     tally: Tally,
     /// CPU time of this process in seconds at its beginning and at its end, or a little later.
     cpu_s: (Option<f64>, Option<f64>),
@@ -165,11 +174,14 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(from: Instant, deadline: Instant) -> Self {
+    fn new(begun: Instant, share: Duration) -> Self {
+        let (from, deadline) = (begun + share / WARM_UP, begun + share);
         Self {
             from,
             deadline,
             until: None,
+            heard: begun,
+            faults: 0,
             tally: Tally::default(),
             cpu_s: (None, None),
             seen: (from, deadline),
@@ -177,17 +189,27 @@ impl Counted {
     }
 
     fn count(&mut self, came: &Came) {
-        if self.from <= came.at && self.until.is_none_or(|until| came.at <= until) {
+        self.heard = came.at;
+        if came.fault.is_some() {
+            self.faults += 1;
+        } else if self.from <= came.at && self.until.is_none_or(|until| came.at <= until) {
             self.tally.count(came.bytes, came.latency);
         }
     }
 
     /// Ends the step when its time is over and enough has come. Returns whether it has ended.
     fn ends(&mut self, now: Instant) -> bool {
-        if self.until.is_none() && now >= self.deadline && self.tally.reads() >= ANSWERS_MIN {
+        let (reads, late) = (self.tally.reads(), now.saturating_duration_since(self.deadline));
+        let is_late = reads + self.faults > 0 && late >= LATE_MAX;
+        if now >= self.deadline && (reads >= ANSWERS_MIN || self.faults >= FAULTS_MAX || is_late) {
             self.end(now);
         }
         self.until.is_some()
+    }
+
+    /// Whether nothing was heard for so long that nothing is waited for.
+    fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) > SILENCE_MAX
     }
 
     fn end(&mut self, now: Instant) {
@@ -237,8 +259,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// Keeps `depth` requests in flight for `share` of the time.
     fn step(&mut self, depth: u32, share: Duration) {
-        let begun = Instant::now();
-        let (counts_from, deadline) = (begun + share / WARM_UP, begun + share);
+        let mut counted = Counted::new(Instant::now(), share);
         let (sender, answers) = crossbeam_channel::unbounded();
         let ends = Arc::new(AtomicBool::new(false));
         for _ in 0..depth {
@@ -246,7 +267,6 @@ impl Asking<'_> {
         }
         drop(sender);
         let slow_downs_before = self.found.slow_downs;
-        let mut counted = Counted::new(counts_from, deadline);
         self.gather(&answers, &ends, &mut counted);
         let (length, cpus) = (counted.length(), counted.cpus());
         if let Some(step) = counted.tally.step(depth, length) {
@@ -257,11 +277,11 @@ impl Asking<'_> {
 
     /// Takes answers until there are no more.
     fn gather(&mut self, answers: &Receiver<Came>, ends: &AtomicBool, counted: &mut Counted) {
-        let patience = counted.deadline + DRAIN_MAX;
         loop {
             let (probe, now) = (&mut self.found.probe, Instant::now());
+            let is_silent = counted.is_silent(now);
             probe.interrupted |= self.stop.load(Ordering::Relaxed);
-            if probe.interrupted || probe.forbidden.is_some() || now > patience || counted.ends(now) {
+            if probe.interrupted || probe.forbidden.is_some() || is_silent || counted.ends(now) {
                 ends.store(true, Ordering::Relaxed);
             }
             counted.look(now);
@@ -270,7 +290,7 @@ impl Asking<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
                 // Tasks that are left end with the client.
                 Err(RecvTimeoutError::Timeout) if probe.interrupted => break,
-                Err(RecvTimeoutError::Timeout) if now > patience => {
+                Err(RecvTimeoutError::Timeout) if is_silent => {
                     probe.unanswered += 1;
                     break;
                 }
@@ -283,10 +303,8 @@ impl Asking<'_> {
     }
 
     fn take(&mut self, came: Came, counted: &mut Counted) {
-        let Some(fault) = came.fault else {
-            counted.count(&came);
-            return;
-        };
+        counted.count(&came);
+        let Some(fault) = came.fault else { return };
         if fault.answer == Answer::SlowDown {
             self.found.slow_downs += 1;
             return;
@@ -299,8 +317,7 @@ impl Asking<'_> {
         probe.first_error.get_or_insert_with(|| format!("{}: {fault}", came.name));
     }
 
-    /// A task that asks for one target after the other. It ends where the store asks for a slower
-    /// pace.
+    /// A task that asks for one target after the other. It pauses where the store does not give it.
     fn spawn(&self, ends: &Arc<AtomicBool>, answers: &Sender<Came>) {
         let (objects, targets, next) =
             (Arc::clone(&self.objects), Arc::clone(&self.targets), Arc::clone(&self.next));
@@ -311,12 +328,13 @@ impl Asking<'_> {
                 let (bytes, asked) =
                     (u32::try_from(range.end - range.start).unwrap_or(u32::MAX), Instant::now());
                 let fault = objects.read(name, range, None, |_| ()).await.err();
-                let goes_on = fault.is_none();
                 let at = Instant::now();
-                let name = if goes_on { String::new() } else { name.to_owned() };
+                let [least, most] = FAULT_WAITS;
+                let wait = fault.as_ref().map(|fault| fault.wait.unwrap_or_default().clamp(least, most));
+                let name = if wait.is_some() { name.to_owned() } else { String::new() };
                 let _ = answers.send(Came { name, bytes, latency: at - asked, at, fault });
-                if !goes_on {
-                    return;
+                if let Some(wait) = wait {
+                    objects.pause(wait).await;
                 }
             }
         });

@@ -1,6 +1,7 @@
 //! The command: examines, probes, writes.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use shade_dataset::{Address, Dataset, DatasetError};
@@ -27,24 +28,27 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
         return compare(args, folder, out);
     }
     let mounts = mountinfo::parse(&text("/proc/self/mountinfo"));
-    let report = match args.path.as_deref().map(Address::of_path).transpose().map_err(DatasetError::from)? {
-        Some(Address::Url(url)) => {
-            let length = Duration::from_secs_f64(args.probe_seconds);
-            let stop = stopped_by_ctrl_c()?;
-            let examined = bucket::look(&url, length, &stop)?;
-            let tier = looked_at(args, examined.bucket.dataset.as_ref());
-            Diagnosis::of_bucket(machine::look(&mounts), examined, tier)
-        }
-        Some(Address::Path(path)) => {
-            let (path, dataset) = path_facts::look(&path, &mounts)?;
-            let probed = match &dataset {
-                Some(dataset) => probed(&path, dataset, args.probe_seconds)?,
-                None => None,
-            };
-            let tier = looked_at(args, path.dataset.as_ref());
-            Diagnosis::new(machine::look(&mounts), Some(path), probed, tier)
-        }
-        None => Diagnosis::new(machine::look(&mounts), None, None, looked_at(args, None)),
+    let address = args.path.as_deref().map(Address::of_path).transpose().map_err(DatasetError::from)?;
+    let in_bucket = match &address {
+        Some(Address::Url(url)) => Some((Path::new(url.as_str()), url.clone())),
+        Some(Address::Path(path)) => bucket::records_of(path).map(|url| (path.as_path(), url)),
+        None => None,
+    };
+    let report = if let Some((place, url)) = in_bucket {
+        let length = Duration::from_secs_f64(args.probe_seconds);
+        let examined = bucket::look(place, &url, length)?;
+        let tier = looked_at(args, examined.bucket.dataset.as_ref());
+        Diagnosis::of_bucket(machine::look(&mounts), examined, tier)
+    } else if let Some(Address::Path(path)) = &address {
+        let (path, dataset) = path_facts::look(path, &mounts)?;
+        let probed = match &dataset {
+            Some(dataset) => probed(&path, dataset, args.probe_seconds)?,
+            None => None,
+        };
+        let tier = looked_at(args, path.dataset.as_ref());
+        Diagnosis::new(machine::look(&mounts), Some(path), probed, tier)
+    } else {
+        Diagnosis::new(machine::look(&mounts), None, None, looked_at(args, None))
     };
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
