@@ -22,7 +22,7 @@ impl JobSpec {
             let expected = "one that goes by no losses, deliveries or caches, where ranks are on several nodes and \
                             indices, buckets or a mixture are given: these are drawn as a whole, and each node knows \
                             its own";
-            return Err(SpecError::new("sampler", plan.sampler, expected));
+            return Err(SpecError::new("sampler", plan.by_its_node(), expected));
         }
         let is_divided = strata.is_multiple_of(world_size);
         if is_on_several && !is_divided && plan.depends_on_its_node() {
@@ -54,6 +54,14 @@ impl PlanSpec {
             _ if self.pace => Some("pace, which goes by whole batches"),
             _ => None,
         }
+    }
+
+    /// The sampler by which a plan depends on its node, if one does: of a mixture it may be that of
+    /// one dataset.
+    fn by_its_node(&self) -> Sampler {
+        let goes_by_node =
+            |of: &Sampler| of.is_by_importance() || *of == Sampler::Replacement && self.cover > 0;
+        self.samplers().find(goes_by_node).unwrap_or(self.sampler)
     }
 
     /// Whether a plan depends on what the daemon that draws it has seen: losses, deliveries, cached

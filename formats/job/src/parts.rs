@@ -169,10 +169,16 @@ impl Parts {
         }
     }
 
+    /// The number of the part that a sample is of; 0 without parts.
+    #[must_use]
+    pub fn number_of(&self, sample: u32) -> usize {
+        self.ranges().take_while(|range| range.end <= sample).count()
+    }
+
     /// Whether both samples are of one part. Without parts all are.
     #[must_use]
     pub fn are_together(&self, left: u32, right: u32) -> bool {
-        self.is_empty() || self.ranges().any(|range| range.contains(&left) && range.contains(&right))
+        self.number_of(left) == self.number_of(right)
     }
 
     /// Their ratio.

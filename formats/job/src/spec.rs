@@ -96,8 +96,9 @@ declared! {
         /// which read them anew: 0 to 1. 0 leaves each sample at its rank for ever.
         mix: f64 = 0.0, in 0.0 to 1.0, as "mix SHARE";
 
-        /// Parts of the dataset that each batch has in one ratio: a list of `[samples, share]`, in
-        /// the order of their samples; none if the dataset is no mixture.
+        /// Parts of the dataset that each batch has in one ratio: a list of `[samples, share]` or
+        /// `[samples, share, sampler]`, in the order of their samples; none if the dataset is no
+        /// mixture.
         parts: Parts = Parts::NONE;
 
         /// Length of an epoch of a mixture: `first`, until each sample of the first part has come,

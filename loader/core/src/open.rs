@@ -113,6 +113,7 @@ impl<M: Memory> Core<M> {
         let laid_out = batch_layout(&output, capacity.max(1), data_len);
         let laid_out =
             laid_out.and_then(|layout| Ok((layout, fields_of(job, &output, &rows, &*self.index)?)));
+        let wanted = laid_out.as_ref().map_or(data_len, block_bytes);
         let laid_out = match laid_out {
             Ok(laid_out) if block_bytes(&laid_out) <= ring_bytes => laid_out,
             // Its epoch may never be asked for.
@@ -122,7 +123,7 @@ impl<M: Memory> Core<M> {
             }
             // Only where a sample was drawn far more often than chance would have it.
             _ => {
-                let text = too_long(BatchId { epoch, number }, data_len, ring_bytes);
+                let text = too_long(BatchId { epoch, number }, wanted, ring_bytes);
                 actions.push(Action::Close(session, text));
                 return false;
             }
@@ -215,11 +216,11 @@ fn block_bytes((layout, fields): &(BatchLayout, Option<BatchFields>)) -> u64 {
 }
 
 /// Why a batch cannot be delivered: it is longer than its ring.
-fn too_long(BatchId { epoch, number }: BatchId, data_len: u64, ring_bytes: u64) -> String {
+fn too_long(BatchId { epoch, number }: BatchId, bytes: u64, ring_bytes: u64) -> String {
     format!(
-        "batch {number} of epoch {epoch} has {data_len} bytes of records, more than its ring of {ring_bytes}, as \
-         some long record comes in it many times: give Daemon(ring={}), or lower batch_size",
-        data_len.saturating_mul(3)
+        "batch {number} of epoch {epoch} has {bytes} bytes of records and fields, more than its ring of {ring_bytes}, \
+         as some long sample comes in it many times: give Daemon(ring={}), or lower batch_size",
+        bytes.saturating_mul(3)
     )
 }
 
@@ -241,7 +242,7 @@ fn plan_rows(planned: &Planned<'_>, output: &Output, slots: &[Slot], index: &dyn
     for (slot, entry) in slots.iter().zip(entries) {
         let (Some(sample), Some(entry)) = (planned.sample(slot), entry) else { continue };
         let len = row_bytes(output, &entry).unwrap_or_else(|_| room_bytes(job, index, sample));
-        let room = len.max(job.room_of(entry.label));
+        let room = len.max(job.room_of(sample, entry.label));
         let weight = planned.weight(slot);
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());

@@ -191,13 +191,16 @@ pub(super) fn varying_bytes(fields: &Fields, output: &Output, index: &dyn Sample
 }
 
 /// Room for substitutes, where records have different lengths: each row has room for some other
-/// records of its class, even if its own is the shortest.
+/// records of its class, even if its own is the shortest. A class of each part of a mixture is one
+/// of its own.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
-    /// By label: the length of the longest of the class's [`SHORTEST`] shortest records.
-    by_label: Vec<u64>,
-    /// By label: the most bytes that the fields of one of the class's samples take.
-    fields_by_label: Vec<u64>,
+    parts: Parts,
+    classes: u32,
+    /// By class: the length of the longest of its [`SHORTEST`] shortest records.
+    by_class: Vec<u64>,
+    /// By class: the most bytes that the fields of one of its samples take.
+    fields_by_class: Vec<u64>,
 }
 
 /// Shortest records of its class for which each row has room. Two are left where one is bad. More
@@ -206,61 +209,58 @@ const SHORTEST: usize = 3;
 
 impl Rooms {
     pub(super) fn new(
-        on_error: OnError,
+        spec: &JobSpec,
         output: &Output,
         fields: &Fields,
         index: &dyn Samples,
         subset: Option<&Subset>,
     ) -> Self {
-        if on_error != OnError::Substitute {
+        if spec.on_error != OnError::Substitute {
             return Self::default();
         }
-        let fields_by_label = longest_fields(fields, output, index, subset);
-        if matches!(output, Output::Decoded(_)) {
-            return Self { by_label: Vec::new(), fields_by_label };
+        let parts = spec.plan.parts;
+        let mut rooms = Self { parts, classes: index.class_count(), ..Self::default() };
+        let classes = parts.ranges().count().max(1) * rooms.classes as usize;
+        if fields.copies(output.views().len()) > 0 {
+            let mut longest = vec![0; classes];
+            for (sample, entry) in entries_of(index, subset) {
+                if let Some(most) = longest.get_mut(rooms.class(sample, entry.label)) {
+                    *most = varying_bytes(fields, output, index, sample).max(*most);
+                }
+            }
+            rooms.fields_by_class = longest;
         }
-        // By label: a max-heap of the class's shortest lengths.
-        let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
-        for (_, entry) in entries_of(index, subset) {
+        if matches!(output, Output::Decoded(_)) {
+            return rooms;
+        }
+        // By class: a max-heap of its shortest lengths.
+        let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); classes];
+        for (sample, entry) in entries_of(index, subset) {
             let Ok(len) = row_bytes(output, &entry) else { continue };
-            let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
+            let Some(heap) = shortest.get_mut(rooms.class(sample, entry.label)) else { continue };
             heap.push(len);
             if heap.len() > SHORTEST {
                 heap.pop();
             }
         }
-        let by_label = shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect();
-        Self { by_label, fields_by_label }
+        rooms.by_class = shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect();
+        rooms
     }
 
-    /// Least room for fields of a row whose sample has this label.
-    pub(super) fn of_fields(&self, label: u32) -> u64 {
-        self.fields_by_label.get(label as usize).copied().unwrap_or(0)
+    /// Least room for fields of the row of a sample with this label.
+    pub(super) fn of_fields(&self, sample: SampleId, label: u32) -> u64 {
+        self.fields_by_class.get(self.class(sample, label)).copied().unwrap_or(0)
     }
 
-    /// Least room of a row whose sample has this label.
-    pub(super) fn of(&self, label: u32) -> u64 {
-        self.by_label.get(label as usize).copied().unwrap_or(0)
+    /// Least room of the row of a sample with this label.
+    pub(super) fn of(&self, sample: SampleId, label: u32) -> u64 {
+        self.by_class.get(self.class(sample, label)).copied().unwrap_or(0)
     }
-}
 
-/// By label: the most bytes that the fields of one of the class's samples take.
-fn longest_fields(
-    fields: &Fields,
-    output: &Output,
-    index: &dyn Samples,
-    subset: Option<&Subset>,
-) -> Vec<u64> {
-    if fields.copies(output.views().len()) == 0 {
-        return Vec::new();
+    /// The place of a sample's class among those of all parts.
+    fn class(&self, sample: SampleId, label: u32) -> usize {
+        self.parts.number_of(sample.0) * self.classes as usize + label as usize
     }
-    let mut longest = vec![0; index.class_count() as usize];
-    for (sample, entry) in entries_of(index, subset) {
-        if let Some(most) = longest.get_mut(entry.label as usize) {
-            *most = varying_bytes(fields, output, index, sample).max(*most);
-        }
-    }
-    longest
 }
 
 /// The other samples of a job of the class of `sample`, by id: those after it, then those before
@@ -311,8 +311,8 @@ pub(super) fn payload_size(
                 entries_of(index, subset).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
             let room = |sample: SampleId, entry: &Entry| {
                 let fields = varying_bytes(&spec.fields, output, index, sample);
-                let fields = fields.max(rooms.of_fields(entry.label));
-                len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label)) + fields
+                let fields = fields.max(rooms.of_fields(sample, entry.label));
+                len_of(entry).unwrap_or(unknown).max(rooms.of(sample, entry.label)) + fields
             };
             let repeats = Repeats::new(spec, samples, subset, weights);
             let mut lens: Vec<u64> = Vec::with_capacity(samples as usize);

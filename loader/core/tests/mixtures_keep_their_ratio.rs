@@ -376,6 +376,83 @@ fn a_state_goes_on_in_this_daemon_and_in_another() {
     }
 }
 
+/// A plan that was drawn early was drawn for the batches of before.
+#[test]
+fn the_epoch_behind_a_state_has_the_batches_of_those_who_load_it() {
+    for sampler in [Sampler::Uniform, Sampler::Pads, Sampler::Infobatch] {
+        let plan = PlanSpec { sampler, draw_ahead: true, ..PlanSpec::default() };
+        let mut first = begun(Policy::Lookahead, &mixed(plan, [0.7, 0.3], 6, 2));
+        let taken = first.epoch(0);
+        first.report(&taken, |id| (id * 31 % 97) as f32);
+        first.epoch(1);
+        let state = first.save(1, 4);
+        let mut other = begun(Policy::Lookahead, &mixed(plan, [0.7, 0.3], 20, 1));
+        let resumed = other.load(&state);
+        other.start(0, 1, resumed.first_batch);
+        other.run();
+        for epoch in 2..4 {
+            let batches = of_first(&other.epoch(epoch));
+            assert_eq!(batches.len(), 8, "{sampler}: 100 / 0.7 samples in batches of 20");
+            assert!(batches.values().all(|rows| *rows == (14, 20)), "{sampler} {epoch}: {batches:?}");
+        }
+    }
+}
+
+/// What a sampler leaves out is filled up, and must not weigh for it.
+#[test]
+fn the_share_of_a_part_in_the_loss_is_that_of_its_rows() {
+    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch] {
+        let parts = [(2_000, 0.5).into(), Part { samples: 3_000, share: 0.5, sampler: Some(sampler) }];
+        let plan = PlanSpec {
+            sampler: Sampler::Uniform,
+            parts: Parts::new(&parts).unwrap(),
+            cover: 0,
+            ..PlanSpec::default()
+        };
+        let spec = JobSpec { plan, batch_size: 40, ..JobSpec::default() };
+        let weights = WeightTable::new(std::iter::repeat_n(1.0, 5_000)).unwrap();
+        let case = Case { spec, shares: vec![0.5; 2], weights };
+        for epoch in 6..9 {
+            let drawn = case.draw(epoch);
+            let of_part = drawn.ids.iter().zip(&drawn.weights).filter(|(id, _)| id.0 >= 2_000);
+            let (rows, sum) = of_part.fold((0, 0.0), |(rows, sum), (_, weight)| (rows + 1, sum + weight));
+            let mean = sum / rows as f32;
+            assert!((mean - 1.0).abs() < 0.06, "{sampler} {epoch}: {mean}");
+        }
+    }
+}
+
+#[test]
+fn cover_waits_for_as_many_draws_of_a_part_as_epochs_of_a_dataset() {
+    let parts = [(200, 0.5).into(), Part { samples: 4_000, share: 0.5, sampler: Some(Sampler::Infobatch) }];
+    let parts = Parts::new(&parts).unwrap();
+    let drawn = |cover: u32, epoch: u32| {
+        let plan = PlanSpec { sampler: Sampler::Uniform, parts, cover, ..PlanSpec::default() };
+        let spec = JobSpec { plan, batch_size: 40, ..JobSpec::default() };
+        let slices = Some(Slices::new(spec.positions(0), 40, 1, Tail::Even).unwrap());
+        let mut importance = Importance::new(parts.samples());
+        for id in (0..parts.samples()).map(SampleId) {
+            // Every second one is easy. Each came once in the last 20 epochs, of which each takes a
+            // twentieth of the part.
+            importance.set_score(id, if id.0 % 2 == 0 { 2.4 } else { 3.9 });
+            importance.record_delivery(id, epoch - 1 - id.0 / 2 % 20);
+        }
+        let facts = SampleFacts { slices, ..(&importance).into() };
+        let plan = draw_plan(&plan, epoch, 40, facts, |_| false, 1.0);
+        let of_part: Vec<u32> = plan.ids.iter().map(|id| id.0).filter(|&id| id >= 200).collect();
+        assert_eq!(of_part.len(), 200);
+        (of_part.iter().filter(|&&id| id % 2 == 0).count(), plan.summary.covered)
+    };
+    // Half of the easy ones are left out, so a third of the rows are easy.
+    for cover in [0, 5] {
+        let (easy, covered) = drawn(cover, 40);
+        assert!((40..=90).contains(&easy) && covered == 0, "{cover}: {easy} easy, {covered} covered");
+    }
+    // All were delivered longer ago than one draw takes.
+    let (_, covered) = drawn(1, 400);
+    assert!(covered <= 200, "{covered} of 200 rows");
+}
+
 #[test]
 fn nodes_draw_one_plan_where_no_cache_is_asked() {
     let plan = PlanSpec { sampler: Sampler::Uniform, ..PlanSpec::default() };
@@ -394,6 +471,10 @@ fn nodes_draw_one_plan_where_no_cache_is_asked() {
         taken.iter().map(|taken| ((taken.batch, taken.rank), taken.ids.clone())).collect()
     };
     assert_eq!(of(&together), of(&apart));
+    // It is named what goes by losses, and not what the others are drawn by.
+    let own = mixed_by(plan, [0.7, 0.3], Some(Sampler::Pads), 5, 2);
+    let refused = JobSpec { ranks_here: 1, ..own }.validate().unwrap_err().to_string();
+    assert!(refused.contains("pads") && !refused.contains("uniform"), "{refused}");
     let by_cache = JobSpec { plan: PlanSpec { order: Order::HitsFirst, ..spec.plan }, ..spec };
     let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lru, 40 * 512, 4, 3);
     node.attach_with(0, 0, &by_cache, Tables::default());
@@ -430,6 +511,39 @@ fn a_substitute_is_of_the_same_part() {
     replay.bad.extend(95..100);
     let batches = of_first(&replay.epoch(0));
     assert!(batches.values().all(|rows| *rows == (20, 30)), "{batches:?}");
+}
+
+/// The room of a row is that of its class in its own part.
+#[test]
+fn a_long_record_has_a_substitute_in_its_part() {
+    let plan = PlanSpec { sampler: Sampler::Sequential, ..PlanSpec::default() };
+    let spec = JobSpec {
+        on_error: OnError::Substitute,
+        bad_max: 1.0,
+        ring_bytes: 0,
+        ..mixed(plan, [2.0, 1.0], 30, 1)
+    };
+    let index = index(SAMPLES, 5, |id| if id < 100 { 300 } else { 5_000 + 10 * (id - 100) });
+    let mut replay = Replay::new(index, Policy::Lru, 1 << 20, 4, 3);
+    replay.attach_with(0, 0, &spec, Tables::default());
+    // The shortest of their classes there.
+    replay.bad.extend(100..105);
+    let batches = of_first(&replay.epoch(0));
+    assert!(replay.failed.is_empty(), "{:?}", replay.failed);
+    assert!(batches.len() == 5 && batches.values().all(|rows| *rows == (20, 30)), "{batches:?}");
+}
+
+#[test]
+fn a_part_that_is_not_drawn_by_weights_needs_none() {
+    let plan = PlanSpec { sampler: Sampler::Weighted, ..PlanSpec::default() };
+    let mut spec = mixed_by(plan, [0.5, 0.5], Some(Sampler::Uniform), 5, 1);
+    let weights = WeightTable::new((0..SAMPLES).map(|id| if id < 100 { 1.0 } else { 0.0 })).unwrap();
+    let tables = Tables { weights: Some(weights), subset: None };
+    tables.name_in(&mut spec.plan);
+    let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lru, 20_000, 4, 1);
+    replay.attach_with(0, 0, &spec, tables);
+    assert!(replay.refused.is_empty(), "{:?}", replay.refused);
+    assert_eq!(replay.epoch(0).len(), 40);
 }
 
 #[test]

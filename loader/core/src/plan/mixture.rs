@@ -12,7 +12,10 @@
 //!
 //! Where a sampler goes by losses or deliveries, an epoch cannot go on with a pass that was drawn
 //! by other ones. Then each epoch draws of a part as much as it needs, from what is known when it
-//! begins. Its weights make up for the draw within the part.
+//! begins. Its weights make up for the draw within the part: a draw that leaves samples out is
+//! filled up by more draws, and weighs as much less, so that the part's share of the loss stays. An
+//! epoch that takes a part of a part's draw delivers each sample as much more rarely, and `cover`
+//! waits for as many more epochs.
 //!
 //! An order that goes by what is cached applies to an epoch's deliveries of a part. They are the
 //! same samples whatever is cached, so that passes stay what they are.
@@ -127,23 +130,29 @@ fn draw_part(all: &EpochInputs<'_>, part: &MixedPart, stretch: &Stretch) -> List
 }
 
 /// `len` deliveries that are drawn from what is known now.
+#[expect(clippy::cast_possible_truncation, reason = "a share of the draws, rounded")]
 fn draw_draws(all: &EpochInputs<'_>, spec: &PlanSpec, part: &MixedPart, len: usize) -> List {
     let mut draws = List { ids: Vec::new(), weights: Vec::new(), summary: PlanSummary::default() };
     let each_once = PlanSpec { sampler: Sampler::Uniform, ..*spec };
+    let samples = part.ids.len();
+    // Epochs that take as much as one draw. What the first of several has put in is not forgotten.
+    let epochs = to_u32(samples.div_ceil(len.max(1)));
+    let mut spec = PlanSpec { cover: spec.cover.saturating_mul(epochs), ..*spec };
     let mut turn = 0;
     while draws.ids.len() < len {
         let number = Draws { epoch: all.epoch, turn };
-        let mut drawn = draw_list(&Inputs::of_part(all, spec, part, number));
+        let mut drawn = draw_list(&Inputs::of_part(all, &spec, part, number));
         if drawn.ids.is_empty() {
             // A sampler may leave out all samples of a small part, and the ratio asks for some.
             drawn = draw_list(&Inputs::of_part(all, &each_once, part, number));
         }
         let left = len - draws.ids.len();
-        draws.ids.extend(drawn.ids.into_iter().take(left));
-        draws.weights.extend(drawn.weights.into_iter().take(left));
-        draws.summary.covered += drawn.summary.covered;
+        draws.summary.covered += drawn.summary.covered.min(to_u32(left));
         draws.summary.hit_cap_withheld += drawn.summary.hit_cap_withheld;
-        turn += 1;
+        let share = (drawn.ids.len() as f64 / samples as f64) as f32;
+        draws.ids.extend(drawn.ids.into_iter().take(left));
+        draws.weights.extend(drawn.weights.into_iter().take(left).map(|weight| weight * share));
+        (turn, spec.cover) = (turn + 1, 0);
     }
     draws
 }

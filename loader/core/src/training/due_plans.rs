@@ -254,10 +254,14 @@ impl Job {
         let (by_losses, ended) = (self.spec.plan.samplers().find(|of| of.is_by_importance()), self.epoch());
         let warns = self.reports.end_plan(by_losses.is_some(), ended.is_some());
         ended.zip(by_losses).filter(|_| warns).map(|(ended, sampler)| {
+            let remedy = match self.spec.plan.sampler == sampler {
+                true => "choose Plan(sampler=\"uniform\")".to_owned(),
+                false => format!("leave out {sampler} behind its dataset in the mixture"),
+            };
             format!(
                 "no loss was reported in epoch {ended}, and the sampler {sampler} draws by losses: epoch \
                  {drawn} is a permutation, as with the sampler uniform, and so is every epoch that follows \
-                 one without reports; report losses, or choose Plan(sampler=\"uniform\")"
+                 one without reports; report losses, or {remedy}"
             )
         })
     }

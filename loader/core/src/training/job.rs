@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shade_formats::control::{REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
-use shade_job::{Fields, JobSpec, Output, Parts, PlanSpec, Seats, Subset, Tables, WeightTable};
+use shade_job::{Fields, JobSpec, Output, PlanSpec, Sampler, Seats, Subset, Tables, WeightTable};
 
 use super::drawing::{Ahead, Awaited, DrawnPlan, OrderId};
 use super::epoch::Epoch;
@@ -152,10 +152,10 @@ impl Job {
             check_weights(weights, subset).map_err(unfit)?;
         }
         if let Some(weights) = &weights {
-            check_weights_of_parts(weights, &spec.plan.parts).map_err(unfit)?;
+            check_weights_of_parts(weights, &spec.plan).map_err(unfit)?;
         }
         let fields = Arc::new(spec.fields.clone());
-        let rooms = Rooms::new(spec.on_error, &output, &fields, index, strata.subset());
+        let rooms = Rooms::new(&spec, &output, &fields, index, strata.subset());
         let (payload, ring) = payload_size(&spec, &output, index, strata.subset(), weights.as_ref(), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
@@ -259,7 +259,7 @@ impl Job {
 
     /// Room of a row for these bytes: of its own, or of any other of its class that may stand in.
     pub(crate) fn fields_room(&self, index: &dyn Samples, sample: SampleId, label: u32) -> u64 {
-        self.fields_bytes(index, sample).max(self.rooms.of_fields(label))
+        self.fields_bytes(index, sample).max(self.rooms.of_fields(sample, label))
     }
 
     /// Whether it waits for others of its group at an epoch's start.
@@ -443,8 +443,9 @@ impl Job {
 }
 
 /// Refuses a table of weights by which a part of a mixture could not be drawn.
-fn check_weights_of_parts(table: &WeightTable, parts: &Parts) -> Result<(), String> {
-    for (number, ids) in parts.ranges().enumerate() {
+fn check_weights_of_parts(table: &WeightTable, plan: &PlanSpec) -> Result<(), String> {
+    let drawn = plan.parts.ranges().zip(plan.parts.samplers(plan.sampler)).enumerate();
+    for (number, (ids, _)) in drawn.filter(|(_, (_, sampler))| *sampler == Sampler::Weighted) {
         let weights = table.weights().get(ids.start as usize..ids.end as usize).unwrap_or_default();
         if weights.iter().all(|&weight| weight == 0) {
             return Err(format!(

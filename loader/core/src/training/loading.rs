@@ -146,7 +146,8 @@ impl LoadOrder {
         Ok(State {
             plan: plan.map(|plan| DrawnPlan::of(plan, samples, spec.plan.group != 0)),
             // The next epoch may have other strata.
-            next_plan: next_plan.filter(|_| strata.stay(&self.own_strata, spec.world_size)),
+            next_plan: next_plan
+                .filter(|_| next.has_batches_of(spec) && strata.stay(&self.own_strata, spec.world_size)),
             strata,
             gap,
             seats,

@@ -72,9 +72,9 @@ impl Job {
         Some(Planned { job: self, plan: self.plan()?, use_numbers, slices })
     }
 
-    /// Least room of a row whose sample has this label.
-    pub(crate) fn room_of(&self, label: u32) -> u64 {
-        self.rooms.of(label)
+    /// Least room of the row of a sample with this label.
+    pub(crate) fn room_of(&self, sample: SampleId, label: u32) -> u64 {
+        self.rooms.of(sample, label)
     }
 }
 

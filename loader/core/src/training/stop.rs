@@ -2,7 +2,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use shade_formats::FormatError;
-use shade_job::PlanSpec;
+use shade_job::{JobSpec, PlanSpec};
 
 use super::lists::Lists;
 use crate::fields::Fields;
@@ -22,6 +22,13 @@ pub(super) struct Next {
 }
 
 impl Next {
+    /// Whether a plan that was drawn before is one for the batches of `spec`, too. A mixture has
+    /// its ratio in batches of one size, and buckets are dealt to them.
+    pub(super) fn has_batches_of(&self, spec: &JobSpec) -> bool {
+        let is_of_batches = !spec.plan.parts.is_empty() || !spec.plan.bucket.is_empty();
+        !is_of_batches || u64::from(self.batch_size) * u64::from(self.world_size) == spec.global_batch()
+    }
+
     pub(super) fn fields(&self) -> [u32; 7] {
         let Self { epoch, batch, position, origin, batch_size, world_size } = *self;
         [epoch, batch, position, origin.position, origin.batch, batch_size, world_size]

@@ -24,7 +24,7 @@ from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
 from .metrics import between
-from .mixture import arguments, mixed, samplers
+from .mixture import Share, arguments, mixed, samplers
 from .nodes import Placement, place
 from .daemon import Daemon, settings
 from .options import (
@@ -126,7 +126,7 @@ class Loader(AsDataLoader):
         train: False for validation: sampler "sequential", as a job of its own (NAME.eval) of the
             same daemon. It uses what the cache has and leaves it, and training's scores, as they
             are. Every sample comes once and in order, with any number of ranks and every policy. Of
-            `plan` it uses `indices`, `tail`, `on_error` and `bad_max`.
+            `plan` it uses `indices`, `bucket`, `tail`, `on_error` and `bad_max`.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset. Default: "auto", the
             whole dataset, or half of the memory that is free when the daemon starts if that is
             less; "20%" with the presets that follow papers.
@@ -156,7 +156,7 @@ class Loader(AsDataLoader):
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Sequence[tuple[str | os.PathLike[str], float]],
+        dataset: str | os.PathLike[str] | Sequence[Share],
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
@@ -217,7 +217,7 @@ class Loader(AsDataLoader):
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
         # The strata that the user chose, which a state must have, or 0.
         self._strata = (plan.strata or 0) if self._trains else 0
-        self._at, self._patience, self._reports = Position(), Patience(daemon.timeout), Reports(self.needs_losses)
+        self._at, self._patience, self._reports = Position(), Patience(daemon.timeout), Reports(self._job["plan"])
         # What was made before a failure is left: the error may keep this object alive.
         with ExitStack() as opening:
             opening.callback(self.close)
@@ -507,7 +507,7 @@ class Loader(AsDataLoader):
         session = self._open()
         if self._reports.are_awaited and not is_first:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
-            self._reports.check(self.stats()["epoch"]["reports_missing"], self._job["plan"]["sampler"])
+            self._reports.check(self.stats()["epoch"]["reports_missing"])
         native, made = self._take(session)
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:

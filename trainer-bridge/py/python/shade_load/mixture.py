@@ -33,6 +33,10 @@ _FILES = {INDEX_FILE, "dataset.times"}
 _UNUSED_SECONDS = 30 * 24 * 3600
 
 
+# A dataset of a mixture: its path, its share, and a sampler of its own.
+Share = tuple[str | os.PathLike[str], float] | tuple[str | os.PathLike[str], float, str]
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Datasets with their shares."""

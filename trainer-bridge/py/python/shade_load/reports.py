@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
+
+from .mixture import samplers
+from .plan import BY_LOSS
 
 
 class Reports:
     """The losses that a Loader's rank reports, as far as a warning needs them."""
 
-    def __init__(self, are_needed: bool) -> None:
+    def __init__(self, plan: dict[str, Any]) -> None:
+        by_losses = samplers(plan) & set(BY_LOSS)
+        # The plan's own, or that of a dataset in a mixture.
+        self._sampler = plan["sampler"] if plan["sampler"] in by_losses else min(by_losses, default=None)
+        self._is_of_plan = self._sampler == plan["sampler"]
         # No warning that they are missing was given.
-        self._are_needed = are_needed
+        self._are_needed = self._sampler is not None
         # This rank has reported since the last iteration began.
         self._has_come = False
         # If it has not, the next iteration asks whether any rank has.
@@ -25,15 +33,17 @@ class Reports:
         """This rank has reported so many losses."""
         self._has_come |= losses > 0
 
-    def check(self, are_missing: bool, sampler: str) -> None:
+    def check(self, are_missing: bool) -> None:
         """Warns once if no rank has reported a loss in the last epoch."""
         self.are_awaited = False
         if not are_missing:
             return
         self._are_needed = False
+        own = f"leave out {self._sampler!r} behind its dataset in the mixture"
+        remedy = 'use plan=Plan(sampler="uniform")' if self._is_of_plan else own
         warnings.warn(
-            f"no loss was reported in the last epoch, but sampler {sampler!r} draws by losses: until losses are reported, "
-            f"epochs are permutations. Call report(batch, losses) for each batch, or use plan=Plan(sampler=\"uniform\")",
+            f"no loss was reported in the last epoch, but sampler {self._sampler!r} draws by losses: until losses are reported, "
+            f"epochs are permutations. Call report(batch, losses) for each batch, or {remedy}",
             RuntimeWarning,
             stacklevel=4,
         )
