@@ -215,7 +215,7 @@ fn view(channels_last: bool) -> impl Strategy<Value = ImageSpec> {
         (0_u32..12).prop_map(|short| Framing::Center { short }),
         // Resized so that it is large enough.
         any::<[bool; 2]>().prop_map(|[right, bottom]| Framing::Corner { short: SIDE_MAX, right, bottom }),
-        Just(Framing::Random { short: 0, padding: SIDE_MAX }),
+        Just(Framing::Random { short: 0, padding: SIDE_MAX, before: 0 }),
         Just(Framing::RandomResized { scale: [0.1, 1.0], ratio: [0.5, 2.0] }),
     ];
     let sides = (1..=SIDE_MAX, 1..=SIDE_MAX);

@@ -137,7 +137,7 @@ fn views_of_one_pass_are_those_of_several() {
     let framing = Framing::RandomResized { scale: [0.05, 1.0], ratio: [0.75, 1.5] };
     let large = ImageSpec { framing, flip: 0.5, exact: true, ..ImageSpec::cover(32, 40) };
     let small = ImageSpec { grey: true, ..ImageSpec { height: 9, width: 7, ..large.clone() } };
-    let padded = ImageSpec { framing: Framing::Random { short: 20, padding: 8 }, ..large.clone() };
+    let padded = ImageSpec { framing: Framing::Random { short: 20, padding: 8, before: 0 }, ..large.clone() };
     let mut decoder = RowDecoder::default();
     let mut found_of = |name: &str, views: &[ImageSpec], position| {
         rows(&mut decoder, media(name), &file(name), views, position).unwrap()
@@ -181,8 +181,10 @@ fn quick_views_of_one_pass_stay_close_to_exact_ones() {
 
 #[test]
 fn a_view_too_small_for_its_crop_is_named_whichever_it_is() {
-    let too_large =
-        ImageSpec { framing: Framing::Random { short: 0, padding: 0 }, ..ImageSpec::cover(900, 4) };
+    let too_large = ImageSpec {
+        framing: Framing::Random { short: 0, padding: 0, before: 0 },
+        ..ImageSpec::cover(900, 4)
+    };
     let views = [ImageSpec::cover(4, 4), too_large];
     for name in ["baseline.jpg", "resize.png"] {
         let found = rows(&mut RowDecoder::default(), media(name), &file(name), &views, 0);
@@ -200,7 +202,7 @@ fn grey_is_made_of_the_rows_colours() {
         ("baseline.jpg", Framing::Cover),
         ("reduced.jpg", Framing::Stretch),
         ("rgb8.png", Framing::Center { short: 0 }),
-        ("grey16.png", Framing::Random { short: 11, padding: 9 }),
+        ("grey16.png", Framing::Random { short: 11, padding: 9, before: 0 }),
     ] {
         for flip in [0.0, 1.0] {
             let colours = ImageSpec { framing, flip, channels_last: true, ..ImageSpec::cover(21, 17) };

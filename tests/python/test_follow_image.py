@@ -114,6 +114,7 @@ def sides(size: Any) -> list[int]:
 def followed(value: Any, steps: list[Any], crop: list[float], flipped: bool, down: bool) -> Any:
     """What torchvision makes of a mask or boxes with the draws of a row."""
     left, top, width, height = crop
+    before = 0
     for step in steps:
         name = type(step).__name__
         if name == "Resize":
@@ -122,13 +123,15 @@ def followed(value: Any, steps: list[Any], crop: list[float], flipped: bool, dow
             value = middle(value, sides(step.size))
         elif name == "RandomResizedCrop":
             value = functional.resized_crop(value, int(top), int(left), int(height), int(width), sides(step.size))
+        elif name == "Pad":
+            value, before = functional.pad(value, [step.padding]), step.padding
         elif name == "RandomCrop":
             rows, columns = sides(step.size)
             scale = columns / width
             padding = step.padding or 0
             if padding:
                 value = functional.pad(value, [padding])
-            corner = [round(place * scale) + padding for place in (top, left)]
+            corner = [round(place * scale) + padding + before for place in (top, left)]
             value = functional.crop(value, *corner, rows, columns)
     value = functional.horizontal_flip(value) if flipped else value
     return functional.vertical_flip(value) if down else value
@@ -199,6 +202,8 @@ VIEWS: dict[str, list[list[Any]]] = {
     "padded middle": [[CenterCrop((80, 75)), RandomHorizontalFlip(1.0)]],
     "random": [[Resize(40), RandomCrop(32), *FLIPS]],
     "padded": [[RandomCrop(24, padding=4), RandomHorizontalFlip()]],
+    "padded twice": [[Pad(3), RandomCrop(24, padding=4), RandomHorizontalFlip()]],
+    "padded before": [[Pad(9), RandomCrop((26, 20))]],
     "very padded": [[RandomCrop((30, 28), padding=20)]],
     "pixels": [[ColorJitter(0.5), RandomHorizontalFlip(), RandomCrop(20), RandomErasing(1.0)]],
     "two": [[RandomResizedCrop(24), *FLIPS], [Resize(30), CenterCrop((20, 26))]],
@@ -389,14 +394,19 @@ def test_what_does_not_belong_to_its_boxes_is_a_bad_record(tmp_path: Path) -> No
             boxes = np.ones((2, 4), np.float32)
             writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=boxes, classes=np.arange(2 + (sample == 3)))
         writer.add(np.zeros((8, 8, 3), np.uint8), None, note="no boxes")
+        writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=np.zeros((0, 4), np.float32))
+        writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=np.ones((2, 4), np.float32))
     fields = {"boxes.npy": "boxes[cxcywh]", "classes.npy": "int64[boxes.npy]"}
-    with Loader(tmp_path / "boxes.shade", 5, image_size=8, fields=fields, train=False) as loader:
-        with pytest.raises(RecordError, match=r"sample 3 .*is to be int64\[boxes.npy\], and is of 3 rows, where .* has 2"):
-            list(loader)
+    for sample, rows in [(3, 3), (6, 0)]:
+        plan = Plan(indices=[sample])
+        text = rf"sample {sample} .*is to be int64\[boxes.npy\], and is of {rows} rows, where .* has 2"
+        with Loader(tmp_path / "boxes.shade", 5, image_size=8, fields=fields, train=False, plan=plan) as loader:
+            with pytest.raises(RecordError, match=text):
+                list(loader)
     plan = Plan(on_error="skip", bad_max=1.0)
-    with Loader(tmp_path / "boxes.shade", 5, image_size=8, fields=fields, train=False, plan=plan) as loader:
+    with Loader(tmp_path / "boxes.shade", 7, image_size=8, fields=fields, train=False, plan=plan) as loader:
         [batch] = loader
-        assert batch["boxes.npy"].offsets.tolist() == [0, 2, 4, 6, 6] and batch["classes.npy"].values.tolist() == [0, 1] * 3
+        assert batch["boxes.npy"].offsets.tolist() == [0, 2, 4, 6, 6, 6] and batch["classes.npy"].values.tolist() == [0, 1] * 3
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ pub enum Framing {
         short: u32,
         /// Black pixels added on each side before the crop.
         padding: u32,
+        /// How many of them `Pad` adds: torchvision cuts boxes off at each of the two paddings.
+        before: u32,
     },
     /// `RandomResizedCrop((height, width), scale, ratio)`.
     RandomResized {
@@ -181,7 +183,7 @@ impl ImageSpec {
             Transform::CenterCrop { size } => (size.0, Framing::Center { short }),
             Transform::FiveCrop { size } => (size.0, Framing::Corner { short, right: false, bottom: false }),
             Transform::RandomCrop { size, padding } => {
-                (size.0, Framing::Random { short, padding: before.saturating_add(padding) })
+                (size.0, Framing::Random { short, padding: before.saturating_add(padding), before })
             }
             _ => return None,
         };
@@ -332,11 +334,11 @@ mod tests {
             (r#"{"CenterCrop": {"size": [8, 9]}}"#, Framing::Center { short: 0 }),
             (
                 r#"[{"Resize": {"size": 12}}, {"RandomCrop": {"size": [8, 9], "padding": 4}}]"#,
-                Framing::Random { short: 12, padding: 4 },
+                Framing::Random { short: 12, padding: 4, before: 0 },
             ),
             (
                 r#"[{"Pad": {"padding": 3}}, {"RandomCrop": {"size": [8, 9], "padding": 1}}]"#,
-                Framing::Random { short: 0, padding: 4 },
+                Framing::Random { short: 0, padding: 4, before: 3 },
             ),
             (r#"{"RandomResizedCrop": {"size": [8, 9]}}"#, Framing::RandomResized { scale, ratio }),
         ] {

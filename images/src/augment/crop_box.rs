@@ -79,7 +79,7 @@ impl CropBox {
                 crop.resized = resized_short(source, short);
                 crop.corner = corner(crop.resized, row, right, bottom)?;
             }
-            Framing::Random { short, padding } => {
+            Framing::Random { short, padding, .. } => {
                 crop.resized = resized_short(source, short);
                 crop.corner = random_corner(crop.resized, row, padding, random)?;
             }
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn random_crops_are_each_as_likely_and_reach_the_padding() {
-        let framing = Framing::Random { short: 0, padding: 1 };
+        let framing = Framing::Random { short: 0, padding: 1, before: 0 };
         let mut seen = [[0u32; 5]; 4];
         for position in 0..20_000 {
             let found = crop_box(size(6, 5), size(4, 4), framing, position);

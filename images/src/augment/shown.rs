@@ -110,10 +110,12 @@ impl Shown {
                 moving.shift(-corner.0, -corner.1);
                 clamp(moving, row);
             }
-            Framing::Random { padding, .. } => {
+            Framing::Random { padding, before, .. } => {
                 moving.resize(scope.size, resized);
-                if padding > 0 {
-                    let around = 2 * padding;
+                // By `Pad`, and then by the crop itself.
+                let mut around = 0;
+                for padding in [before, padding - before].into_iter().filter(|padding| *padding > 0) {
+                    around += 2 * padding;
                     moving.shift(padding.into(), padding.into());
                     clamp(moving, Size { width: resized.width + around, height: resized.height + around });
                 }
@@ -251,7 +253,7 @@ mod tests {
     fn framing() -> impl Strategy<Value = Framing> {
         prop_oneof![
             Just(Framing::Center { short: 0 }),
-            (8..12_u32).prop_map(|padding| Framing::Random { short: 0, padding }),
+            (8..12_u32).prop_map(|padding| Framing::Random { short: 0, padding, before: 0 }),
         ]
     }
 

@@ -15,9 +15,9 @@ use shade_formats::{ContentId, SampleId, ShardId};
 
 use crate::samples::Samples;
 
-/// Most bytes that are read for a sample beyond its record and its fields: headers, padding and
-/// what others have put between them.
-const BETWEEN_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes that are read for a sample beyond its record and its fields: headers, padding, and
+/// what others have put between them, such as a clip that was left out of the index.
+const BETWEEN_BYTES_MAX: u64 = FIELDS_BYTES_MAX;
 
 /// What lies behind a record of ours, up to the next multiple of [`SHARD_ALIGN_BYTES`].
 const ZEROS: [u8; 512] = [0; 512];

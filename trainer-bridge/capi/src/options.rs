@@ -208,7 +208,7 @@ mod tests {
         let output = spec.output().unwrap();
         let [images] = output.views() else { panic!("{output:?}") };
         assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
-        assert_eq!(images.framing, Framing::Random { short: 40, padding: 4 });
+        assert_eq!(images.framing, Framing::Random { short: 40, padding: 4, before: 0 });
         let args = options.launch.unwrap().args;
         let expected = "serve /d --private --detach --cache 8589934592 --decode-once 1048576 --linger 2.0s";
         assert_eq!(args.join(" ".as_ref()), *expected);

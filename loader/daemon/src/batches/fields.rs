@@ -55,10 +55,27 @@ impl<'a> Piece<'a> {
                 let range = self.stored.record_range();
                 let record = gather::part(self.arena, self.record, range, buffer)?;
                 Mismatch::compare(crc32c_append(0, record), self.stored.record.crc32c)?;
+                self.check_members(buffer)?;
                 self.fields(buffer, |_, _| Ok(()))?;
             }
         }
         self.record.record().set_checked();
+        Ok(())
+    }
+
+    /// Compares the checksums of fields that have their own: of tars of others.
+    fn check_members(&self, buffer: &mut Vec<u8>) -> Result<(), FillFault> {
+        let (Some(range), Some(fields)) = (self.stored.fields_range(), self.stored.fields) else {
+            return Ok(());
+        };
+        let span = gather::part(self.arena, self.record, range, buffer)?;
+        for place in self.samples.index().field_places(self.sample) {
+            let from = place.offset.checked_sub(fields.offset).and_then(|from| usize::try_from(from).ok());
+            let bytes = from.and_then(|from| span.get(from..)?.get(..place.bytes as usize));
+            // One that is not there is told with its name.
+            let Some(bytes) = bytes else { return Ok(()) };
+            Mismatch::compare(crc32c_append(0, bytes), place.crc32c)?;
+        }
         Ok(())
     }
 
@@ -291,6 +308,13 @@ impl<'a> Row<'a> {
             if let FieldKind::Fixed { .. } | FieldKind::Mask { .. } = kind {
                 let (name, kind) = (name.to_owned(), kind.clone());
                 return Err(FieldFault::Missing { name, kind }.into());
+            }
+            if let Some(boxes) = kind.beside() {
+                let of_boxes = self.wanted.wanted.find(boxes).and_then(|(boxes, _)| self.left.get(boxes));
+                let rows = of_boxes.and_then(|views| views.first()).map_or(0, Vec::len);
+                if rows > 0 {
+                    return Err(unlike(kind, name, format!("of 0 rows, where {boxes:?} has {rows}")));
+                }
             }
             let views = if kind.follows() { self.shown.len() } else { 1 };
             (0..views).try_for_each(|view| self.set(field, view, 0, NO_FIELD))?;

@@ -82,7 +82,10 @@ impl<'a> Repeats<'a> {
         let Some(pool) = self.pools.iter().find(|pool| sample.0 < pool.end) else { return 1 };
         // Draws of a part that leave samples out may be of a few only, again and again.
         let is_unbounded = may_leave_out(pool.sampler) && !self.spec.plan.parts.is_empty();
-        let spread = (self.uses(sample, pool) / pool.batches).ceil() * pool.passes;
+        let uses = self.uses(sample, pool);
+        // Repeats that no batch of their bucket had room for come together at the epoch's end.
+        let is_dealt = !self.spec.plan.bucket.is_empty();
+        let spread = if is_dealt { uses } else { (uses / pool.batches).ceil() * pool.passes };
         let most = if is_unbounded { pool.rows } else { spread };
         most.clamp(1.0, f64::from(self.spec.batch_size.max(1))) as usize
     }
