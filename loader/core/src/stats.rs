@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use shade_formats::limits::RANKS_TOLD_MAX;
-use shade_job::{Order, Sampler};
+use shade_job::{Order, PlanSpec, Sampler};
 
 use crate::brain::Core;
 use crate::figures::{Counts, RankStatus};
@@ -66,6 +66,9 @@ pub struct JobStatus {
     /// How it draws samples, and in which order it wants them.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Sampler::ALL)))]
     pub sampler: Sampler,
+    /// All parameters of its plan, as in its document.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = "object")))]
+    pub plan: PlanSpec,
     /// The order.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Order::ALL)))]
     pub order: Order,
@@ -165,6 +168,7 @@ impl<M: Memory> Core<M> {
                 world_size: job.spec().world_size,
                 ranks_here: job.spec().local_ranks(),
                 sampler: job.spec().plan.sampler,
+                plan: job.spec().plan,
                 order: job.spec().plan.order,
                 rep: job.spec().plan.rep,
                 batch_size: job.spec().batch_size,

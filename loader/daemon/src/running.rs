@@ -7,7 +7,7 @@ use std::time::Duration;
 use shade_dataset::Dataset;
 use shade_formats::printable::OneLine;
 use shade_job::{LatencyModel, Policy, StoreModel};
-use shade_simulate::{BATCH_SIZE, CachePolicy, Simulate, SimulateError};
+use shade_simulate::{BATCH_SIZE, CachePolicy, POLICIES, Simulate, SimulateError};
 
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
 use crate::monitor::{DaemonFigures, JobFigures, figures};
@@ -17,6 +17,25 @@ use crate::status::DaemonStatus;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A training computes for this share of the time at least, whatever the figures say.
 const BUSY_MIN: f64 = 0.01;
+
+/// What is played of a training's plan. The rest is who draws it and of what.
+const PLAYED: [&str; 13] = [
+    "sampler",
+    "order",
+    "rep",
+    "hit_cap",
+    "cover",
+    "explore",
+    "echo",
+    "gap",
+    "prune",
+    "whole_from",
+    "replacement",
+    "pace",
+    "draw_ahead",
+];
+/// What presets have of their own.
+const OF_PRESETS: [&str; 2] = ["sampler", "order"];
 
 /// Fills in the store and the compute time of `simulate DATASET --recommend` from the daemon that
 /// serves the dataset, where none are given. Returns what it went by, in words.
@@ -47,17 +66,28 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
         args.compute = Some(compute(job.samples_per_s, job.waits.all()));
     }
     for told in now.jobs.iter().filter(|told| told.name == job.name) {
-        let plan = &mut args.training.plan;
-        plan.set_if_missing("sampler", told.sampler.as_str())?;
-        plan.set_if_missing("order", told.order.as_str())?;
-        plan.set_if_missing("rep", &told.rep.to_string())?;
+        if !told.plan.parts.is_empty() {
+            let name = OneLine(&job.name);
+            let what = format!("--recommend plays trainings on one dataset, and job {name} mixes several");
+            return Err(SimulateError::Usage(what));
+        }
+        let plan = serde_json::to_value(told.plan).unwrap_or_default();
+        let told_of = |name: &str| plan.get(name).filter(|value| !value.is_null());
+        let is_preset = !args.training.preset.is_empty();
+        let of_preset = |name: &&str| is_preset && OF_PRESETS.contains(name);
+        for name in PLAYED.into_iter().filter(|name| !of_preset(name)) {
+            let text =
+                told_of(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            if let Some(text) = text {
+                args.training.plan.set_if_missing(name, &text)?;
+            }
+        }
         if args.batch_size == BATCH_SIZE && told.batch_size > 0 {
             args.batch_size = told.batch_size;
         }
     }
-    if let Some(policy) =
-        now.settings.get("policy").and_then(|policy| policy.as_str()?.parse::<Policy>().ok())
-    {
+    let policy = now.settings.get("policy").and_then(|policy| policy.as_str()?.parse::<Policy>().ok());
+    if let Some(policy) = policy.filter(|_| args.policy == POLICIES) {
         args.policy = vec![CachePolicy::Online(policy)];
     }
     Ok(Some(format!(

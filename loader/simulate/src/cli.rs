@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use shade_formats::limits::JOBS_MAX;
-use shade_job::{DaemonSpec, Declared, PlanSpec, Preset, SpecError, StoreModel, parse_time};
+use shade_job::{DaemonSpec, Declared, PlanSpec, Policy, Preset, SpecError, StoreModel, parse_time};
 
 use crate::cache_policy::{CachePolicy, cache_policy};
 use crate::capacity::CacheSize;
@@ -23,6 +23,12 @@ const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 
 /// Samples in a batch, unless given.
 pub const BATCH_SIZE: u32 = 64;
+/// Policies unless others are given.
+pub const POLICIES: [CachePolicy; 3] = [
+    CachePolicy::Online(Policy::Lru),
+    CachePolicy::Online(Policy::App),
+    CachePolicy::Online(Policy::Lookahead),
+];
 
 /// Below the options.
 const HELP: &str = "\
@@ -101,7 +107,7 @@ pub struct Simulate {
         value_parser = cache_policy(),
         value_name = "POLICIES",
         value_delimiter = ',',
-        default_value = "lru,app,lookahead"
+        default_values = POLICIES.map(CachePolicy::name)
     )]
     pub policy: Vec<CachePolicy>,
 

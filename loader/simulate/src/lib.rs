@@ -55,7 +55,7 @@ mod workload;
 
 pub use cache_policy::CachePolicy;
 pub use capacity::CacheSize;
-pub use cli::{BATCH_SIZE, Simulate, preset};
+pub use cli::{BATCH_SIZE, POLICIES, Simulate, preset};
 pub use error::SimulateError;
 pub use given::Given;
 pub use nodes_args::NodesArgs;

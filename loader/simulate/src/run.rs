@@ -137,7 +137,9 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
 
 /// What reads less with each of the capacities, where that is asked.
 fn fewer_reads(args: &Simulate, workload: &Workload, capacities: &[u64]) -> Vec<FewerReads> {
-    let is_asked = args.recommend && args.jobs.is_none() && args.nodes.nodes.is_none();
+    // Presets have samplers of their own.
+    let is_plain = args.jobs.is_none() && args.nodes.nodes.is_none() && args.training.preset.is_empty();
+    let is_asked = args.recommend && is_plain;
     let caches = args.cache.iter().zip(capacities).filter(|_| is_asked);
     caches.filter_map(|(cache, &capacity)| FewerReads::of(workload, cache.text(), capacity)).collect()
 }

@@ -168,7 +168,8 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
 /// on one node that waits much for its store while the cache, which has this share of the data, is
 /// full, from the second epoch on. `None` if that does not help, or is not known to.
 pub(crate) fn advice(job: &JobStatus, cache_share: f64, waits: &Shares, facts: &Facts) -> Option<String> {
-    let is_plain = job.sampler == Sampler::Uniform && job.order == Order::Shuffled && job.group.is_none();
+    let is_one = job.plan.parts.is_empty() && job.group.is_none();
+    let is_plain = job.sampler == Sampler::Uniform && job.order == Order::Shuffled && is_one;
     let is_on_one_node = job.ranks_here == job.world_size;
     let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
     let is_later = job.epoch.is_some_and(|epoch| epoch > 0);
@@ -194,6 +195,7 @@ pub(crate) fn advice(job: &JobStatus, cache_share: f64, waits: &Shares, facts: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shade_job::{Parts, PlanSpec};
 
     fn facts(cache_used_bytes: u64, reads_late: u32, busy: f64) -> Facts {
         let workers_busy = Some(busy);
@@ -220,6 +222,8 @@ mod tests {
         let pads = "Plan(sampler=\"pads\", draw_ahead=True), if you report losses, would read some";
         assert_eq!(told(&job, 0.1).unwrap(), format!("{echo}{costs}"));
         assert_eq!(told(&job, 0.4).unwrap(), format!("{pads} 50 % of this, {echo}{costs}"));
+        let parts = Parts::new(&[(9, 1.0), (9, 1.0)]).unwrap();
+        let mixture = PlanSpec { parts, ..PlanSpec::default() };
         let small = JobStatus { cache_batches: 59, ..job.clone() };
         assert_eq!(told(&small, 0.1).unwrap(), format!("{pads} 65 % of this{costs}"));
         assert_eq!(told(&small, 0.01), None);
@@ -227,6 +231,7 @@ mod tests {
             JobStatus { admit: false, ..job.clone() },
             JobStatus { sampler: Sampler::Echo, ..job.clone() },
             JobStatus { order: Order::Spaced, ..job.clone() },
+            JobStatus { plan: mixture, ..job.clone() },
             JobStatus { epoch: Some(0), ..job.clone() },
             JobStatus { ranks_here: 1, ..job.clone() },
         ] {
