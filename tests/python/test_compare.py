@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 import packed
 import pytest
 from scipy.stats import t
+from shade_load import Plan
 from shade_load.compare.cells import Cell, cells_of
 from shade_load.compare.paired import CONFIDENCE, Paired, holm, outside, quantile
-from shade_load.compare.points import Point, matched
+from shade_load.compare.points import Point, matched, points_of
 from shade_load.compare.tables import KINDS, TOO_FEW, Runs, margin_for, table
 from shade_load.compare.told import Comparison
 from test_in_your_script import patched
@@ -245,11 +246,33 @@ class TestWords:
         with pytest.raises((ValueError, TypeError), match=named):
             Cell.of(text)
 
+    def test_every_option_of_a_plan_can_be_one_of_a_cell(self) -> None:
+        other = {"epoch_length": "longest", "order": "spaced", "tail": "drop", "on_error": "skip", "group": "sweep"}
+        for field in fields(Plan):
+            if field.name in ("sampler", "indices", "weights", "bucket"):
+                continue
+            value = other.get(field.name) or ("true" if field.default is False else "false" if field.default is True else "1")
+            found = Cell.of(f"pads:{field.name}={value}").plan[field.name]
+            assert type(found) is type(field.default) or field.default is None, field.name
+        assert Cell.of("echo:gap=30").plan == {"sampler": "echo", "gap": 30}
+        assert Cell.of("uniform:epoch_length=5000").plan["epoch_length"] == 5000
+
+    def test_a_cell_that_would_be_permutations_is_refused(self, data: Path, tmp_path: Path) -> None:
+        for cells in ["uniform,iis", "uniform,echo,pads:epochs=0.5"]:
+            words = command(data, tmp_path / "out", *SMALL, "--cells", cells)
+            assert "takes each sample once until its epoch" in run(words, 1).stderr
+
     def test_a_score_belongs_to_the_epoch_that_ended_before_it(self) -> None:
         log = b"accuracy 1\nepoch\raccuracy 2\rbar accuracy 3\naccuracy 4 accuracy 5\n"
         second = log.index(b"bar")
         found = matched(log, re.compile(rb"accuracy (\d)"), [0, second])
         assert found == [(1, 1.0), (1, 2.0), (2, 3.0), (2, 5.0)]
+        # Where the second epoch had begun before it, it is of that, whose end has cost more.
+        begun = [0, log.index(b"accuracy 2")]
+        assert [after for after, _ in matched(log, re.compile(rb"accuracy (\d)"), [0, second], begun)] == [1, 2, 2, 2]
+        # The epoch of the second score was never trained to its end.
+        points = points_of([{"bytes": 1, "successors": 0, "at": 2.0, "stall": 0.0}], 1.0, [(1, 5.0), (2, 6.0)])
+        assert [(point.epochs, point.score) for point in points] == [(1, 5.0)]
         with pytest.raises(ValueError):
             matched(b"accuracy nan\n", re.compile(rb"accuracy (\S+)"), [0])
 

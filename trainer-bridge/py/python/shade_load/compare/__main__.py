@@ -117,7 +117,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     option("--seeds", about, type=_whole, default=SEEDS_FOR_A_VERDICT, metavar="N")
     option("--metric", "finds the score, in parentheses, in a line that the script prints", type=_pattern, metavar="REGEX")
     option("--lower-is-better", "the score is a loss; needs --margin", action="store_true")
-    about = "a cell is as good if it is less than this worse (default: 0.5, or 0.005 where all scores are at most 1)"
+    about = "a cell is as good if it is less than this worse (default: 0.5, or 0.005 where all scores are from -1 to 1)"
     option("--margin", about, type=_positive)
     option("--cache", "the daemon's cache in all runs, such as 20%% or 8GiB (default: as the script has it)", metavar="SIZE")
     about = 'what runs the script, such as "torchrun --nproc-per-node=2" (default: this Python)'
@@ -170,6 +170,12 @@ def runs_of(asked: argparse.Namespace) -> list[Run]:
             f"--share: {asked.share:g} of {asked.epochs} epochs are {epochs}, and samplers differ from the second on: "
             f"raise it"
         )
+    for cell in asked.cells:
+        if cell.epochs(epochs) < cell.epochs_min:
+            raise Unusable(
+                f"--cells: {cell.name} trains {cell.epochs(epochs)} epochs here, and takes each sample once until its epoch "
+                f"{cell.epochs_min}: raise --share, or leave it out"
+            )
     path = dataset_path(indexed(asked.dataset))
     samples, content_id = _native.dataset_content(str(path))
     dataset = Dataset(path, content_id, samples)
@@ -224,6 +230,10 @@ def comparison_of(runs: Sequence[Run], asked: argparse.Namespace) -> Comparison 
     notes = [*sorted(gave_way), *_cautions(asked, runs[0].script)]
     if missing := [str(run) for run in runs if run not in records]:
         notes.append(f"only seeds that every cell has are compared; without a record: {'; '.join(missing)}")
+    for cell, of_cell in points.items():
+        ends = {(len(of_run), max(point.epochs for point in of_run if point.score is not None)) for of_run in of_cell.values()}
+        if unscored := [f"{last} of {epochs}" for epochs, last in sorted(ends) if last < epochs]:
+            notes.append(f"{cell}: no score came after the last epoch; that of epoch {', '.join(unscored)} counts as its end")
     epochs = round(asked.epochs * asked.share)
     title = (
         f"{asked.script.name}, {epochs} of {asked.epochs} epochs, {seeds_text(range(asked.seeds))}\n"
@@ -251,7 +261,9 @@ def _points(run: Run, record: dict[str, Any], metric: re.Pattern[bytes] | None) 
     scores = record["reported"]
     if metric is not None:
         try:
-            scores = matched(run.log.read_bytes(), metric, [row["log"] for row in record["epochs"]])
+            ends = [row["log"] for row in record["epochs"]]
+            begun = [row.get("log_begun", math.inf) for row in record["epochs"]]
+            scores = matched(run.log.read_bytes(), metric, ends, begun)
         except ValueError as error:
             raise Unusable(f"--metric: {run.log} has a match that is no number: {error}") from None
     points = points_of(record["epochs"], record["began"], scores)

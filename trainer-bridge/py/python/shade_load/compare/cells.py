@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..options import choice
-from ..plan import Plan
+from ..plan import BY_LOSS, Plan
 
 # The cell that changes nothing of the script's own plan.
 SCRIPT = "script"
@@ -16,6 +16,11 @@ EPOCHS = "epochs"
 # Samples and weights are the script's.
 _OPTIONS = {field.name: field.default for field in fields(Plan) if field.name not in ("sampler", "indices", "weights")}
 _TRUTH = {"": True, "true": True, "false": False}
+# Whole numbers whose default is none.
+_WHOLE = ("strata", "gap", "epoch_length")
+# Epochs before a sampler does anything but take each sample once: `pads` and others know losses
+# after the first, and `iis` and `cis` take all in the first five.
+_ALIKE = {**dict.fromkeys(BY_LOSS, 1), "iis": 5, "cis": 5}
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,11 @@ class Cell:
         """The name as a part of a path."""
         return re.sub(r"[^A-Za-z0-9._=-]", "-", self.name)
 
+    @property
+    def epochs_min(self) -> int:
+        """Epochs in which its sampler is another than permutations."""
+        return _ALIKE.get(self.plan.get("sampler", ""), 0) + 1
+
     def epochs(self, epochs: int) -> int:
         """The cell's epochs, where the others have `epochs`."""
         return max(1, round(epochs * self.share))
@@ -74,7 +84,9 @@ def _value(name: str, text: str) -> Any:
         return _TRUTH[text.lower()]
     if isinstance(default, float):
         return _number(float, name, text)
-    return _number(int, name, text) if isinstance(default, int) or name == "strata" else text
+    if name == "epoch_length" and not text.isdecimal():
+        return text
+    return _number(int, name, text) if isinstance(default, int) or name in _WHOLE else text
 
 
 def _number(kind: type[int] | type[float], name: str, text: str) -> Any:

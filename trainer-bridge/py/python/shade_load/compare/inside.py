@@ -57,7 +57,10 @@ class InRun:
         self.is_compared = trains and str(dataset) == self._run["dataset"]
         self._gave_way: list[str] = []
         self._note_file: int | None = None
-        # The epoch whose end was noted last, and whether the first one has begun.
+        # The epoch that began last, the log's length then, the epoch whose end was noted last, and
+        # whether the first one was asked for.
+        self._begun: int | None = None
+        self._log_begun = 0
         self._ended: int | None = None
         self._has_begun = False
 
@@ -120,18 +123,24 @@ class InRun:
 
     def delivered(self, loader: Loader, epoch: int, is_last: bool) -> None:
         """A batch came, or the epoch's end. A loop may count batches and never ask for the end."""
-        if not self.is_compared or not is_last or epoch == self._ended:
+        if not self.is_compared or epoch == self._ended:
+            return
+        if epoch != self._begun:
+            self._begun, self._log_begun = epoch, self._log_bytes()
+        if not is_last:
             return
         self._ended = epoch
         # Ranks of a node share a job, which the first one asks for.
         if loader.rank == 0:
-            stats, log = loader.stats(), Path(self._run["log"])
+            stats = loader.stats()
             total = stats["total"]
             self._note(
                 epoch=epoch,
                 at=time.monotonic(),
-                # What the script printed before this place is of earlier epochs.
-                log=log.stat().st_size if log.exists() else 0,
+                # What the script printed between these places is of this epoch, and before the
+                # first of earlier ones.
+                log_begun=self._log_begun,
+                log=self._log_bytes(),
                 bytes=total["bytes_read"] + total["bytes_between"],
                 stall=stats["stall_seconds"],
                 successors=stats["successors"],
@@ -142,7 +151,11 @@ class InRun:
     def scored(self, score: float) -> None:
         """The script reported a validation score."""
         if self.is_compared:
-            self._note(score=score, at=time.monotonic())
+            self._note(score=score, at=time.monotonic(), within=self._begun != self._ended)
+
+    def _log_bytes(self) -> int:
+        log = Path(self._run["log"])
+        return log.stat().st_size if log.exists() else 0
 
     def close(self) -> None:
         """Ends the notes."""

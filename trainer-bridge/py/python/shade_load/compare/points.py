@@ -67,14 +67,18 @@ def reported(notes: Sequence[Notes]) -> list[tuple[int, float]]:
     for each in notes:
         scores = [row for row in each.rows if "score" in row and each.about["is_compared"]]
         if scores:
-            return [(sum(end <= row["at"] for end in ends), row["score"]) for row in scores]
+            # One that comes within an epoch is told at that epoch's end: what it had cost is not
+            # known.
+            return [(sum(end <= row["at"] for end in ends) + row.get("within", False), row["score"]) for row in scores]
     return []
 
 
-def matched(log: bytes, pattern: re.Pattern[bytes], places: Sequence[int]) -> list[tuple[int, float]]:
-    """The scores in lines of a log, with the epochs that had ended when they were printed.
+def matched(
+    log: bytes, pattern: re.Pattern[bytes], ends: Sequence[int], begun: Sequence[float] = ()
+) -> list[tuple[int, float]]:
+    """The scores in lines of a log, with the epochs that had ended when they were printed, or the one in which they were.
 
-    `places` are the log's lengths at the end of each epoch. A line has one score, its last.
+    `ends` are the log's lengths at the end of each epoch, `begun` those at its first batch. A line has one score, its last.
 
     Raises: ValueError: A match is no number.
     """
@@ -85,7 +89,8 @@ def matched(log: bytes, pattern: re.Pattern[bytes], places: Sequence[int]) -> li
             score = float(matches[-1][pattern.groups] or b"")
             if not math.isfinite(score):
                 raise ValueError(f"{score} in {line.decode(errors='replace')!r}")
-            found.append((sum(place <= at for place in places), score))
+            ended = sum(end <= at for end in ends)
+            found.append((ended + (ended < len(begun) and begun[ended] <= at), score))
         at += len(line) + 1
     return found
 
@@ -99,6 +104,6 @@ def points_of(epochs: Sequence[Row], began: float, scores: Sequence[tuple[int, f
         before = row
         points.append(Point(number, total, row["at"] - began, row["stall"]))
     for after, score in scores:
-        if after:
+        if 0 < after <= len(points):
             points[after - 1] = replace(points[after - 1], score=score)
     return points

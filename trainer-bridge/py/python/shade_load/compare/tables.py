@@ -110,9 +110,9 @@ def table(kind: Kind, runs: Runs, margin: float, sign: int = 1) -> Table:
 
 
 def margin_for(runs: Runs) -> float:
-    """The margin of 0.5 points, for scores from 0 to 100 or, where all are at most 1, for shares."""
+    """The margin of 0.5 points, for scores up to 100 or, where all are from -1 to 1, for shares and their kin."""
     points = [point for of_cell in runs.values() for run in of_cell.values() for point in run]
-    return MARGIN / 100 if all(point.score is None or 0 <= point.score <= 1 for point in points) else MARGIN
+    return MARGIN / 100 if all(point.score is None or abs(point.score) <= 1 for point in points) else MARGIN
 
 
 @dataclass(frozen=True)
