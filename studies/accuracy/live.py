@@ -1,7 +1,9 @@
 """Live runs: cells that train on a store that makes them wait, beside the waits that are simulated.
 
 The first run of a cell has no limit. It says how fast the trainer computes beside this daemon and
-store, and `shade-load simulate` plays its recording, as it does for the study."""
+store, which a rate is of, and `shade-load simulate` plays its recording, as it does for the study.
+A trainer that waits does not compute as fast, and a shared machine is not as fast at all times: so
+each run is simulated with a trainer as fast as it was itself."""
 
 from __future__ import annotations
 
@@ -47,15 +49,10 @@ class Live:
         computed = free["samples_trained"] / free["compute_seconds"]
         policy = cell.daemon.get("policy", "lookahead")
 
-        def simulated(store: SlowStore, *, together: bool) -> dict[str, Any]:
-            return recording.waits(trace, _text(store), computed, policy, together=together)
-
         for rate in rates:
             store = _of_rate(self.store, rate * computed)
             run = self._run(cell, epochs, train_set, store, None)
-            run |= {"rate": rate, "samples_per_second": round(computed, 1)}
-            run |= {"simulated": simulated(store, together=False), "simulated_together": simulated(store, together=True)}
-            yield run
+            yield run | {"rate": rate, "samples_per_second": round(computed, 1)} | simulated(run, trace, _text(store), policy)
 
     def _run(self, cell: Cell, epochs: int, train_set: Path, store: SlowStore | None, trace: Path | None) -> Run:
         """One run, in a process of its own. Without a store nothing is delayed."""
@@ -109,6 +106,8 @@ class Live:
             "records_per_read": per_read,
             # What the trainer computed without a limit.
             "samples_per_second": None,
+            # What the simulated trainer computes: as much as this run's.
+            "simulated_samples_per_second": None,
             # By `shade-load simulate` for this store: a read for each record, and neighbours in
             # one.
             "simulated": None,
@@ -116,6 +115,15 @@ class Live:
             **found,
             "date": date,
         }
+
+
+def simulated(run: Run, trace: Path, store: str, policy: str) -> dict[str, Any]:
+    """How long the run waits in a simulation of its store, by a recording of the same ids: with a read for each record, and
+    with neighbours in one read."""
+    own = run["samples_trained"] / run["compute_seconds"]
+    ways = {"simulated": False, "simulated_together": True}
+    waits = {name: recording.waits(trace, store, own, policy, together=together) for name, together in ways.items()}
+    return {"simulated_samples_per_second": round(own, 1), **waits}
 
 
 def _of_rate(store: SlowStore, per_second: float) -> SlowStore:

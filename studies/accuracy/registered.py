@@ -90,5 +90,14 @@ def tables_of(recipe: str) -> list[Table]:
 
 def opened(recipe: str, runs: Mapping[str, Sequence[Run]]) -> dict[str, Sequence[Run]]:
     """The runs whose test accuracy may be looked at."""
-    cells = {name for table in tables_of(recipe) if table.is_open(runs) for name in table.cells}
-    return {name: of_cell for name, of_cell in runs.items() if name in cells}
+
+    def is_seen(name: str, run: Run) -> bool:
+        tables = [table for table in tables_of(recipe) if name in table.cells]
+        if "daemon" in run:
+            # What ran after the first design is of the tables that came later, if they have the
+            # cell, too.
+            tables = [table for table in tables if table is not TABLES[0]] or tables
+        return any(table.is_open(runs) for table in tables)
+
+    seen = {name: [run for run in of_cell if is_seen(name, run)] for name, of_cell in runs.items()}
+    return {name: of_cell for name, of_cell in seen.items() if of_cell}

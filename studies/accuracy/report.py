@@ -60,7 +60,8 @@ seed and a figure is, and why: [DESIGN.md](DESIGN.md), with its changes. What fo
 *Beside permutations* is the mean of the paired differences, with the one-sided {100 * CONFIDENCE:.0f} %
 bounds of that cell alone below and above it.
 
-*Verdicts* allow for one another: those of a table's primary cells hold all at once with {100 * CONFIDENCE:.0f} % (Holm).
+*Verdicts* allow for one another. Each of three questions has a correction of its own: all cells of a table's primary family
+that are called better hold at once with {100 * CONFIDENCE:.0f} % (Holm), and so do all that are called worse, and all as good.
 A cell is *as good* if it is shown to be above -{MARGIN} points, *worse* if it is shown to be below 0, and *better* if it is
 shown to be above 0. Where none is shown it is *not told*: that is no proof of a loss. With fewer than
 {SEEDS_FOR_A_VERDICT} seeds there is no verdict. Cells that are not primary have intervals only.
@@ -93,7 +94,7 @@ SUMMARY = (
 
 
 def _summary(cells: Cells, live: Cells) -> list[str]:
-    head = ("", "accuracy, %", "bytes, of N", "waits, of compute", "time", "waits, live, seed 0")
+    head = ("", "accuracy, %", "bytes, of N", "waits, of compute", "time", "waits, live, seed 0, by size of record")
     rows = []
     for name, cell, policy in SUMMARY:
         runs = cells.get(cell, ())
@@ -106,22 +107,26 @@ def _summary(cells: Cells, live: Cells) -> list[str]:
         accuracy = str(mean(list(frontier.accuracies(runs).values())))
         share = read / runs[0]["dataset_bytes"]
         waits = f"{100 * (time / compute - 1):.0f} %"
-        rows.append((name, accuracy, f"{share:.2f}", waits, f"{time / unit:.2f}", _waited_live(live.get(cell, ()), policy)))
+        rows.append((name, accuracy, f"{share:.2f}", waits, f"{time / unit:.2f}", _waited_live(live, cell, policy)))
     about = (
         f"A cache of {CACHE_SHOWN}, and a store that serves {SUMMARY_RATE:g} times what the trainer computes. Accuracies are of "
         "all seeds; those over a page cache are the accuracies of permutations, as order and cache change nothing that is trained. "
-        "Bytes, in passes over the data, waits and time are simulated from one recorded run of each cell, with a read for each "
-        "record. Time 1 is that of permutations that never wait. Live, the daemon reads neighbouring records together: see below."
+        "Bytes, in passes over the data, waits and time are simulated from one recorded run of each cell: the store's bytes "
+        "a second are limited. Time 1 is that of permutations that never wait. Live, its operations a second are limited, and the "
+        "daemon reads neighbouring records together, the more the smaller they are: see below."
     )
     return ["### In short", "", *_prose(about), *_table(head, rows)]
 
 
-def _waited_live(runs: Sequence[Run], policy: str) -> str:
+def _waited_live(live: Cells, cell: str, policy: str) -> str:
     """Waits of compute that the cell had on a mounted store of the same rate; empty if it did not run there."""
     if policy != "lookahead":
         return ""
-    at_rate = [run for run in runs if run["rate"] == SUMMARY_RATE and run["store"]["kind"] == "mounted"]
-    return " ".join(f"{100 * run['stall_seconds'] / run['compute_seconds']:.1f} %" for run in at_rate)
+    runs = [run for of_cell in sorted(live.values(), key=_place_of_live) for run in of_cell]
+    at_rate = [run for run in runs if run["cell"] == cell and run["rate"] == SUMMARY_RATE and run["store"]["kind"] == "mounted"]
+    return ", ".join(
+        f"{100 * run['stall_seconds'] / run['compute_seconds']:.1f} % ({_record_bytes(run) / 1000:.0f} KB)" for run in at_rate
+    )
 
 
 def _accuracy(cells: Cells, recipe: str) -> list[str]:
@@ -175,8 +180,9 @@ def _verdicts(table: Table, cells: Cells) -> dict[str, str]:
 
 
 def _judged(recipe: str, cells: Cells) -> dict[str, str]:
-    """The verdicts of all tables of a recipe; of several on a cell the oldest one's."""
-    return {name: said for table in reversed(tables_of(recipe)) for name, said in _verdicts(table, cells).items()}
+    """The verdicts of all tables of a recipe that are open; of several on a cell the newest one's."""
+    tables = [table for table in tables_of(recipe) if table.is_open(cells)]
+    return {name: said for table in tables for name, said in _verdicts(table, cells).items()}
 
 
 def _planned(recipe: str) -> set[str]:
@@ -303,7 +309,8 @@ def _live(cells: Cells) -> list[str]:
             "run's own; points are live minus simulated."
             "\n\n"
             "*Alone* is simulated with a read for each record, *together* with neighbours in one read, as the daemon reads them; "
-            "in records older than 2026-11-29, for a store that is faster by the records per read."
+            "in records older than 2026-11-29, for a store that is faster by the records per read. The simulated trainer computes as "
+            "fast as that of the run itself; in records older than 2026-11-30, as that of the run without a limit."
         ),
         *_table(head, rows),
         *_prose(f"{equal} of {len(limited)} runs with a limit delivered the ids of the run without one."),
@@ -323,7 +330,9 @@ def _beside_live(run: Run, simulated: Mapping[str, float] | None, live: float) -
     """A simulated wait in per cent of compute, and how much longer the live one is, in points."""
     if simulated is None:
         return ("", "")
-    share = 100 * simulated["stall_s"] * run["samples_per_second"] / run["samples_trained"]
+    # Older records are simulated with the trainer of the run without a limit.
+    computed = run.get("simulated_samples_per_second") or run["samples_per_second"]
+    share = 100 * simulated["stall_s"] * computed / run["samples_trained"]
     return (f"{share:.1f}", f"{live - share:+.1f}")
 
 

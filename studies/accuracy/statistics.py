@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shade_load.compare.paired import (
     CONFIDENCE,
@@ -65,14 +65,14 @@ class Difference:
 # What a family of comparisons is asked: each question has its own correction.
 _QUESTIONS: dict[str, Callable[[Difference], float]] = {
     "better": lambda found: found.chance_above(0.0),
-    "worse": lambda found: 1.0 - found.chance_above(0.0),
+    "worse": lambda found: replace(found, mean=-found.mean).chance_above(0.0),
     "as good": lambda found: found.chance_above(-MARGIN),
 }
 
 
 def verdicts(family: Mapping[str, Difference | None]) -> dict[str, str]:
-    """What the study says of each comparison of a family, which all hold at once with 95 % (Holm): see DESIGN.md.
-    A comparison that has not run has an empty one, and one with few seeds has no part in the family."""
+    """What the study says of each comparison of a family. The answers to one question hold all at once with 95 % (Holm): see
+    DESIGN.md. A comparison that has not run has an empty one, and one with few seeds has no part in the family."""
     judged = {name: found for name, found in family.items() if found is not None and found.count >= SEEDS_FOR_A_VERDICT}
     shown = {
         question: {name for name, p in holm({name: ask(found) for name, found in judged.items()}).items() if p < 1 - CONFIDENCE}

@@ -24,7 +24,7 @@ from studies.accuracy.cells import CELLS, OF_FIRST_DESIGN, PLAIN, RETIRED, Varia
 from studies.accuracy.recipes import RECIPES
 from studies.accuracy.registered import TABLES, opened, tables_of
 from studies.accuracy.runs import Pool, Run, slot
-from studies.accuracy.statistics import difference, mean, on_line, verdicts
+from studies.accuracy.statistics import Difference, difference, mean, on_line, verdicts
 from studies.image_sets import NotAvailable, load
 from studies.image_sets.image_set import ImageSet, Split
 
@@ -81,6 +81,9 @@ class TestStatistics:
         spread = [-0.1, 0.0, 0.1] * 3
         found = difference({i: 50 + shift + by for i, by in enumerate(spread)}, dict.fromkeys(range(9), 50.0))
         assert verdicts({"cell": found}) == {"cell": verdict}
+
+    def test_equal_runs_are_as_good(self) -> None:
+        assert verdicts({"cell": Difference(0.0, 0.0, 4)}) == {"cell": "as good"}
 
     def test_verdicts_of_a_family_allow_for_one_another(self) -> None:
         found = difference({i: 50.0 + by for i, by in enumerate([0.0, 0.2, 0.3, 0.4] * 2)}, dict.fromkeys(range(8), 50.0))
@@ -211,6 +214,12 @@ class TestCells:
             assert f"| {table.name} | {table.date} |" in design
             assert set(table.primary) <= set(table.cells) and set(table.recipes) <= set(RECIPES)
             assert {CELLS[name].baseline for name in table.cells} <= of_tables
+
+    def test_what_ran_for_a_later_table_is_not_seen_by_the_first(self) -> None:
+        old, new = {"seed": 0}, {"seed": 1, "daemon": {}}
+        found = opened("cifar10/resnet18", {"echo": [old, new], "pads": [old, new]})
+        # "a large network" has `echo`, and is not open; `pads` is the first design's alone.
+        assert found == {"echo": [old], "pads": [old, new]}
 
     def test_a_table_is_opened_when_its_runs_are_there(self) -> None:
         recipe = "imagenette/small-cnn"
