@@ -93,7 +93,7 @@ test-guests:
 	MAKEFLAGS= cargo test --workspace --no-fail-fast --test nfs 2>&1 | tee '$(target)/guests.log'
 
 test-python:
-	$(VENV)/bin/python -m pytest tests/python --numprocesses=2 --dist=loadfile --no-loadscope-reorder --verbose
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=3 --dist=loadfile --no-loadscope-reorder --verbose
 
 lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
