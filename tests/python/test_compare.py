@@ -258,7 +258,7 @@ class TestWords:
         assert Cell.of("uniform:epoch_length=5000").plan["epoch_length"] == 5000
 
     def test_a_cell_that_would_be_permutations_is_refused(self, data: Path, tmp_path: Path) -> None:
-        for cells in ["uniform,iis", "uniform,echo,pads:epochs=0.5"]:
+        for cells in ["uniform,iis", "uniform,echo,pads:epochs=0.5", "uniform,pads:draw_ahead"]:
             words = command(data, tmp_path / "out", *SMALL, "--cells", cells)
             assert "takes each sample once until its epoch" in run(words, 1).stderr
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::Mode;
 use shade_formats::index::INDEX_FILE;
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_store::{Address, Answer, Objects, StoreFault, Url};
@@ -78,7 +79,7 @@ impl Origin {
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io(&folder))?;
         // One at a time: an older answer must not replace a newer one.
-        let _lock = locked(&folder).map_err(io(&folder))?;
+        let _lock = locked(&folder);
         // What is damaged is fetched anew.
         let known = Self::of_folder(&folder).ok().flatten();
         let known = known.filter(|known| known.url == *url && folder.join(INDEX_FILE).is_file());
@@ -101,20 +102,17 @@ impl Origin {
 }
 
 /// Keeps other openings of the address away until the file is closed. Not for ever: the process
-/// that has it may be stopped, and some file systems have no locks.
-fn locked(folder: &Path) -> io::Result<File> {
-    let path = folder.join(LOCK);
-    let file = match File::create_new(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => regular::open(&path)?,
-        created => created?,
-    };
+/// that has it may be stopped. `None` where there can be no lock, as in a folder that is only read.
+fn locked(folder: &Path) -> Option<File> {
+    // Locks of NFS are for who may write.
+    let file = regular::open_or_create(&folder.join(LOCK), Mode::RUSR | Mode::WUSR).ok()?;
     let until = Instant::now() + LOCK_MAX;
     while let Err(TryLockError::WouldBlock) = file.try_lock()
         && Instant::now() < until
     {
         std::thread::sleep(LOCK_LOOK);
     }
-    Ok(file)
+    Some(file)
 }
 
 /// Puts a file in its place by a rename, so that a reader sees the old one or the new one.

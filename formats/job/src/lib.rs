@@ -64,7 +64,7 @@ pub use preset::{Policy, Preset};
 pub use seats::Seats;
 pub use servers::{Address, ParseServersError, Servers};
 pub use settings::{DECODED_BYTES, DaemonSpec, LINGERS_FOR_EVER, Settings};
-pub use spec::{JOB_BYTES_MAX, JobSpec, PlanSpec, group_digest};
+pub use spec::{JOB_BYTES_MAX, JobSpec, PlanSpec, group_digest, known_plan};
 pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
 pub use store::{ClockModel, FaultShares, LatencyModel, StoreModel};
 pub use strata::strata_for;

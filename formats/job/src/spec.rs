@@ -438,6 +438,15 @@ fn not_a_job(error: &dyn Display) -> SpecError {
     SpecError::told("job", format!("the job's document: {error}"))
 }
 
+/// Reads a plan that another version may have written: `None` if it has what this one does not
+/// know.
+///
+/// # Errors
+/// It is no value.
+pub fn known_plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PlanSpec>, D::Error> {
+    Value::deserialize(deserializer).map(|value| serde_json::from_value(value).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use object_store::ClientOptions;
@@ -53,6 +54,9 @@ pub(crate) struct Watch {
 /// Requests that no server is there for, before one has ever answered. Then there is none at this
 /// address, and nobody waits minutes for it.
 const UNREACHABLE_MAX: u32 = 8;
+/// How long a store gives no good answer before each request is asked once only: as long as one is
+/// asked again. What follows, as cleaning up, would wait as long each time.
+const DOWN: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
 struct Watched {
@@ -61,13 +65,16 @@ struct Watched {
     has_answered: AtomicBool,
     /// Requests before that which reached none.
     unreachable: AtomicU32,
+    /// Since when no answer was good.
+    down_since: Mutex<Option<Instant>>,
 }
 
 impl HttpConnector for Watch {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = self.reqwest.connect(options)?;
         let (has_answered, unreachable) = (AtomicBool::default(), AtomicU32::default());
-        Ok(HttpClient::new(Watched { client, has_answered, unreachable }))
+        let down_since = Mutex::default();
+        Ok(HttpClient::new(Watched { client, has_answered, unreachable, down_since }))
     }
 }
 
@@ -87,6 +94,7 @@ impl HttpService for Watched {
         {
             answer = Err(HttpError::new(HttpErrorKind::Unknown, why));
         }
+        let is_hopeless = !is_for_keys && self.is_hopeless(&answer);
         let seen = match &mut answer {
             Ok(response) if is_for_keys && says_none(response.status()) => Seen::NoKeys,
             Ok(response) => {
@@ -99,35 +107,43 @@ impl HttpService for Watched {
                 Seen::NoKeys
             }
             Err(error) if cause::<Insecure>(error).is_some() => Seen::Insecure,
-            Err(error) => {
-                let kind = error.kind();
-                if self.is_nowhere(kind) {
-                    let why = std::io::Error::other(error.to_string());
-                    *error = HttpError::new(HttpErrorKind::Unknown, why);
-                }
-                Seen::Failed(kind)
-            }
+            Err(error) => Seen::Failed(error.kind()),
         };
-        if !is_for_keys && answer.is_ok() {
-            self.has_answered.store(true, Ordering::Relaxed);
-        }
         // A request outside of `watching` is nobody's to judge.
         let _ = LAST.try_with(|last| last.set(Some(seen)));
         // A store that has no such request never will: `object_store` would ask for minutes.
-        if let Ok(response) = &mut answer
-            && response.status() == StatusCode::NOT_IMPLEMENTED
-        {
-            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        match answer {
+            Ok(mut response) if is_hopeless || response.status() == StatusCode::NOT_IMPLEMENTED => {
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+                Ok(response)
+            }
+            // It stays the cause, whose words are told.
+            Err(error) if is_hopeless => Err(HttpError::new(HttpErrorKind::Unknown, error)),
+            answer => answer,
         }
-        answer
     }
 }
 
 impl Watched {
-    /// Whether a request that failed so, with those before it, says that there is no server.
-    fn is_nowhere(&self, kind: HttpErrorKind) -> bool {
-        let is_counted = kind == HttpErrorKind::Connect && !self.has_answered.load(Ordering::Relaxed);
-        is_counted && self.unreachable.fetch_add(1, Ordering::Relaxed) + 1 >= UNREACHABLE_MAX
+    /// Whether this answer, with those before it, says that asking again is of no use.
+    fn is_hopeless(&self, answer: &Result<HttpResponse, HttpError>) -> bool {
+        let mut down_since = self.down_since.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Ok(response) => {
+                self.has_answered.store(true, Ordering::Relaxed);
+                let status = response.status();
+                if !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS {
+                    *down_since = None;
+                    return false;
+                }
+            }
+            Err(error) if !self.has_answered.load(Ordering::Relaxed) => {
+                let is_counted = matches!(error.kind(), HttpErrorKind::Connect | HttpErrorKind::Timeout);
+                return is_counted && self.unreachable.fetch_add(1, Ordering::Relaxed) + 1 >= UNREACHABLE_MAX;
+            }
+            Err(_) => {}
+        }
+        down_since.get_or_insert_with(Instant::now).elapsed() > DOWN
     }
 }
 

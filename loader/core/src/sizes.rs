@@ -1,6 +1,7 @@
 //! Sizes of memory: the cache's capacity, the staging reserve beside it, a ring's payload, and what
 //! a record takes of a batch.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::iter::repeat_n;
 use std::sync::Arc;
@@ -315,15 +316,23 @@ pub(super) fn payload_size(
                 len_of(entry).unwrap_or(unknown).max(rooms.of(sample, entry.label)) + fields
             };
             let repeats = Repeats::new(spec, samples, subset, weights);
-            let mut lens: Vec<u64> = Vec::with_capacity(samples as usize);
+            // The longest, with their repeats: as many as a batch has rows.
+            let mut longest: BinaryHeap<Reverse<u64>> = BinaryHeap::with_capacity(rows as usize + 1);
             let mut total = 0;
             for (id, entry) in entries_of(index, subset) {
                 let room = room(id, &entry);
                 total += room;
-                lens.extend(repeat_n(room, repeats.of(id)));
+                for room in repeat_n(room, repeats.of(id)) {
+                    let is_full = longest.len() == rows as usize;
+                    if is_full && longest.peek().is_none_or(|Reverse(least)| room <= *least) {
+                        break;
+                    }
+                    longest.push(Reverse(room));
+                    is_full.then(|| longest.pop());
+                }
             }
             let mean = total / u64::from(samples.max(1)) * capacity;
-            lens.sort_unstable_by(|a, b| b.cmp(a));
+            let lens: Vec<u64> = longest.into_sorted_vec().into_iter().map(|Reverse(len)| len).collect();
             let longest = lens.first().copied().unwrap_or(0).saturating_mul(capacity);
             (lens.iter().cycle().take(rows as usize).sum(), longest, mean)
         }

@@ -66,9 +66,11 @@ pub struct JobStatus {
     /// How it draws samples, and in which order it wants them.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Sampler::ALL)))]
     pub sampler: Sampler,
-    /// All parameters of its plan, as in its document.
-    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = "object")))]
-    pub plan: PlanSpec,
+    /// All parameters of its plan, as in its document; `None` if they are not known here, as those
+    /// of a later version.
+    #[serde(deserialize_with = "shade_job::known_plan")]
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = ["object", "null"])))]
+    pub plan: Option<PlanSpec>,
     /// The order.
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("enum" = Order::ALL)))]
     pub order: Order,
@@ -168,7 +170,7 @@ impl<M: Memory> Core<M> {
                 world_size: job.spec().world_size,
                 ranks_here: job.spec().local_ranks(),
                 sampler: job.spec().plan.sampler,
-                plan: job.spec().plan,
+                plan: Some(job.spec().plan),
                 order: job.spec().plan.order,
                 rep: job.spec().plan.rep,
                 batch_size: job.spec().batch_size,

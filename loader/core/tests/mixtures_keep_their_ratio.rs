@@ -401,7 +401,7 @@ fn the_epoch_behind_a_state_has_the_batches_of_those_who_load_it() {
 /// What a sampler leaves out is filled up, and must not weigh for it.
 #[test]
 fn the_share_of_a_part_in_the_loss_is_that_of_its_rows() {
-    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch] {
+    for sampler in [Sampler::Pads, Sampler::Iis, Sampler::Cis, Sampler::Infobatch, Sampler::Seta] {
         let parts = [(2_000, 0.5).into(), Part { samples: 3_000, share: 0.5, sampler: Some(sampler) }];
         let plan = PlanSpec {
             sampler: Sampler::Uniform,

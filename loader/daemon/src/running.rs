@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shade_dataset::Dataset;
 use shade_formats::printable::OneLine;
-use shade_job::{LatencyModel, Policy, StoreModel};
+use shade_job::{LatencyModel, PlanSpec, Policy, StoreModel};
 use shade_simulate::{BATCH_SIZE, CachePolicy, POLICIES, Simulate, SimulateError};
 
 use crate::control::{Address, Call, CallError, LOOK_TIMEOUT};
@@ -66,12 +66,14 @@ pub fn fill_in(args: &mut Simulate) -> Result<Option<String>, SimulateError> {
         args.compute = Some(compute(job.samples_per_s, job.waits.all()));
     }
     for told in now.jobs.iter().filter(|told| told.name == job.name) {
-        if !told.plan.parts.is_empty() {
+        if told.plan.is_some_and(|plan| !plan.parts.is_empty()) {
             let name = OneLine(&job.name);
             let what = format!("--recommend plays trainings on one dataset, and job {name} mixes several");
             return Err(SimulateError::Usage(what));
         }
-        let plan = serde_json::to_value(told.plan).unwrap_or_default();
+        let of_all =
+            PlanSpec { sampler: told.sampler, order: told.order, rep: told.rep, ..PlanSpec::default() };
+        let plan = serde_json::to_value(told.plan.unwrap_or(of_all)).unwrap_or_default();
         let told_of = |name: &str| plan.get(name).filter(|value| !value.is_null());
         let is_preset = !args.training.preset.is_empty();
         let of_preset = |name: &&str| is_preset && OF_PRESETS.contains(name);

@@ -149,7 +149,9 @@ fn draw_draws(all: &EpochInputs<'_>, spec: &PlanSpec, part: &MixedPart, len: usi
         let left = len - draws.ids.len();
         draws.summary.covered += drawn.summary.covered.min(to_u32(left));
         draws.summary.hit_cap_withheld += drawn.summary.hit_cap_withheld;
-        let share = (drawn.ids.len() as f64 / samples as f64) as f32;
+        // Where nothing weighs more for what is left out, nothing weighs less either: `seta`.
+        let is_plain = drawn.weights.iter().all(|&weight| weight == 1.0);
+        let share = if is_plain { 1.0 } else { (drawn.ids.len() as f64 / samples as f64) as f32 };
         draws.ids.extend(drawn.ids.into_iter().take(left));
         draws.weights.extend(drawn.weights.into_iter().take(left).map(|weight| weight * share));
         (turn, spec.cover) = (turn + 1, 0);

@@ -168,7 +168,7 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
 /// on one node that waits much for its store while the cache, which has this share of the data, is
 /// full, from the second epoch on. `None` if that does not help, or is not known to.
 pub(crate) fn advice(job: &JobStatus, cache_share: f64, waits: &Shares, facts: &Facts) -> Option<String> {
-    let is_one = job.plan.parts.is_empty() && job.group.is_none();
+    let is_one = job.plan.is_none_or(|plan| plan.parts.is_empty()) && job.group.is_none();
     let is_plain = job.sampler == Sampler::Uniform && job.order == Order::Shuffled && is_one;
     let is_on_one_node = job.ranks_here == job.world_size;
     let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
@@ -231,7 +231,7 @@ mod tests {
             JobStatus { admit: false, ..job.clone() },
             JobStatus { sampler: Sampler::Echo, ..job.clone() },
             JobStatus { order: Order::Spaced, ..job.clone() },
-            JobStatus { plan: mixture, ..job.clone() },
+            JobStatus { plan: Some(mixture), ..job.clone() },
             JobStatus { epoch: Some(0), ..job.clone() },
             JobStatus { ranks_here: 1, ..job.clone() },
         ] {

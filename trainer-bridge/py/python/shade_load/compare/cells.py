@@ -60,7 +60,10 @@ class Cell:
     @property
     def epochs_min(self) -> int:
         """Epochs in which its sampler is another than permutations."""
-        return _ALIKE.get(self.plan.get("sampler", ""), 0) + 1
+        alike = _ALIKE.get(self.plan.get("sampler", ""), 0)
+        # A plan that is drawn an epoch early knows no losses of the epoch between.
+        is_later = alike == 1 and self.plan.get("draw_ahead", False)
+        return alike + is_later + 1
 
     def epochs(self, epochs: int) -> int:
         """The cell's epochs, where the others have `epochs`."""
