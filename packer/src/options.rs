@@ -50,6 +50,9 @@ pub(crate) struct PackOptions {
     /// Names of pairs, and how their files are called: `*` stands for the image's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub(crate) pairs: BTreeMap<String, String>,
+    /// Whether annotations of COCO's form gave fields.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub(crate) coco: bool,
 }
 
 /// A piece of work: sources and options. It has the same id in every run.
@@ -75,6 +78,7 @@ impl PackOptions {
             cls: layout.cls,
             exclude: source.selection.patterns().to_vec(),
             pairs: pairs.collect(),
+            coco: source.coco.is_some(),
         })
     }
 

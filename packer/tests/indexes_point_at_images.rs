@@ -233,6 +233,19 @@ fn update_makes_it_again_only_if_a_folder_or_a_tar_was_changed() {
     age(&tars);
     let update = || run_well(&[&"index", &tars, &of_tars, &"--update", &"-q"]);
     assert!(update().contains("1 samples") && update().contains("nothing was written"));
+    // What a file of labels says counts, and not only what it is called.
+    let names = rig.path("names.json");
+    let update =
+        || run_well(&[&"index", &tars, &of_tars, &"--labels", &names, &"--update", &"--no-probe", &"-q"]);
+    for classes in [r#"["zero"]"#, r#"["null"]"#] {
+        fs::write(&names, classes).unwrap();
+        assert!(
+            update().contains("with other options") && update().contains("nothing was written"),
+            "{classes}"
+        );
+    }
+    let update = || run_well(&[&"index", &tars, &of_tars, &"--update", &"-q"]);
+    assert!(update().contains("with other options"));
     tar_of(&tars.join("a.tar"), &[(name, &image), ("1.cls", b"1")]);
     assert!(update().contains("a.tar was changed"));
 }

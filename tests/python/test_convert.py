@@ -194,3 +194,15 @@ def test_errors_name_the_sample_and_nothing_is_made(tmp_path: Path) -> None:
         assert left_in(tmp_path) == [], words
     with pytest.raises(ShadeError, match="^sample 1: .* by zero"):
         convert([1, 0], tmp_path / "no.shade", map=lambda number: pixels(1 // number))
+
+
+def test_an_iterable_dataset_may_have_a_length(tmp_path: Path) -> None:
+    class Some(torch.utils.data.IterableDataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Any:
+            return ({"__key__": f"./{number}", "png": Image.new("RGB", (8, 8)), "cls": number} for number in range(3))
+
+    convert(Some(), tmp_path / "out.shade")
+    assert [label for _, label, _ in delivered(tmp_path / "out.shade")] == [0, 1, 2]

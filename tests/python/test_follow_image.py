@@ -489,6 +489,8 @@ def test_annotations_of_coco_become_boxes_and_classes(tmp_path: Path) -> None:
         assert boxes == np.array([one["bbox"] for one in own], np.float32).reshape(-1, 4).tolist()
         assert classes == [one["category_id"] for one in own] and crowds == [one.get("iscrowd", 0) for one in own]
     packed.run_pack("verify", tmp_path / "out.shade")
+    refused = packed.try_pack("append", tmp_path / "images", tmp_path / "out.shade", "--labels", "none")
+    assert refused.returncode == 2 and "--coco FILE says where" in refused.stderr, refused.stderr
 
 
 def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
@@ -525,6 +527,7 @@ def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None
         ("create", tmp_path / "images", tmp_path / "new.shade", "--coco", file, "--pair", f"boxes.npy={tmp_path}"),
         ("plan", tmp_path / "images", tmp_path / "new.shade", "--coco", file),
         ("index", tmp_path / "images", tmp_path / "new.shade", "--coco", file),
+        ("create", tmp_path / "images", tmp_path / "new.shade", "--part", "0/1", "--coco", file),
         ("create", "-", tmp_path / "new.shade", "--coco", file),
         ("create", file, tmp_path / "new.shade", "--coco", file),
     ):

@@ -262,7 +262,7 @@ def test_children_of_a_fork_do_not_hold_the_pipe(tmp_path: Path) -> None:
 
 def test_arguments_are_checked_at_once(tmp_path: Path) -> None:
     for wrong, words in [
-        ({"classes": "ant"}, "classes"), ({"classes": []}, "classes"), ({"classes": ["a", "a"]}, "classes"),
+        ({"classes": "ant"}, "classes"), ({"classes": []}, "classes"),
         ({"classes": 3}, "classes"), ({"classes": [1]}, "classes"), ({"format": "gif"}, "format"),
         ({"format": None}, "format"), ({"quality": 0}, "quality"), ({"quality": "x"}, "quality"),
         ({"options": "--format raw"}, "options"), ({"options": 1}, "options"),
@@ -270,3 +270,31 @@ def test_arguments_are_checked_at_once(tmp_path: Path) -> None:
         with pytest.raises((TypeError, ValueError), match=words):
             Writer(tmp_path / "out.shade", **wrong)  # type: ignore[arg-type]
     assert json.dumps(left_in(tmp_path)) == "[]"
+
+
+def test_samples_that_would_be_lost_are_refused(tmp_path: Path) -> None:
+    for keys, text in [
+        (("cat", "cat"), "sample 1: its key 'cat' is that of a sample before"),
+        (("a/b", "__all__/b"), "sample 1: its key '__all__/b' cannot be a path"),
+    ]:
+        with pytest.raises(ShadeError, match=text), Writer(tmp_path / "out.shade") as writer:
+            for key in keys:
+                writer.add(np.zeros((8, 8, 3), np.uint8), None, key=key)
+    for mode, kind in [("F", np.float32), ("I", np.int32)]:
+        picture = Image.fromarray(np.ones((8, 8), kind))
+        assert picture.mode == mode
+        with pytest.raises(ShadeError, match=f"of mode '{mode}'"), Writer(tmp_path / "out.shade") as writer:
+            writer.add(picture, None)
+    assert not (tmp_path / "out.shade").exists()
+
+
+def test_two_classes_may_have_one_name(tmp_path: Path) -> None:
+    classes = ["crane", "ant", "crane"]
+    with Writer(tmp_path / "out.shade", classes=classes) as writer:
+        for label in (0, 2, "ant"):
+            writer.add(np.zeros((8, 8, 3), np.uint8), label)
+    with Loader(tmp_path / "out.shade", 3, image_size=8, train=False) as loader:
+        assert [label for _, labels in loader for label in labels.tolist()] == [0, 2, 1]
+    with pytest.raises(ShadeError, match="'crane' is that of several classes"):
+        with Writer(tmp_path / "more.shade", classes=classes) as writer:
+            writer.add(np.zeros((8, 8, 3), np.uint8), "crane")

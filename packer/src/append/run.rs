@@ -89,6 +89,11 @@ fn refuse_other_kind(dataset: &Dataset, source: &Source, listed: &Catalogue) -> 
         )));
     }
     let of_dataset = PackOptions::all(dataset.index.options());
+    if source.coco.is_none() && !of_dataset.is_empty() && of_dataset.iter().all(|options| options.coco) {
+        return Err(Error::Usage(format!(
+            "{dir} has boxes of annotations beside its images: --coco FILE says where those of new images are"
+        )));
+    }
     let mut names = of_dataset.first().into_iter().flat_map(|options| options.pairs.keys());
     let is_lacking = |name: &&String| {
         let in_all = of_dataset.iter().all(|options| options.pairs.contains_key(*name));

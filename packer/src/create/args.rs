@@ -39,10 +39,11 @@ pub(crate) struct NewArgs {
 }
 
 /// What shapes the dataset, which `plan` has decided for all parts.
-const DECIDED: [&str; 20] = [
+const DECIDED: [&str; 21] = [
     "from",
     "labels",
     "pair",
+    "coco",
     "exclude",
     "seed",
     "no_shuffle",

@@ -1,12 +1,14 @@
 //! Lists, looks, builds, publishes.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use shade_dataset::DatasetError;
+use shade_dataset::{DatasetError, regular};
 use shade_formats::SampleId;
 use shade_formats::index::{INDEX_FILE, Index, PlacesKind};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::args::IndexArgs;
 use super::look::Looking;
@@ -101,11 +103,20 @@ fn wanted(args: &IndexArgs, source: &Source) -> Result<Indexing, Error> {
         SourceKind::ImageFolder | SourceKind::Webdataset => {
             let labels = args.source.labels.as_ref().map(|labels| labels.display().to_string());
             let exclude = source.selection.patterns().to_vec();
+            let labels_hash = args.source.labels.as_deref().and_then(hash_of);
             let (checksums, folders) = (args.checksums, Vec::new());
-            return Ok(Indexing { source: kind, labels, exclude, checksums, has_bad: false, folders });
+            let has_bad = false;
+            return Ok(Indexing { source: kind, labels, labels_hash, exclude, checksums, has_bad, folders });
         }
     };
     Err(Error::Usage(fault))
+}
+
+/// A hash of a file's content; `None` if it is none, as the word of an option.
+fn hash_of(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    regular::open(path).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(format!("{:016x}", xxh3_64(&bytes)))
 }
 
 /// What is at OUT.

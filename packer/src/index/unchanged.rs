@@ -25,8 +25,10 @@ pub(super) struct IndexOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Indexing {
     pub(super) source: SourceKind,
-    /// `--labels` as it was given.
+    /// `--labels` as it was given, and a hash of what is in the file.
     pub(super) labels: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) labels_hash: Option<String>,
     pub(super) exclude: Vec<String>,
     pub(super) checksums: bool,
     /// Files were left out, so that another run may find more.
@@ -37,9 +39,9 @@ pub(super) struct Indexing {
 impl Indexing {
     /// Whether the same was asked for.
     fn is_alike(&self, other: &Self) -> bool {
-        let Self { source, labels, exclude, checksums, .. } = self;
-        (source, labels, exclude, checksums)
-            == (&other.source, &other.labels, &other.exclude, &other.checksums)
+        let Self { source, labels, labels_hash, exclude, checksums, .. } = self;
+        let asked = (source, labels, labels_hash, exclude, checksums);
+        asked == (&other.source, &other.labels, &other.labels_hash, &other.exclude, &other.checksums)
     }
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,7 +80,7 @@ def enumerated(dataset: Any, progress: bool) -> Iterator[tuple[int, Any]]:
     """
     samples: Iterable[Any]
     length = length_of(dataset)
-    if length is not None and hasattr(dataset, "__getitem__"):
+    if length is not None and gives_by_number(dataset):
         samples = (dataset[number] for number in range(length))
     elif hasattr(dataset, "__iter__"):
         samples = iter(dataset)
@@ -103,6 +104,21 @@ def enumerated(dataset: Any, progress: bool) -> Iterator[tuple[int, Any]]:
                 raise ShadeError(f"sample {number}: the dataset cannot give it: {error!r}") from error
             yield number, sample
             number += 1
+
+
+def key_of(sample: Mapping[str, Any]) -> Any:
+    """The key of a WebDataset sample. Those of `tar -C folder .` begin with `./`, which does not count."""
+    key = sample.get(KEY)
+    while isinstance(key, str) and key.startswith("./"):
+        key = key[2:]
+    return key
+
+
+def gives_by_number(dataset: Any) -> bool:
+    """Whether it has a `__getitem__` of its own: torch's base of all datasets has one that only raises."""
+    of_torch = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)
+    given = getattr(type(dataset), "__getitem__", None)
+    return given is not None and given is not getattr(of_torch, "__getitem__", None)
 
 
 def length_of(dataset: Any) -> int | None:
@@ -200,7 +216,7 @@ class Layout:
                 field_name = f"other.{name}" if name.lower() in IMAGE_NAMES else name
                 fields[field_name] = undecoded_field(sample[name])
         found_label = label_in(sample[label]) if label else None
-        return Found(image_in(sample[image]), found_label, sample.get(KEY), fields)
+        return Found(image_in(sample[image]), found_label, key_of(sample), fields)
 
 
 def chosen(names: Sequence[str], usual: Sequence[str], argument: str, what: str) -> str:

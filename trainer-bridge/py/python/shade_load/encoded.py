@@ -69,12 +69,20 @@ def is_array(value: object) -> bool:
 
 
 def encoded(picture: Image.Image, form: str, quality: int) -> bytes:
-    """A file of this form. PNG keeps all modes that it has; the others become RGB."""
+    """A file of this form. PNG keeps all modes that it has; others of 8 bits become RGB.
+
+    Raises: ShadeError: Its numbers have more bits, which RGB would lose.
+    """
     if form == "jpeg":
         modes, options = ("RGB", "L"), {"quality": quality}
     else:
         modes, options = ("RGB", "L", "RGBA", "LA", "P", "1", "I;16"), {}
     if picture.mode not in modes:
+        if picture.mode.startswith(("F", "I")):
+            raise ShadeError(
+                f"it is a PIL image of mode {picture.mode!r}, whose numbers {form} does not hold: give an array in a field, or "
+                "convert it"
+            )
         picture = picture.convert("RGB")
     file = io.BytesIO()
     picture.save(file, form.upper(), **options)

@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -71,12 +72,15 @@ class Writer:
         self.classes = None if classes is None else texts("classes", classes)
         self.report: dict[str, Any] | None = None
         self._labels = {name: label for label, name in enumerate(self.classes or ())}
-        if len(self._labels) != len(self.classes or ()):
-            raise ValueError("classes: a name comes twice")
+        # ImageNet has two classes that are called crane: as numbers they are told apart.
+        named = Counter(self.classes)
+        self._shared = {name for name, times in named.items() if times > 1}
         if self.classes is not None and not self.classes:
             raise ValueError("classes: there must be one")
         self._format, self._quality, self._options = format, quality, texts("options", options)
         self._samples = 0
+        # Those that were given: samples of one key would be one sample.
+        self._keys: set[str] = set()
         self._kind: str | None = None
         self._program: _Program | None = None
         self._is_over = False
@@ -157,7 +161,12 @@ class Writer:
         self, number: int, image: ImageLike, label: int | str | None, key: str | None, fields: Mapping[str, object]
     ) -> bytes:
         """The sample's part of the tar."""
-        key = f"{number:09}" if key is None else checked_key(key)
+        if key is None:
+            key = f"{number:09}"
+        elif checked_key(key) in self._keys:
+            raise ShadeError(f"its key {key!r} is that of a sample before")
+        else:
+            self._keys.add(key)
         text = self._label(label)
         extension, content = image_member(image, self._format, self._quality)
         parts = [member(f"{key}.{extension}", content)]
@@ -200,10 +209,12 @@ class Writer:
             raise ShadeError("it has no label, but classes are named")
         if isinstance(label, str):
             if label not in self._labels:
-                raise ShadeError(f"its label {label!r} is none of the {len(self._labels)} classes")
+                raise ShadeError(f"its label {label!r} is none of the {len(self.classes or ())} classes")
+            if label in self._shared:
+                raise ShadeError(f"its label {label!r} is that of several classes: give the class's number")
             return self._labels[label]
-        if not 0 <= label < len(self._labels):
-            raise ShadeError(f"its label {label} is none of the {len(self._labels)} classes")
+        if not 0 <= label < len(self.classes or ()):
+            raise ShadeError(f"its label {label} is none of the {len(self.classes or ())} classes")
         return int(label)
 
 
@@ -229,8 +240,12 @@ def checked_key(key: str) -> str:
     """
     parts = key.split("/")
     is_plain = all(part not in ("", ".", "..") for part in parts) and "\0" not in key
-    if not is_plain or "." in parts[-1]:
-        raise ShadeError(f"its key {key!r} cannot be a path without an extension: no '.', '..' or dot in its last part")
+    # Tars keep what is of all their samples under such names.
+    is_of_all = len(parts[0]) >= 4 and parts[0].startswith("__") and parts[0].endswith("__")
+    if not is_plain or is_of_all or "." in parts[-1]:
+        raise ShadeError(
+            f"its key {key!r} cannot be a path without an extension: no '.', '..' or dot in its last part, and no __NAME__ first"
+        )
     return key
 
 
