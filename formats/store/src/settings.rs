@@ -15,7 +15,7 @@ use object_store::{Certificate, ClientConfigKey, ClientOptions, ObjectStore, Ret
 use crate::address::Url;
 use crate::answer::{Answer, StoreFault};
 use crate::profile::{Place, Profile};
-use crate::watched::Watch;
+use crate::watched::{PATIENCE, Watch};
 
 /// A connection that is not made by then is tried again.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -102,8 +102,10 @@ impl Retry {
     fn config(self) -> RetryConfig {
         match self {
             Self::Never => RetryConfig { max_retries: 0, ..RetryConfig::default() },
-            // For as long as `RetryConfig` says, three minutes: by default ten times, some seconds.
-            Self::Patient => RetryConfig { max_retries: usize::MAX, ..RetryConfig::default() },
+            // By time alone: ten tries, the default, are some seconds.
+            Self::Patient => {
+                RetryConfig { max_retries: usize::MAX, retry_timeout: PATIENCE, ..RetryConfig::default() }
+            }
         }
     }
 }

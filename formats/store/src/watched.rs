@@ -54,9 +54,9 @@ pub(crate) struct Watch {
 /// Requests that no server is there for, before one has ever answered. Then there is none at this
 /// address, and nobody waits minutes for it.
 const UNREACHABLE_MAX: u32 = 8;
-/// How long a store gives no good answer before each request is asked once only: as long as one is
-/// asked again. What follows, as cleaning up, would wait as long each time.
-const DOWN: Duration = Duration::from_secs(180);
+/// How long a request of a patient client is asked again. A store that gives no good answer for as
+/// long is asked once only: what follows, as cleaning up, would wait as long each time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug)]
 struct Watched {
@@ -143,7 +143,7 @@ impl Watched {
             }
             Err(_) => {}
         }
-        down_since.get_or_insert_with(Instant::now).elapsed() > DOWN
+        down_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
     }
 }
 
