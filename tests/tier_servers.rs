@@ -63,7 +63,7 @@ impl World {
             servers: servers.parse().unwrap(),
             bytes: None,
             content_id: ContentId(content_id),
-            with_fields: false,
+            fields: None,
             record_bytes: 10_000,
             deadline,
         };
@@ -433,7 +433,7 @@ fn servers_that_come_later_are_found() {
             servers: servers.text().parse().unwrap(),
             bytes: Some(12_345),
             content_id: ContentId(1),
-            with_fields: false,
+            fields: None,
             record_bytes: 1000,
             deadline: PATIENCE,
         };

@@ -13,7 +13,7 @@ use shade_formats::checksum::crc32c;
 use shade_formats::ring::PayloadSize;
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 use shade_images::Size;
-use shade_job::{JpegDecoder, Output};
+use shade_job::{FieldsRead, JpegDecoder, Output};
 use shade_load::batches::{FillOrder, Filled, Row, Workers};
 use shade_reads::blocks::{Arena, Blocks, FreeList, Lent, Record};
 use shade_shm::Region;
@@ -98,7 +98,7 @@ impl Gather {
             });
         }
         let (done_in, done) = unbounded();
-        let samples = Arc::new(WholeSamples::new(Arc::new(index), false));
+        let samples = Arc::new(WholeSamples::new(Arc::new(index), &FieldsRead::None));
         let workers = Workers::start(1, JpegDecoder::Auto, &samples, Arc::new(arena), done_in)?;
         let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
         let end = RingSegments::create(payload)?.into_end();

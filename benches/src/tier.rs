@@ -122,7 +122,7 @@ impl World {
             servers: servers.text().parse()?,
             bytes: None,
             content_id: ContentId(1),
-            with_fields: false,
+            fields: None,
             record_bytes: RECORD_BYTES,
             // A busy machine is no fault of the server.
             deadline: PATIENCE,

@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, PlacesKind, Shard};
+use shade_formats::index::{
+    Entry, FieldsRow, FieldsSpan, INDEX_FILE, Index, IndexBuilder, PlacesKind, Shard,
+};
+use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use crate::catalogue::{Bad, SampleStore};
 use crate::error::Error;
 use crate::files;
-use crate::pack::{DoneRecord, NotDecodable, Packing, fields_row};
+use crate::pack::{DoneRecord, NotDecodable, Packing};
 use crate::plan::{PackPlan, shard_name};
 use crate::times::{SourceFile, Times, TimesBuilder, write_times};
 use crate::workers::Workers;
@@ -79,8 +83,9 @@ impl Assembly {
         let catalogue = packing.catalogue;
         let mut packed = Packed::default();
         let mut records: Vec<Option<Entry>> = vec![None; catalogue.len() as usize];
-        // By place in `records`. Most datasets have none, and a million rows would take 24 MB.
-        let mut fields_of: HashMap<usize, FieldsRow> = HashMap::new();
+        // By place in `records`: who says where fields are, and its number there. Most samples have
+        // none.
+        let mut fields_of: HashMap<usize, (Arc<Index>, SampleId)> = HashMap::new();
         for some in read_together(packing.plan) {
             let done = readers.each(&some, packing.stop, |&number| {
                 let gone = || {
@@ -96,11 +101,11 @@ impl Assembly {
                 packed.bytes += row.bytes;
                 packed.bad.extend_from_slice(&done.bad);
                 packed.not_decodable.extend(&done.not_decodable);
-                for DoneRecord { sample, entry, fields } in done.records() {
+                for DoneRecord { sample, entry, in_shard } in done.records() {
                     if let Some(record) = records.get_mut(sample.index()) {
                         *record = Some(Entry { shard, ..entry });
-                        if fields != FieldsRow::default() {
-                            fields_of.insert(sample.index(), fields);
+                        if done.index().fields(in_shard).is_some() {
+                            fields_of.insert(sample.index(), (Arc::clone(done.index()), in_shard));
                         }
                     }
                 }
@@ -109,7 +114,7 @@ impl Assembly {
         let mut left = vec![0u32; catalogue.classes.len()];
         for ((number, sample), record) in (0u32..).zip(catalogue.samples()).zip(records) {
             let Some(entry) = record else { continue };
-            let fields = fields_of.remove(&(number as usize)).unwrap_or_default();
+            let fields = fields_of.remove(&(number as usize));
             if let Some(left) = left.get_mut(sample.label as usize) {
                 *left += 1;
             }
@@ -123,6 +128,7 @@ impl Assembly {
             let file = SourceFile { changed_ns, bytes: sample.bytes };
             // A stream has no time.
             let file = (!matches!(sample.store, SampleStore::Piece { .. })).then_some(file);
+            let fields = fields.as_ref().map(|(index, sample)| (&**index, *sample));
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
             self.times.push(file, entry.crc32c);
         }
@@ -154,8 +160,8 @@ impl Assembly {
             let (Some(entry), Some(path)) = (index.entry(sample), index.path(sample)) else { continue };
             let shard = ShardId(first.saturating_add(entry.shard.0));
             let label = labels.get(entry.label as usize).copied().unwrap_or(entry.label);
-            let fields = fields_row(index, sample);
-            self.push(&Entry { shard, label, ..entry }, path, index.key(sample), fields)?;
+            let key = index.key(sample);
+            self.push(&Entry { shard, label, ..entry }, path, key, Some((index, sample)))?;
             self.times.push(times.get(sample, &entry), entry.crc32c);
         }
         index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
@@ -183,17 +189,27 @@ impl Assembly {
     ) -> Result<(), FormatError> {
         for (sample, entry) in samples {
             let path = index.path(*sample).unwrap_or_default();
-            self.push(entry, path, index.key(*sample), fields_row(index, *sample))?;
+            self.push(entry, path, index.key(*sample), Some((index, *sample)))?;
             self.times.push(times.get(*sample, entry), entry.crc32c);
         }
         index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
     }
 
-    fn push(&mut self, entry: &Entry, path: &[u8], key: u32, fields: FieldsRow) -> Result<(), FormatError> {
+    /// Adds a sample, with the fields of one of an index, whose shard is its own.
+    fn push(
+        &mut self,
+        entry: &Entry,
+        path: &[u8],
+        key: u32,
+        fields: Option<(&Index, SampleId)>,
+    ) -> Result<(), FormatError> {
         self.builder.push_sample(entry, path)?;
-        if fields != FieldsRow::default() {
+        if let Some((index, sample)) = fields
+            && let Some(span) = index.fields(sample)
+        {
             self.fields.resize(self.keys.len(), FieldsRow::default());
-            self.fields.push(fields);
+            self.fields.push(row_of(span));
+            index.field_ends(sample).try_for_each(|end| self.builder.push_field_end(end))?;
         }
         self.keys.push(key);
         Ok(())
@@ -217,6 +233,15 @@ impl Assembly {
         }
         self.builder.set_keys(self.keys);
         Ok(Assembled { index: self.builder.finish()?, times: self.times.finish() })
+    }
+}
+
+/// A sample's row of the fields section, as it was written.
+fn row_of(span: FieldsSpan) -> FieldsRow {
+    FieldsRow {
+        blocks: u32::try_from(span.len / SHARD_ALIGN_BYTES).unwrap_or(u32::MAX),
+        // Only shards have rows, and each of theirs has one.
+        crc32c: span.crc32c.unwrap_or(0),
     }
 }
 

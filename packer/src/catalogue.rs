@@ -214,6 +214,16 @@ enum FieldKind {
     File,
 }
 
+impl FieldContent<'_> {
+    /// Bytes of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(content) => content.len() as u64,
+            Self::Stored { bytes, .. } | Self::File { bytes, .. } => u64::from(*bytes),
+        }
+    }
+}
+
 impl Paths {
     pub(crate) fn push(&mut self, path: &str) {
         self.text.push_str(path);

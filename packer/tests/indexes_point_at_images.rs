@@ -150,7 +150,7 @@ fn tars_are_what_they_would_be_packed_with_their_fields() {
     let source = rig.tars();
     assert_like_packed(&rig, &source, PlacesKind::Tars, &[]);
     let dataset = Dataset::open(&rig.path("checked")).unwrap();
-    let places: Vec<FieldPlace<'_>> = dataset.index.field_places(SampleId(0)).collect();
+    let places: Vec<FieldPlace<'_>> = dataset.index.field_places(SampleId(0), None).collect();
     assert_eq!(places.iter().map(|place| place.name).collect::<Vec<_>>(), ["json", "mask.png"]);
     assert!(places.iter().all(|place| place.crc32c.is_some()));
     assert!(places[0].offset < dataset.index.entry(SampleId(0)).unwrap().offset, "before its record");

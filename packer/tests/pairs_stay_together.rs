@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
+use shade_formats::index::FieldEnd;
 use shade_formats::shard::parse_fields;
 use shade_pack::dataset::Dataset;
 
@@ -65,9 +66,15 @@ fn samples(dataset: &Path) -> BTreeMap<String, (Vec<u8>, Fields)> {
         if let Some(span) = dataset.index.fields(id) {
             let bytes = at(span.offset, span.len);
             assert_eq!(Some(crc32c(bytes)), span.crc32c);
-            for field in parse_fields(bytes, dataset.index.key(id), span.offset).unwrap() {
+            let parsed = parse_fields(bytes, dataset.index.key(id), span.offset).unwrap();
+            let ends: Vec<FieldEnd<'_>> = dataset.index.field_ends(id).collect();
+            assert_eq!(ends.len(), parsed.len(), "each field's end is known");
+            for (field, end) in parsed.iter().zip(ends) {
+                assert_eq!(field.name, end.name);
+                assert_eq!(crc32c(&bytes[..end.up_to.blocks as usize * 512]), end.up_to.crc32c);
                 fields.insert(field.name.to_owned(), field.bytes.to_vec());
             }
+            assert!(parsed.is_sorted_by_key(|field| field.bytes.len()), "the large ones last");
         }
         (dataset.path_text(id), (image, fields))
     };

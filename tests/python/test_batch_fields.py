@@ -13,6 +13,7 @@ from typing import Any
 import packed
 import pytest
 import torch
+from PIL import Image
 from shade_load import Daemon, ImageFolder, Loader, Plan, RecordError, ShadeError, Writer
 from shade_load.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop
 
@@ -200,12 +201,61 @@ def test_wrong_arguments_say_what_is_expected(dataset: packed.Packed, plain: pac
 def test_a_daemon_without_fields_says_how_to_start_one(dataset: packed.Packed) -> None:
     with loader(dataset, fields=None, daemon=Daemon(job="first")) as first:
         next(iter(first))
-        with pytest.raises(ShadeError, match="serve --fields"):
+        with pytest.raises(ShadeError, match="serve --fields all"):
             loader(dataset, daemon=Daemon(job="second"))
     with loader(dataset, fields=None, daemon=Daemon(job="first", fields=True)) as first:
         next(iter(first))
         with loader(dataset, daemon=Daemon(job="second")) as second:
             check(next(iter(second)))
+
+
+@pytest.fixture(scope="module")
+def small_and_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples with fields of a few bytes, of some hundred, and of 20 KB."""
+    out = tmp_path_factory.mktemp("some") / "some.shade"
+    image = io.BytesIO()
+    Image.effect_noise((16, 16), 50).convert("RGB").save(image, "PNG")
+    with Writer(out) as writer:
+        for sample in range(40):
+            more = {"note": bytes([sample]) * 300} if sample % 4 else {}
+            writer.add(image.getvalue(), sample % 2, mask=os.urandom(20_000), caption=f"nr {sample}", **more)
+    return out
+
+
+def test_only_the_fields_with_names_are_read(small_and_large: Path) -> None:
+    read = {}
+    for fields in (), ("caption",), ("caption", "note"), ("mask",), ("nothing",):
+        with loader(small_and_large, fields=fields or None, train=False, decode=[CenterCrop(8)]) as batches:
+            for batch in batches:
+                ids = batch.ids.tolist()
+                if "caption" in fields:
+                    assert batch["caption"] == [f"nr {sample}".encode() for sample in ids]
+                if "note" in fields:
+                    assert batch["note"] == [bytes([sample]) * 300 if sample % 4 else None for sample in ids]
+                if "mask" in fields:
+                    assert [len(mask) for mask in batch["mask"]] == [20_000] * len(ids)
+            read[fields] = batches.stats()["total"]["bytes_read"]
+    # Direct reads are whole blocks.
+    assert read["nothing",] == read[()]
+    assert read["caption", "note"] < read[()] + 40 * 3 * 4096
+    assert read["caption",] <= read["caption", "note"]
+    assert read["mask",] > read["caption", "note"] + 40 * 12_000
+
+
+def test_a_daemon_that_reads_other_fields_says_so(small_and_large: Path) -> None:
+    with loader(small_and_large, fields=("caption",), daemon=Daemon(job="first")) as first:
+        next(iter(first))
+        with pytest.raises(ShadeError, match='does not read "mask"'):
+            loader(small_and_large, fields=("caption", "mask"), daemon=Daemon(job="second"))
+    for daemon in Daemon(job="first", fields=("mask",)), Daemon(job="first", fields=True):
+        with loader(small_and_large, fields=("caption",), daemon=daemon) as first:
+            next(iter(first))
+            with loader(small_and_large, fields=("mask",), daemon=Daemon(job="second")) as second:
+                assert len(next(iter(second))["mask"]) == BATCH
+    with pytest.raises(TypeError, match="names of some"):
+        Daemon(fields=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"caption,mask\.png"):
+        Daemon(fields="a/b")
 
 
 def test_arrays_of_numpy_are_numbers(tmp_path: Path) -> None:
@@ -260,8 +310,6 @@ def test_fields_of_tars_that_were_not_packed(tmp_path: Path, monkeypatch: pytest
     names = {"behind": ("png", "txt", "vec"), "before": ("txt", "vec", "png"), "around": ("txt", "png", "vec")}[order]
     folder = tmp_path / "tars"
     folder.mkdir()
-    from PIL import Image
-
     image = io.BytesIO()
     Image.effect_noise((16, 16), 50).convert("RGB").save(image, "PNG")
     for shard in range(2):

@@ -384,7 +384,7 @@ def checked(decode: object) -> object:
         (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),
         (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
-        (lambda image: image, r"shade_load.ImageFolder with your DataLoader.* or Loader\(transform="),
+        (lambda image: image, r"PerSample\(.* shade_load.ImageFolder with your DataLoader, or Loader\(transform="),
         ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, torchvision's .*, or \"none\""),
         (["none"], r"decode: got 'none'"),
     ],
@@ -422,7 +422,7 @@ def test_a_tier_is_named_without_a_password() -> None:
 def test_settings_are_the_daemons_own_words() -> None:
     assert Daemon().settings(None, "permutations") == {
         "cache": "auto", "policy": "lookahead", "lookahead": 1.0, "package_bytes": "auto", "tier": "none",
-        "fields": False, "tier_cache": "auto", "depth": "auto", "workers": "auto",
+        "fields": "none", "tier_cache": "auto", "depth": "auto", "workers": "auto",
         "decode_once": 256 << 20,
         "jpeg": "auto", "engine": "auto", "io": "auto", "store": "none", "linger": 3.0,
     }  # fmt: skip
@@ -445,7 +445,7 @@ def test_settings_are_the_daemons_own_words() -> None:
     assert (papers["cache"], papers["policy"]) == ("20%", "static")
     assert Daemon().settings("auto", "coordl")["cache"] == "auto"
     assert every.settings("8GiB", "permutations") == {
-        "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "fields": False, "package_bytes": 16384,
+        "cache": 8 << 30, "policy": "lru", "lookahead": 0.25, "fields": "none", "package_bytes": 16384,
         "tier": "valkey://cache-0:6379,cache-1:7000", "tier_cache": 1 << 30, "depth": 8, "workers": 2,
         "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
         "store": "latency=2ms,bandwidth=125000000B", "linger": 0.5,

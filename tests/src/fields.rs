@@ -6,7 +6,7 @@ use std::path::Path;
 
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
+use shade_formats::index::{Entry, FieldEnd, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
 use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name};
 
 /// The key of sample 0. Keys differ from ids, so that code that confuses them fails.
@@ -30,16 +30,17 @@ pub fn add_fields(from: &Path, to: &Path, fields: impl Fn(u32, &str) -> Vec<(Str
         let shard = shards.entry(entry.shard.0).or_default();
         let (key, source) = (KEYS_FROM + sample.0, path(sample));
         entry.offset = append(shard, key, source.rsplit('.').next().unwrap(), record);
-        let (fields_at, mut fields_end) = (shard.len(), shard.len());
+        let fields_at = shard.len();
+        let mut ends = Vec::new();
         for (name, bytes) in fields(sample.0, &source) {
             append(shard, key, &name, &bytes);
+            let span = &shard[fields_at..];
+            let up_to = FieldsRow { blocks: u32::try_from(span.len() / 512).unwrap(), crc32c: crc32c(span) };
             if name != "cls" {
-                fields_end = shard.len();
+                ends.push((name, up_to));
             }
         }
-        let span = &shard[fields_at..fields_end];
-        let row = FieldsRow { blocks: u32::try_from(span.len() / 512).unwrap(), crc32c: crc32c(span) };
-        new[sample.index()] = Some((entry, row));
+        new[sample.index()] = Some((entry, ends));
     }
     fs::create_dir_all(to).unwrap();
     let mut index = IndexBuilder::new();
@@ -53,10 +54,13 @@ pub fn add_fields(from: &Path, to: &Path, fields: impl Fn(u32, &str) -> Vec<(Str
         index.push_class(old.class_name(label).unwrap()).unwrap();
     }
     for (id, row) in (0..).zip(&new) {
-        index.push_sample(&row.unwrap().0, old.path(SampleId(id)).unwrap()).unwrap();
+        let (entry, ends) = row.as_ref().unwrap();
+        index.push_sample(entry, old.path(SampleId(id)).unwrap()).unwrap();
+        ends.iter().for_each(|(name, up_to)| index.push_field_end(FieldEnd { name, up_to: *up_to }).unwrap());
     }
     index.set_keys((KEYS_FROM..).take(new.len()).collect());
-    index.set_fields(new.iter().map(|row| row.unwrap().1).collect());
+    let fields = new.iter().map(|row| row.as_ref().unwrap().1.last());
+    index.set_fields(fields.map(|last| last.map_or_else(FieldsRow::default, |(_, up_to)| *up_to)).collect());
     index.set_options(old.options());
     fs::write(to.join(INDEX_FILE), index.finish().unwrap()).unwrap();
 }

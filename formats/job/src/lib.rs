@@ -24,6 +24,7 @@ mod choices;
 mod declared;
 mod error;
 mod fields;
+mod fields_read;
 mod floats;
 mod names;
 mod nodes;
@@ -55,6 +56,7 @@ pub use choices::{EngineChoice, IoMode, JpegDecoder, OnError, Order, Sampler, Ta
 pub use declared::{Declared, Parameter};
 pub use error::SpecError;
 pub use fields::{FieldKind, Fields};
+pub use fields_read::FieldsRead;
 pub use floats::{Floats, Normalize};
 pub use names::UnknownName;
 pub use numbers::NumberType;

@@ -7,7 +7,8 @@ use shade_formats::limits::{READS_DEPTH_MAX, SETTINGS_BYTES_MAX, SPAN_BYTES_MAX}
 use crate::declared::{declared, with_field};
 use crate::values::{auto, auto_bytes, bytes, seconds, text};
 use crate::{
-    Capacity, Declared, EngineChoice, IoMode, JpegDecoder, Parameter, Policy, Servers, SpecError, StoreModel,
+    Capacity, Declared, EngineChoice, FieldsRead, IoMode, JpegDecoder, Parameter, Policy, Servers, SpecError,
+    StoreModel,
 };
 
 /// `linger` of a daemon that was started by hand and does not end by itself.
@@ -40,9 +41,10 @@ declared! {
         /// one where plans are drawn ahead. 0: nothing, which makes it `app`.
         lookahead: f64 = 1.0, in 0.0 to (f64::MAX) in_words "a number of epochs, 0 or more", as "lookahead EPOCHS";
 
-        /// Read the extra fields of a sample with its record, and keep both in the cache, for jobs
-        /// that ask for fields.
-        fields: bool = false, as "fields";
+        /// Extra fields that are read with their records and kept in the cache beside them, for
+        /// jobs that ask for them: `all`, or names with commas between them, as caption,mask.png.
+        /// What else a sample has is not read, as far as it lies behind these.
+        fields: FieldsRead = FieldsRead::None, as "fields all|NAMES";
 
         /// Bytes of a shard that a miss brings along in the same read, as far as the cache would
         /// keep them: 0, or up to 256KiB. `auto`: 64KiB with the policy `icache`, where they stand
@@ -200,7 +202,6 @@ impl Settings {
             let Some(given) = given else { continue };
             options.push(format!("--{}", parameter.option()));
             match given {
-                Value::Bool(_) => {}
                 Value::String(text) => options.push(text.clone()),
                 _ if parameter.name == "linger" => options.push(format!("{given}s")),
                 _ => options.push(given.to_string()),
@@ -233,6 +234,8 @@ mod tests {
                 json!({"depth": "auto", "tier": "none", "workers": "auto"}),
             ),
             (json!({"lookahead": 1}), json!({"lookahead": 1.0})),
+            (json!({"fields": true}), json!({"fields": "all"})),
+            (json!({"fields": "b, a"}), json!({"fields": "a,b"})),
             (json!({"linger": "250ms"}), json!({"linger": 0.25})),
             (
                 json!({"package_bytes": "64KiB", "tier_cache": "1GiB"}),
@@ -260,7 +263,8 @@ mod tests {
             (json!({"lookahead": -1}), ["lookahead is -1", "0 or more"]),
             (json!({"linger": 1e9}), ["linger is 1000000000", "31536000"]),
             (json!({"linger": "soon"}), ["linger: ", "250us"]),
-            (json!({"fields": 1}), ["fields: got 1", "true or false"]),
+            (json!({"fields": 1}), ["fields: got 1", "names of fields"]),
+            (json!({"fields": "a/b"}), ["fields: ", "caption,mask.png"]),
             (json!({"package_bytes": 300_000}), ["package_bytes is 300000", "262144"]),
             (json!({"tier_cache": "much"}), ["tier_cache: ", "256MiB"]),
             (json!({"decode_once": -1}), ["decode_once: ", "256MiB"]),
@@ -289,14 +293,14 @@ mod tests {
         let defaults = Value::Object(DaemonSpec::default().to_map());
         assert_eq!(options(defaults), "");
         let every = json!({
-            "cache": "8GiB", "policy": "lru", "lookahead": 0.25, "fields": true, "package_bytes": "16KiB",
+            "cache": "8GiB", "policy": "lru", "lookahead": 0.25, "fields": "mask,caption", "package_bytes": "16KiB",
             "tier": "valkey://cache-0,cache-1:7000", "tier_cache": "1GiB", "depth": 8, "workers": 2,
             "decode_once": 0, "jpeg": "turbo", "engine": "threads", "io": "buffered",
             "store": "latency=2ms,bandwidth=1Gbit", "linger": 0.5,
         });
         assert_eq!(
             options(every),
-            "--cache 8589934592 --policy lru --lookahead 0.25 --fields --package-bytes 16384 --tier \
+            "--cache 8589934592 --policy lru --lookahead 0.25 --fields caption,mask --package-bytes 16384 --tier \
              valkey://cache-0:6379,cache-1:7000 --tier-cache 1073741824 --depth 8 --workers 2 --decode-once 0 \
              --jpeg turbo --engine threads --io buffered --store latency=2ms,bandwidth=125000000B --linger 0.5s"
         );
@@ -310,7 +314,7 @@ mod tests {
         ]);
         let reads = (
             prop::option::of(1..=4096u32),
-            any::<bool>(),
+            prop::sample::select(vec!["none", "all", "all,", "a,b.c"]).prop_map(|text| text.parse().unwrap()),
             prop::option::of(1..=512u16),
             prop::sample::select(EngineChoice::ALL),
             prop::sample::select(IoMode::ALL),
@@ -383,7 +387,7 @@ mod tests {
             let mut options = settings.options().into_iter().peekable();
             while let Some(option) = options.next() {
                 let name = option.trim_start_matches("--").replace('-', "_");
-                let text = options.next_if(|next| !next.starts_with("--")).unwrap_or("true".to_owned());
+                let text = options.next().unwrap();
                 from_options.set(&name, &text).unwrap();
             }
             prop_assert!(same_share(from_options.cache, spec.cache));

@@ -3,7 +3,7 @@
 //!
 //! `TRACE.md` has the format and an example.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Version of the file. A new kind of line gets a higher one.
@@ -82,11 +82,24 @@ pub struct Header {
     pub engine: String,
     /// Threads that copied or decoded records.
     pub workers: u32,
-    /// Whether records were read and cached with their extra fields.
-    #[serde(default)]
-    pub fields: bool,
+    /// Which extra fields were read and cached with their records: "all", "none", or names.
+    #[serde(default = "no_fields", deserialize_with = "fields_as_text")]
+    pub fields: String,
     /// When the recording began, seconds since 1970.
     pub began_unix_s: u64,
+}
+
+fn no_fields() -> String {
+    "none".to_owned()
+}
+
+/// Reads the text, or true or false, which the first recordings have.
+fn fields_as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Bool(true) => Ok("all".to_owned()),
+        Value::String(text) => Ok(text),
+        _ => Ok(no_fields()),
+    }
 }
 
 /// Stored bytes of the samples from `from` on.
@@ -340,7 +353,7 @@ mod tests {
             block_bytes: 4096,
             engine: "threads".to_owned(),
             workers: 8,
-            fields: true,
+            fields: "caption".to_owned(),
             began_unix_s: 1_795_000_000,
         }
     }
@@ -356,6 +369,10 @@ mod tests {
             assert!(error.contains(&format!("version {other}")), "{error}");
         }
         assert!(Header::decode(b"{\"shade_trace\":3}").is_err());
+        for (flag, text) in [("true", "all"), ("false", "none")] {
+            let earlier = String::from_utf8(bytes.clone()).unwrap().replace("\"caption\"", flag);
+            assert_eq!(Header::decode(earlier.as_bytes()).unwrap().fields, text);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{
-    Codec, Entry, FieldsRow, FieldsSpan, INDEX_FILE, Index, IndexBuilder, Media, Shard,
+    Codec, Entry, FieldEnd, FieldsRow, FieldsSpan, INDEX_FILE, Index, IndexBuilder, Media, Shard,
 };
 use shade_formats::limits::{DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, FIELDS_BYTES_MAX};
 use shade_formats::shard::{END_OF_ARCHIVE, Field, member_header, member_name, parse_fields};
@@ -262,6 +262,58 @@ fn fields_are_content_and_keys_and_dictionaries_are_not() {
     assert!(one != plain && other != plain && one != other);
 }
 
+/// An index of two samples, of which the second has fields that end where `ends` says.
+fn with_ends(ends: &[(&str, u32, u32)], whole: FieldsRow) -> Result<Vec<u8>, FormatError> {
+    built(Codec::None, |index| {
+        for &(name, blocks, crc32c) in ends {
+            index.push_field_end(FieldEnd { name, up_to: FieldsRow { blocks, crc32c } }).unwrap();
+        }
+        index.set_fields(vec![FieldsRow::default(), whole]);
+    })
+}
+
+#[test]
+fn who_wants_some_fields_is_told_where_the_last_of_them_ends() {
+    let whole = FieldsRow { blocks: 9, crc32c: 3 };
+    let index = Index::open(with_ends(&[("a", 2, 1), ("b", 4, 2), ("c", 9, 3)], whole).unwrap()).unwrap();
+    let all = index.fields(SampleId(1)).unwrap();
+    let up_to = |names: &[&str]| {
+        let span = index.fields_up_to(SampleId(1), &index.wanted_fields(|name| names.contains(&name)));
+        assert!(span.is_none_or(|span| span.offset == all.offset));
+        span.map(|span| (span.len / 512, span.crc32c.unwrap()))
+    };
+    assert_eq!(up_to(&["a"]), Some((2, 1)));
+    assert_eq!(up_to(&["b", "nothing"]), Some((4, 2)));
+    assert_eq!(up_to(&["a", "c"]), Some((9, 3)));
+    assert_eq!(up_to(&["nothing"]), None);
+    assert_eq!(index.field_ends(SampleId(0)).count(), 0);
+    let names: Vec<&str> = index.field_ends(SampleId(1)).map(|end| end.name).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    // They follow from what the content id covers.
+    let older = built(Codec::None, |index| index.set_fields(vec![FieldsRow::default(), whole])).unwrap();
+    let older = Index::open(older).unwrap();
+    assert_eq!(older.content_id(), index.content_id());
+    assert_eq!(older.fields_up_to(SampleId(1), &older.wanted_fields(|name| name == "a")), Some(all));
+}
+
+#[test]
+fn ends_that_are_not_those_of_the_sample_are_refused() {
+    let whole = FieldsRow { blocks: 9, crc32c: 3 };
+    for (ends, say) in [
+        (vec![("a", 2, 1), ("b", 4, 2)], "b up to"),
+        (vec![("a", 2, 1), ("b", 9, 4)], "b up to"),
+        (vec![("a", 10, 3)], "a up to"),
+        (vec![("a", 0, 0), ("b", 9, 3)], "a at block 0"),
+        (vec![("a", 4, 1), ("b", 4, 1), ("c", 9, 3)], "b at block 4"),
+        (vec![("a", 4, 1), ("a", 9, 3)], "a field \"a\""),
+        (vec![("cls", 9, 3)], "a field \"cls\""),
+    ] {
+        let text = with_ends(&ends, whole).unwrap_err().to_string();
+        assert!(text.contains(say), "{text} does not say {say}");
+    }
+    assert!(with_ends(&[("a", 2, 1)], FieldsRow::default()).is_err(), "of a sample without fields");
+}
+
 /// An index of the first samples and classes of one and the same dataset. `has_fields` says which
 /// samples have any.
 fn beginning(samples: u32, classes: u32, has_fields: impl Fn(u32) -> bool) -> Index {
@@ -437,13 +489,14 @@ fn only_fields_carry_a_required_flag() {
 proptest! {
     #[test]
     fn a_bent_extra_never_panics(
-        kind in 6u32..=8,
+        kind in prop_oneof![6u32..=8, Just(11)],
         at in any::<prop::sample::Index>(),
         value in any::<[u8; 8]>(),
         cut in 0usize..20,
     ) {
-        let (_, golden) = read_golden();
-        let file = bent(&golden, kind, |_, bytes| {
+        let ends = || with_ends(&[("a", 2, 1), ("b", 4, 2), ("c", 9, 3)], FieldsRow { blocks: 9, crc32c: 3 }).unwrap();
+        let index = if kind == 11 { ends() } else { read_golden().1 };
+        let file = bent(&index, kind, |_, bytes| {
             bytes.truncate(bytes.len().saturating_sub(cut * usize::from(cut > 10)));
             let at = at.index(bytes.len() + 1);
             bytes[at..].iter_mut().zip(value).for_each(|(byte, value)| *byte = value);
@@ -451,6 +504,11 @@ proptest! {
         if let Ok(index) = Index::open(file) {
             for sample in (0..index.len()).map(SampleId) {
                 let _ = index.key(sample);
+                for end in index.field_ends(sample) {
+                    let wanted = index.wanted_fields(|name| name == end.name);
+                    let span = index.fields_up_to(sample, &wanted).unwrap();
+                    prop_assert!(span.len <= index.fields(sample).unwrap().len);
+                }
                 if let Some(span) = index.fields(sample) {
                     prop_assert!(span.offset + span.len <= index.shard(ShardId(0)).unwrap().bytes);
                     prop_assert!(span.len > 0 && span.len <= FIELDS_BYTES_MAX);

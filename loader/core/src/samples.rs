@@ -17,8 +17,8 @@ pub trait Samples {
     fn checksum(&self, _sample: SampleId, entry: &Entry) -> Option<u32> {
         entry.crc32c
     }
-    /// Whether fields are read with their record.
-    fn has_fields(&self) -> bool {
+    /// Whether the field of this name is read with its record, where a sample has it.
+    fn reads_field(&self, _name: &str) -> bool {
         false
     }
     /// Room that the wanted fields of a sample take at most, in bytes; 0 unless they are read.

@@ -172,12 +172,11 @@ pub(super) fn buckets_of(buckets: &Buckets, index: &dyn Samples) -> Result<Arc<[
 
 /// Refuses fields that are not read with their records, or that the dataset has not.
 pub(super) fn check_fields(fields: &Fields, index: &dyn Samples) -> Result<(), String> {
-    if fields.is_empty() || index.has_fields() {
-        return Ok(());
-    }
-    Err("fields: this daemon does not read any: the dataset has none, or it was started without them (`shade-load \
-         serve --fields`, Daemon(fields=True))"
-        .to_owned())
+    let Some((name, _)) = fields.iter().find(|(name, _)| !index.reads_field(name)) else { return Ok(()) };
+    Err(format!(
+        "fields: this daemon does not read {name:?}: the dataset has none, or it was started without this one \
+         (`shade-load serve --fields all`, Daemon(fields=True))"
+    ))
 }
 
 /// Bytes that those fields of a sample take at most which vary from sample to sample, in a batch of

@@ -8,10 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shade_formats::checksum::{crc32c, crc32c_concat};
-use shade_formats::index::{Entry, FieldsSpan, Index, Shard};
+use shade_formats::index::{Entry, FieldPlace, FieldsSpan, Index, Shard, WantedFields};
 use shade_formats::limits::{FIELDS_BYTES_MAX, RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 use shade_formats::ring::COLUMN_ALIGN_BYTES;
-use shade_formats::{ContentId, SampleId, ShardId};
+use shade_formats::shard::Field;
+use shade_formats::{ContentId, FormatError, SampleId, ShardId};
+use shade_job::FieldsRead;
 
 use crate::samples::Samples;
 
@@ -23,11 +25,14 @@ const BETWEEN_BYTES_MAX: u64 = FIELDS_BYTES_MAX;
 const ZEROS: [u8; 512] = [0; 512];
 const _: () = assert!(ZEROS.len() as u64 == SHARD_ALIGN_BYTES);
 
-/// The samples of a dataset, each with its fields if they are wanted.
+/// The samples of a dataset, each with those of its fields that are wanted.
 #[derive(Clone, Debug)]
 pub struct WholeSamples {
     index: Arc<Index>,
-    with_fields: bool,
+    /// None if the dataset has none.
+    fields: FieldsRead,
+    /// Their names, if they are not all.
+    wanted: Option<WantedFields>,
 }
 
 /// What is stored of a sample, in one piece of its shard.
@@ -83,11 +88,50 @@ impl Stored {
 }
 
 impl WholeSamples {
-    /// The samples of `index`: with their fields, or as their records alone.
+    /// The samples of `index`: with these fields, or as their records alone.
     #[must_use]
-    pub fn new(index: Arc<Index>, with_fields: bool) -> Self {
-        let with_fields = with_fields && index.has_fields();
-        Self { index, with_fields }
+    pub fn new(index: Arc<Index>, fields: &FieldsRead) -> Self {
+        let fields = if index.has_fields() { fields.clone() } else { FieldsRead::None };
+        let is_named = matches!(fields, FieldsRead::Named(_));
+        let wanted = is_named.then(|| index.wanted_fields(|name| fields.has(name)));
+        Self { index, fields, wanted }
+    }
+
+    /// Whether some samples have fields that are read.
+    #[must_use]
+    pub fn has_fields(&self) -> bool {
+        self.fields != FieldsRead::None
+    }
+
+    /// The fields that are read.
+    #[must_use]
+    pub fn fields(&self) -> &FieldsRead {
+        &self.fields
+    }
+
+    /// The fields of `sample` in `span`, which [`Stored::fields`] says: all that are there.
+    ///
+    /// # Errors
+    /// The bytes are not these fields.
+    pub fn fields_in<'a>(&'a self, sample: SampleId, span: &'a [u8]) -> Result<Vec<Field<'a>>, FormatError> {
+        match &self.wanted {
+            None => self.index.fields_in(sample, span),
+            Some(wanted) => self.index.wanted_fields_in(sample, wanted, span),
+        }
+    }
+
+    /// Where each field of `sample` that is read lies, in an index of tars.
+    pub fn field_places(&self, sample: SampleId) -> impl Iterator<Item = FieldPlace<'_>> {
+        self.index.field_places(sample, self.wanted.as_ref())
+    }
+
+    /// Where the fields lie of `sample` that are read, and what must be read with them.
+    #[must_use]
+    pub fn fields_span(&self, sample: SampleId) -> Option<FieldsSpan> {
+        match &self.wanted {
+            None => self.index.fields(sample),
+            Some(wanted) => self.index.fields_up_to(sample, wanted),
+        }
     }
 
     /// Their index.
@@ -101,10 +145,10 @@ impl WholeSamples {
     pub fn stored(&self, sample: SampleId) -> Option<Stored> {
         let record = self.index.entry(sample)?;
         let alone = Stored { record, fields: None, offset: record.offset, len: record.stored_len };
-        if !self.with_fields {
+        if !self.has_fields() {
             return Some(alone);
         }
-        let Some(span) = self.index.fields(sample) else { return Some(alone) };
+        let Some(span) = self.fields_span(sample) else { return Some(alone) };
         let end = (span.offset.saturating_add(span.len)).max(alone.record_end());
         let offset = span.offset.min(record.offset);
         let offset = offset - offset % SHARD_ALIGN_BYTES;
@@ -124,7 +168,7 @@ impl Samples for WholeSamples {
     }
 
     fn entry(&self, sample: SampleId) -> Option<Entry> {
-        if !self.with_fields {
+        if !self.has_fields() {
             return self.index.entry(sample);
         }
         let Stored { record, fields, offset, len } = self.stored(sample)?;
@@ -133,22 +177,22 @@ impl Samples for WholeSamples {
     }
 
     fn checksum(&self, sample: SampleId, entry: &Entry) -> Option<u32> {
-        if !self.with_fields {
+        if !self.has_fields() {
             return entry.crc32c;
         }
         self.stored(sample)?.crc32c()
     }
 
-    fn has_fields(&self) -> bool {
-        self.with_fields
+    fn reads_field(&self, name: &str) -> bool {
+        self.fields.has(name)
     }
 
     fn fields_bytes(&self, sample: SampleId, is_wanted: &dyn Fn(&str) -> bool) -> u64 {
-        if !self.with_fields {
+        if !self.has_fields() {
             return 0;
         }
         let Some(fields) = self.stored(sample).and_then(|stored| stored.fields) else { return 0 };
-        let mut places = self.index.field_places(sample).peekable();
+        let mut places = self.field_places(sample).peekable();
         if places.peek().is_none() {
             // With headers and padding: more room than the fields take, aligned.
             return fields.len;

@@ -12,7 +12,7 @@ use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_formats::{DrawnRow, Dtype, EpochDraws, Geometry, SampleId, ShardId, ViewShape};
 use shade_images::{Draw, ImageFault, RowDecoder, Size};
-use shade_job::{Framing, ImageSpec, JpegDecoder, Output};
+use shade_job::{FieldsRead, Framing, ImageSpec, JpegDecoder, Output};
 use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
 use shade_shm::Region;
@@ -67,7 +67,7 @@ struct Rig {
 
 /// Records without fields.
 fn alone(index: Arc<Index>) -> Arc<WholeSamples> {
-    Arc::new(WholeSamples::new(index, false))
+    Arc::new(WholeSamples::new(index, &FieldsRead::None))
 }
 
 impl Rig {

@@ -10,7 +10,7 @@ use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, FieldPlace, Index, IndexBuilder, Media, PlacesKind, Shard};
 use shade_formats::ring::{FieldColumn, NO_FIELD};
 use shade_formats::{DrawnRow, EpochDraws, SampleId, ShardId, Size};
-use shade_job::{FieldKind, Fields, JpegDecoder, Output};
+use shade_job::{FieldKind, Fields, FieldsRead, JpegDecoder, Output};
 use shade_load::batches::{FieldFault, FillFault, FillOrder, Filled, Row, Workers};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
 use shade_shm::Region;
@@ -52,7 +52,7 @@ fn filled(
     fields: &[(&str, u64, &[u8])],
     damage: Option<usize>,
 ) -> (Filled, BatchFields, Region) {
-    let samples = Arc::new(WholeSamples::new(index(fields), true));
+    let samples = Arc::new(WholeSamples::new(index(fields), &FieldsRead::All));
     let entry = samples.entry(SampleId(0)).unwrap();
     let mut piece = vec![0; entry.stored_len as usize];
     for (offset, bytes) in fields.iter().map(|(_, offset, bytes)| (*offset, *bytes)).chain([(2048, RECORD)]) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use shade_formats::limits::JOBS_MAX;
-use shade_job::{DaemonSpec, Declared, PlanSpec, Policy, Preset, SpecError, StoreModel, parse_time};
+use shade_job::{DaemonSpec, Declared, FieldsRead, PlanSpec, Policy, Preset, SpecError, StoreModel, parse_time};
 
 use crate::cache_policy::{CachePolicy, cache_policy};
 use crate::capacity::CacheSize;
@@ -71,9 +71,10 @@ pub struct Simulate {
     /// Another file, as the first argument, is a --trace.
     pub dataset: Option<PathBuf>,
 
-    /// With a dataset: read and cache the extra fields of samples with their records.
-    #[arg(long, requires = "dataset")]
-    pub fields: bool,
+    /// With a dataset: extra fields that are read and cached with their records: all, or names with
+    /// commas between them.
+    #[arg(long, requires = "dataset", value_name = "all|NAMES", default_value = "none", hide_default_value = true)]
+    pub fields: FieldsRead,
 
     /// Instead of a dataset: the number of samples.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]

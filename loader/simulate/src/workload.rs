@@ -88,7 +88,7 @@ impl Workload {
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
                 let index = shade_dataset::Dataset::open(path)?.index;
-                let whole = WholeSamples::new(Arc::clone(&index), args.fields);
+                let whole = WholeSamples::new(Arc::clone(&index), &args.fields);
                 let classes = Classes::load(args, index.len(), Some(&index))?;
                 labels = classes.labels;
                 if args.reads_neighbours() {

@@ -34,8 +34,8 @@ pub struct TierConfig {
     pub bytes: Option<u64>,
     /// The dataset, whose keys no other has.
     pub content_id: ContentId,
-    /// Whether records have their extra fields with them.
-    pub with_fields: bool,
+    /// Which extra fields records have with them, if they have some.
+    pub fields: Option<String>,
     /// Bytes of a record that the tier's speed is measured with.
     pub record_bytes: u32,
     /// Longest wait for a server: [`DEADLINE`](crate::DEADLINE) for a daemon.

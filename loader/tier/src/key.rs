@@ -1,5 +1,5 @@
 //! The key of a record: `shade:CONTENT-ID:SAMPLE`, both in hexadecimal digits, or
-//! `shade:CONTENT-ID:fields:SAMPLE` where its extra fields are with it.
+//! `shade:CONTENT-ID:fields=NAMES:SAMPLE` where extra fields are with it, all or those with names.
 //!
 //! The content id keeps datasets apart, so a key never serves another dataset's bytes. No job is in
 //! it: one daemon serves all jobs of a dataset from one cache, and the bytes are the same for all.
@@ -20,9 +20,9 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys of records, or of records `with_fields`: those are longer.
-    pub(crate) fn new(content_id: ContentId, with_fields: bool) -> Self {
-        let kind = if with_fields { "fields:" } else { "" };
+    /// The keys of records, or of records with these fields: those are longer.
+    pub(crate) fn new(content_id: ContentId, fields: Option<&str>) -> Self {
+        let kind = fields.map(|names| format!("fields={names}:")).unwrap_or_default();
         Self { prefix: format!("shade:{:032x}:{kind}", content_id.0) }
     }
 
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn a_key_names_its_dataset_and_its_sample() {
-        let keys = Keys::new(ContentId(0xabcd), false);
+        let keys = Keys::new(ContentId(0xabcd), None);
         let key = keys.of(SampleId(258));
         assert_eq!(key, b"shade:0000000000000000000000000000abcd:00000102");
         assert_eq!(keys.sample(&key), Some(SampleId(258)));
         assert_eq!(keys.sample(&keys.of(SampleId(u32::MAX))), Some(SampleId(u32::MAX)));
-        assert_eq!(Keys::new(ContentId(1), false).sample(&key), None, "another dataset");
-        let whole = Keys::new(ContentId(0xabcd), true).of(SampleId(258));
-        assert_eq!(whole, b"shade:0000000000000000000000000000abcd:fields:00000102");
+        assert_eq!(Keys::new(ContentId(1), None).sample(&key), None, "another dataset");
+        let whole = Keys::new(ContentId(0xabcd), Some("a,b")).of(SampleId(258));
+        assert_eq!(whole, b"shade:0000000000000000000000000000abcd:fields=a,b:00000102");
         assert_eq!(keys.sample(&whole), None, "it has its fields with it");
         for bad in ["0102", "0000010g", "+0000102", "000000102"] {
             assert_eq!(keys.sample(format!("{}{bad}", keys.prefix).as_bytes()), None, "{bad}");

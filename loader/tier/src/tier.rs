@@ -37,7 +37,7 @@ impl Tier {
         let (stop_in, stop) = bounded(0);
         let shared = Arc::new(Shared {
             arena,
-            keys: Keys::new(config.content_id, config.with_fields),
+            keys: Keys::new(config.content_id, config.fields.as_deref()),
             login: Arc::new(Login::from_environment(&config.servers, config.deadline)),
             events,
             moved: moved_in,

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shade_dataset::{ReadMemory, regular};
 use shade_formats::checksum::crc32c_append;
-use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Shard};
-use shade_formats::limits::SHARD_ALIGN_BYTES;
+use shade_formats::index::{Entry, Index, IndexBuilder, Shard};
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use super::not_decodable::NotDecodable;
@@ -80,7 +79,8 @@ pub struct DoneRecord {
     pub sample: SampleId,
     /// Its entry. The shard's number is 0.
     pub(crate) entry: Entry,
-    pub(crate) fields: FieldsRow,
+    /// Its id in the shard's index, which says where its fields are.
+    pub(crate) in_shard: SampleId,
 }
 
 fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
@@ -110,12 +110,13 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     if !pack.dictionary.is_empty() {
         index.push_dictionary(pack.dictionary)?;
     }
-    for PlacedRecord { entry, .. } in &shard.records {
+    for record in &shard.records {
         // This index has only this one shard.
-        index.push_sample(&Entry { shard: ShardId(0), ..*entry }, b"")?;
+        index.push_sample(&Entry { shard: ShardId(0), ..record.entry }, b"")?;
+        record.ends().try_for_each(|end| index.push_field_end(end))?;
     }
     index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
-    index.set_fields(shard.records.iter().map(|record| record.fields).collect());
+    index.set_fields(shard.records.iter().map(PlacedRecord::fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
     let (not_decodable, part) = (shard.not_decodable, (pack.part != Part::WHOLE).then_some(pack.part));
     let (pack, placed) = (pack.id.to_owned(), pack.placed.map(str::to_owned));
@@ -243,6 +244,11 @@ impl DoneShard {
         self.index.dictionaries().next().unwrap_or_default() == dictionary
     }
 
+    /// Its own index.
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
     pub(crate) fn shard(&self) -> Option<Shard<'_>> {
         self.index.shard(ShardId(0))
     }
@@ -251,18 +257,8 @@ impl DoneShard {
     pub fn records(&self) -> impl Iterator<Item = DoneRecord> {
         let record = |sample| {
             let (key, entry) = (self.index.key(sample), self.index.entry(sample)?);
-            Some(DoneRecord { sample: SampleId(key), entry, fields: fields_row(&self.index, sample) })
+            Some(DoneRecord { sample: SampleId(key), entry, in_shard: sample })
         };
         (0..self.index.len()).map(SampleId).filter_map(record)
     }
-}
-
-/// A sample's row of the fields section, as it was written.
-pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
-    let row = |span: FieldsSpan| FieldsRow {
-        blocks: u32::try_from(span.len / SHARD_ALIGN_BYTES).unwrap_or(u32::MAX),
-        // Only shards have rows, and each of theirs has one.
-        crc32c: span.crc32c.unwrap_or(0),
-    };
-    index.fields(sample).map_or_else(FieldsRow::default, row)
 }

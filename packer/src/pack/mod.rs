@@ -23,7 +23,7 @@ mod transform;
 
 pub(crate) use compress::{COMPRESSIBLE, choose_recipe};
 pub use done::{DoneRecord, DoneShard, read as read_done};
-pub(crate) use done::{PlacedShard, fields_row, is_shard_written, placed_in, sync_file};
+pub(crate) use done::{PlacedShard, is_shard_written, placed_in, sync_file};
 pub(crate) use gate::{Gate, Pass};
 pub use not_decodable::NotDecodable;
 pub use packing::Packing;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use shade_formats::SampleId;
 use shade_formats::index::{Entry, Shard};
 
-use super::done::{self, DoneShard, Pack, fields_row};
+use super::done::{self, DoneShard, Pack};
 use super::gate::Gate;
 use super::packing::{Packing, Stretch, StretchQueue, memory_gate};
 use super::readers::Readers;
@@ -188,8 +188,9 @@ fn difference(dataset: &Dataset, samples: &[(SampleId, Entry)], made: &PackedSha
         return Some(bad.to_string());
     }
     let other = samples.iter().zip(&made.records).find(|((sample, had), has)| {
-        let then = (had.offset, had.stored_len, had.crc32c, fields_row(&dataset.index, *sample));
-        then != (has.entry.offset, has.entry.stored_len, has.entry.crc32c, has.fields)
+        let fields = dataset.index.fields(*sample).and_then(|span| span.crc32c).unwrap_or(0);
+        let then = (had.offset, had.stored_len, had.crc32c, fields);
+        then != (has.entry.offset, has.entry.stored_len, has.entry.crc32c, has.fields().crc32c)
     });
     let path = other.map_or_else(|| "it".to_owned(), |((sample, _), _)| dataset.path_text(*sample));
     Some(format!("{path} has other bytes now, or was packed with other options or by another version"))

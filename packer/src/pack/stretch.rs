@@ -7,8 +7,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use shade_formats::checksum::crc32c;
-use shade_formats::index::{Entry, FieldsRow};
+use shade_formats::checksum::crc32c_append;
+use shade_formats::index::{Entry, FieldEnd, FieldsRow};
 use shade_formats::limits::FIELDS_BYTES_MAX;
 use shade_formats::shard::{
     END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len, record_extension,
@@ -36,24 +36,26 @@ pub(super) struct Built {
     pub not_decodable: NotDecodable,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PlacedRecord {
     /// Its id in the whole catalogue.
     pub sample: SampleId,
     /// Its offset counts from the stretch's start, until the stretch is placed in its shard.
     pub entry: Entry,
-    pub fields: FieldsRow,
+    /// Its fields in their order in the shard: each one's name, and all up to its end.
+    fields: Vec<(Box<str>, FieldsRow)>,
 }
 
 /// A sample that was read: the places of its parts in the first buffer.
-struct SampleRead {
+struct SampleRead<'a> {
     sample: SampleId,
     image: Range<usize>,
     /// What the image is, if it is stored as it is. Its header is there then.
     plain: Option<RecordFacts>,
     /// The members behind the image, headers and padding included.
     tail: Range<usize>,
-    has_fields: bool,
+    /// Each field's name, and where its padding ends in the tail.
+    ends: Vec<(&'a str, usize)>,
 }
 
 /// Why a sample that was listed cannot be packed, in words that go behind its path.
@@ -126,7 +128,7 @@ impl<'a> StretchBuilder<'a> {
         samples: &[SampleId],
         built: &mut Built,
         pace: &mut ReadPace,
-    ) -> Result<Vec<SampleRead>, Error> {
+    ) -> Result<Vec<SampleRead<'a>>, Error> {
         let mut all = Vec::with_capacity(samples.len());
         let mut before = Instant::now();
         for &id in samples {
@@ -161,7 +163,7 @@ impl<'a> StretchBuilder<'a> {
         id: SampleId,
         sample: &Sample<'_>,
         bytes: &mut Vec<u8>,
-    ) -> Result<SampleRead, StretchFault> {
+    ) -> Result<SampleRead<'a>, StretchFault> {
         let key = self.key(id);
         let image = bytes.len() + MEMBER_HEADER_BYTES;
         bytes.resize(image, 0);
@@ -178,7 +180,7 @@ impl<'a> StretchBuilder<'a> {
         };
         pad(bytes);
         let start = bytes.len();
-        let mut has_fields = false;
+        let mut ends = Vec::new();
         if self.recipe.cls {
             let label = sample.label.to_string();
             let header = header_of(key, "cls", label.len())?;
@@ -186,8 +188,10 @@ impl<'a> StretchBuilder<'a> {
             bytes.extend_from_slice(label.as_bytes());
             pad(bytes);
         }
-        for field in self.catalogue.fields(id) {
-            has_fields = true;
+        let mut fields: Vec<_> = self.catalogue.fields(id).collect();
+        // The large ones last: who wants a caption need not read the mask behind it.
+        fields.sort_by_key(|field| field.content.bytes());
+        for field in fields {
             if is_named_like_image(field.name, sample, self.recipe) {
                 return Err(StretchFault::FieldName(field.name.to_owned()));
             }
@@ -197,16 +201,17 @@ impl<'a> StretchBuilder<'a> {
             let filled = header_of(key, field.name, bytes.len() - header - MEMBER_HEADER_BYTES)?;
             copy_into(bytes, header, &filled);
             pad(bytes);
+            ends.push((field.name, bytes.len() - start));
         }
         let tail = start..bytes.len();
-        if has_fields && tail.len() as u64 > FIELDS_BYTES_MAX {
+        if !ends.is_empty() && tail.len() as u64 > FIELDS_BYTES_MAX {
             return Err(StretchFault::FieldsSize(tail.len()));
         }
-        Ok(SampleRead { sample: id, image, plain, tail, has_fields })
+        Ok(SampleRead { sample: id, image, plain, tail, ends })
     }
 
     /// Makes records of images that are stored as they are.
-    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) {
+    fn finish_plain(&mut self, read: &[SampleRead<'_>], built: &mut Built) {
         for one in read {
             let (Some(sample), Some(facts)) = (self.catalogue.sample(one.sample), one.plain) else {
                 continue;
@@ -215,7 +220,7 @@ impl<'a> StretchBuilder<'a> {
             let entry = facts.entry(image, sample.label, one.image.start as u64);
             built.not_decodable.note_record(facts.media, image, sample.path);
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
-            let fields = fields_row(one.has_fields, tail);
+            let fields = fields_in(tail, &one.ends);
             let sample = self.catalogue.whole_id(one.sample);
             built.records.push(PlacedRecord { sample, entry, fields });
         }
@@ -225,7 +230,7 @@ impl<'a> StretchBuilder<'a> {
     fn convert(
         &self,
         encoder: &mut RecordEncoder<'_>,
-        read: &[SampleRead],
+        read: &[SampleRead<'_>],
         built: &mut Built,
     ) -> Result<(), Error> {
         for one in read {
@@ -252,7 +257,7 @@ impl<'a> StretchBuilder<'a> {
     /// Appends a sample's members to `built`.
     fn add(
         &self,
-        one: &SampleRead,
+        one: &SampleRead<'_>,
         sample: &Sample<'_>,
         record: &StoredRecord<'_>,
         image: &[u8],
@@ -268,7 +273,7 @@ impl<'a> StretchBuilder<'a> {
         pad(&mut built.bytes);
         let tail = self.read.get(one.tail.clone()).unwrap_or_default();
         built.bytes.extend_from_slice(tail);
-        let fields = fields_row(one.has_fields, tail);
+        let fields = fields_in(tail, &one.ends);
         let sample = self.catalogue.whole_id(one.sample);
         built.records.push(PlacedRecord { sample, entry, fields });
         Ok(())
@@ -298,13 +303,17 @@ fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER
     member_header(&member_name(key, extension), len as u64)
 }
 
-fn fields_row(has_fields: bool, tail: &[u8]) -> FieldsRow {
-    if !has_fields {
-        return FieldsRow::default();
-    }
-    // At most FIELDS_BYTES_MAX, which was checked when it was read.
-    let blocks = u32::try_from(tail.len() / MEMBER_HEADER_BYTES).unwrap_or(u32::MAX);
-    FieldsRow { blocks, crc32c: crc32c(tail) }
+/// The fields of a sample whose members are `tail`.
+fn fields_in(tail: &[u8], ends: &[(&str, usize)]) -> Vec<(Box<str>, FieldsRow)> {
+    let (mut start, mut crc32c) = (0, 0);
+    let field = |&(name, end): &(&str, usize)| {
+        crc32c = crc32c_append(crc32c, tail.get(start..end).unwrap_or_default());
+        start = end;
+        // At most FIELDS_BYTES_MAX, which was checked when it was read.
+        let blocks = u32::try_from(end / MEMBER_HEADER_BYTES).unwrap_or(u32::MAX);
+        (Box::from(name), FieldsRow { blocks, crc32c })
+    };
+    ends.iter().map(field).collect()
 }
 
 fn copy_into(bytes: &mut [u8], at: usize, part: &[u8]) {
@@ -322,6 +331,16 @@ fn pad(bytes: &mut Vec<u8>) {
 }
 
 impl PlacedRecord {
+    /// All its fields.
+    pub(super) fn fields(&self) -> FieldsRow {
+        self.fields.last().map_or_else(FieldsRow::default, |(_, up_to)| *up_to)
+    }
+
+    /// Where each of its fields ends.
+    pub(super) fn ends(&self) -> impl Iterator<Item = FieldEnd<'_>> {
+        self.fields.iter().map(|(name, up_to)| FieldEnd { name, up_to: *up_to })
+    }
+
     /// Moves the record to where its stretch begins in shard `shard`.
     pub(super) fn moved(mut self, shard: ShardId, base: u64) -> Self {
         self.entry.shard = shard;

@@ -3,6 +3,7 @@
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, sniff};
+use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::{MEMBER_HEADER_BYTES, is_record_name, parse_member_header};
 use shade_formats::{FormatError, SampleId};
 use shade_images::{Decoder, ImageFault, Part};
@@ -24,6 +25,8 @@ pub(super) enum SampleFault {
     Header { got: String, len: u64, key: u32, expected: u32 },
     #[error("its fields: {0}")]
     Fields(Mismatch),
+    #[error("its shard does not have its field {0:?} where the index says")]
+    FieldName(String),
     #[error("its record is cut short")]
     CutShort,
     #[error(transparent)]
@@ -101,7 +104,15 @@ impl<'a> Checker<'a> {
         if let Some(fields) = self.dataset.fields_in(sample, entry, bytes) {
             let expected = index.fields(sample).and_then(|span| span.crc32c);
             Mismatch::compare(crc32c(fields), expected).map_err(SampleFault::Fields)?;
-            index.fields_in(sample, fields)?;
+            let found = index.fields_in(sample, fields)?;
+            for (number, end) in index.field_ends(sample).enumerate() {
+                let len = end.up_to.blocks as usize * SHARD_ALIGN_BYTES as usize;
+                let up_to = crc32c(fields.get(..len).unwrap_or_default());
+                Mismatch::compare(up_to, Some(end.up_to.crc32c)).map_err(SampleFault::Fields)?;
+                if found.get(number).is_none_or(|field| field.name != end.name) {
+                    return Err(SampleFault::FieldName(end.name.to_owned()));
+                }
+            }
         }
         self.dataset.record_in(sample, entry, bytes).ok_or(SampleFault::CutShort)
     }

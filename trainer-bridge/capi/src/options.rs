@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use shade_client::{
     JobSpec, Launch, Options, Sampler, Settings, Subset, Tables, WeightTable, content, image_size,
 };
-use shade_job::{IoMode, Preset, strata_for};
+use shade_job::{FieldsRead, IoMode, Preset, strata_for};
 
 use crate::fault::Fault;
 
@@ -71,7 +71,9 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
         return Err(Fault::usage("plan: weights: give them with the sampler \"weighted\", and only then"));
     }
     if !spec.fields.is_empty() {
-        daemon.settings.insert("fields".to_owned(), true.into());
+        let read: FieldsRead = taken(&mut daemon.settings, "fields")?.unwrap_or_default();
+        let read = read.with(spec.fields.iter().map(|(name, _)| name));
+        daemon.settings.insert("fields".to_owned(), read.to_string().into());
     }
     let suffix = if spec.admit { "" } else { VALIDATION_SUFFIX };
     let job = format!("{}{suffix}", daemon.job.as_deref().unwrap_or("default"));

@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use super::check::{Hashed, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, check_dictionary, encode_dictionary_count};
+use super::field_ends::{FieldEnd, FieldEndsBuilder};
+use super::field_rows::FieldRowsBuilder;
 use super::layout::{
     FIELDS_BYTES, HEADER_BYTES, Header, KEY_BYTES, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
-    KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, MINOR_EXTRAS,
+    KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, MINOR_EXTRAS,
     MINOR_PLACES, MINOR_PLAIN, SECTION_BYTES, Section, required_flags,
 };
+use super::members::{FieldPlace, MEMBER_BYTES, MembersBuilder};
 use super::names::NamesBuilder;
-use super::places::{FieldPlace, MembersBuilder, PlacesBuilder, PlacesKind};
+use super::places::{PlacesBuilder, PlacesKind};
 use super::reader::Shard;
 use crate::checksum::crc32c;
 use crate::error::FormatError;
@@ -34,6 +37,7 @@ pub struct IndexBuilder {
     fields: Option<Vec<FieldsRow>>,
     places: Option<PlacesBuilder>,
     members: MembersBuilder,
+    field_ends: FieldEndsBuilder,
 }
 
 impl IndexBuilder {
@@ -110,6 +114,15 @@ impl IndexBuilder {
         self.members.push(self.paths.len(), field)
     }
 
+    /// Says where a field ends of the sample that was pushed last, in a shard: those of one sample in
+    /// their order there. What is not said is read with all other fields of its sample.
+    ///
+    /// # Errors
+    /// There are 2³² fields already, or 2¹⁶ names.
+    pub fn push_field_end(&mut self, end: FieldEnd<'_>) -> Result<(), FormatError> {
+        self.field_ends.push(self.paths.len(), end)
+    }
+
     /// Adds a zstd dictionary, which records of
     /// [`Codec::ZstdDictionary`](super::Codec::ZstdDictionary) may need.
     ///
@@ -128,7 +141,7 @@ impl IndexBuilder {
     /// # Errors
     /// What was pushed does not fit together, for instance a label without class or a record beyond
     /// its shard's end.
-    pub fn finish(mut self) -> Result<Vec<u8>, FormatError> {
+    pub fn finish(self) -> Result<Vec<u8>, FormatError> {
         let samples = count("samples", self.paths.len())?;
         let shards = count("shards", self.shard_names.len())?;
         let classes = count("classes", self.classes.len())?;
@@ -160,10 +173,10 @@ impl IndexBuilder {
             None => MINOR_PLAIN,
         };
         sections.extend(self.places.map(|places| (KIND_PLACES, Part::Places(places))));
-        if !self.members.is_empty() {
-            self.members.end(samples as usize);
-            sections.push((KIND_MEMBERS, Part::Members(self.members)));
-        }
+        let members = self.members.finish(samples as usize);
+        sections.extend(members.map(|members| (KIND_MEMBERS, Part::Members(members))));
+        let ends = self.field_ends.finish(samples as usize);
+        sections.extend(ends.map(|ends| (KIND_FIELD_ENDS, Part::FieldEnds(ends))));
         let index = assemble(minor, samples, shards, classes, sections)?;
         check(&index)?;
         Ok(index)
@@ -178,7 +191,8 @@ enum Part {
     Keys(Vec<u32>),
     Fields(Vec<FieldsRow>),
     Places(PlacesBuilder),
-    Members(MembersBuilder),
+    Members(FieldRowsBuilder<MEMBER_BYTES>),
+    FieldEnds(FieldRowsBuilder<FIELDS_BYTES>),
 }
 
 impl Part {
@@ -190,6 +204,7 @@ impl Part {
             Self::Fields(fields) => fields.len().saturating_mul(FIELDS_BYTES),
             Self::Places(places) => places.bytes(),
             Self::Members(members) => members.bytes(),
+            Self::FieldEnds(ends) => ends.bytes(),
         }
     }
 
@@ -205,6 +220,7 @@ impl Part {
             Self::Fields(fields) => out.extend(fields.into_iter().flat_map(FieldsRow::encode)),
             Self::Places(places) => places.write(out),
             Self::Members(members) => members.write(out),
+            Self::FieldEnds(ends) => ends.write(out),
         }
     }
 }

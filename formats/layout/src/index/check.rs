@@ -5,14 +5,16 @@ use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::entry::{Codec, Entry};
-use super::extras::{check_dictionaries, check_fields, check_keys};
+use super::extras::{FieldsRow, check_dictionaries, check_fields, check_keys};
+use super::field_ends::FieldEndsLayout;
 use super::layout::{
-    ENTRY_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
-    KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, SHARD_BYTES,
+    ENTRY_BYTES, FIELDS_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
+    KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, SHARD_BYTES,
     Section, required_flags, u32_at, u64_at,
 };
+use super::members::MembersLayout;
 use super::names::Names;
-use super::places::{MembersLayout, PlacesKind, PlacesLayout, is_path_below};
+use super::places::{PlacesKind, PlacesLayout, is_path_below};
 use crate::checksum::crc32c;
 use crate::error::FormatError;
 use crate::ids::ContentId;
@@ -47,6 +49,7 @@ pub(super) struct IndexLayout {
     pub fields_at: Option<usize>,
     pub places: Option<PlacesLayout>,
     pub members: Option<MembersLayout>,
+    pub field_ends: Option<FieldEndsLayout>,
 }
 
 /// What identifies the content of a dataset, in the order of the hash; empty where there is none.
@@ -108,6 +111,7 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     let fields = optional(KIND_FIELDS, "index fields")?;
     let places = optional(KIND_PLACES, "index places")?;
     let members = optional(KIND_MEMBERS, "index members")?;
+    let field_ends = optional(KIND_FIELD_ENDS, "index field ends")?;
 
     let places = places.map(|range| PlacesLayout::check(index, range, header.shards)).transpose()?;
     let lie_elsewhere = places.is_some();
@@ -135,6 +139,8 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         let row = index.get(entries.clone())?.get(sample.checked_mul(ENTRY_BYTES)?..)?;
         shard_bytes(Entry::decode(row)?.shard.index())
     })?;
+    let field_ends = field_ends.map(|range| check_field_ends(index, range, fields_at, samples));
+    let field_ends = field_ends.transpose()?;
     check_options(index, &options)?;
     Ok(IndexLayout {
         content_id: header.content_id,
@@ -152,6 +158,7 @@ pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
         fields_at,
         places,
         members,
+        field_ends,
     })
 }
 
@@ -189,6 +196,20 @@ fn check_members(
     }
     let check = |range| MembersLayout::check(index, range, samples, |at| shard_bytes(at).unwrap_or(0));
     range.map(check).transpose()
+}
+
+/// The ends of fields, of which the rows at `fields_at` say the last of each sample.
+fn check_field_ends(
+    index: &[u8],
+    range: Range<usize>,
+    fields_at: Option<usize>,
+    samples: u32,
+) -> Result<FieldEndsLayout, FormatError> {
+    let whole = |sample: usize| {
+        let row = fields_at?.checked_add(sample.checked_mul(FIELDS_BYTES)?)?;
+        FieldsRow::decode(index.get(row..)?)
+    };
+    FieldEndsLayout::check(index, range, samples, |sample| whole(sample).unwrap_or_default())
 }
 
 /// Checks that each path leads to a file below the base, and that there is one for each shard.

@@ -23,7 +23,7 @@ pub(super) const ENTRY_BYTES: usize = 32;
 pub(super) const SHARD_BYTES: usize = 16;
 pub(super) const KEY_BYTES: usize = 4;
 pub(super) const FIELDS_BYTES: usize = 8;
-/// Limit of the table: far above the ten types, far below what could hurt.
+/// Limit of the table: far above the eleven types, far below what could hurt.
 const SECTIONS_MAX: u32 = 1024;
 /// Section flags that a reader must know to go on. The other flags may be ignored.
 pub(super) const FLAGS_REQUIRED: u32 = 0xffff_0000;
@@ -40,6 +40,7 @@ pub(super) const KIND_DICTIONARIES: u32 = 7;
 pub(super) const KIND_FIELDS: u32 = 8;
 pub(super) const KIND_PLACES: u32 = 9;
 pub(super) const KIND_MEMBERS: u32 = 10;
+pub(super) const KIND_FIELD_ENDS: u32 = 11;
 
 /// The required flags of a section of this type: all that it ever has.
 pub(super) fn required_flags(kind: u32) -> u32 {

@@ -4,8 +4,10 @@
 use super::check::{Hashed, IndexLayout, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
+use super::field_ends::FieldEnd;
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
-use super::places::{FieldPlace, MembersLayout, Places, PlacesKind};
+use super::members::{FieldPlace, MembersLayout};
+use super::places::{Places, PlacesKind};
 use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
 use crate::limits::SAMPLES_MAX;
@@ -32,6 +34,13 @@ pub struct Shard<'a> {
     pub crc32c: u32,
     /// Records in it.
     pub records: u32,
+}
+
+/// Some of a dataset's fields, for [`Index::fields_up_to`].
+#[derive(Clone, Debug)]
+pub struct WantedFields {
+    /// By position of their names in the index.
+    names: Vec<bool>,
 }
 
 impl Index {
@@ -144,10 +153,32 @@ impl Index {
     #[must_use]
     pub fn fields(&self, sample: SampleId) -> Option<FieldsSpan> {
         if let Some(members) = self.members(sample) {
-            return members.span(self.bytes(), sample.index());
+            return members.span(self.bytes(), sample.index(), None);
         }
         let row = self.row(self.layout.fields_at?, sample.index(), FIELDS_BYTES)?;
         FieldsRow::decode(row)?.span(&self.entry(sample)?)
+    }
+
+    /// The fields with these names, for the functions below.
+    #[must_use]
+    pub fn wanted_fields(&self, is_wanted: impl Fn(&str) -> bool) -> WantedFields {
+        let members = self.layout.members.as_ref().map(|members| members.wanted(self.bytes(), &is_wanted));
+        let ends = || self.layout.field_ends.as_ref().map(|ends| ends.wanted(self.bytes(), &is_wanted));
+        WantedFields { names: members.or_else(ends).unwrap_or_default() }
+    }
+
+    /// The part of [`fields`](Self::fields) that holds the `wanted` ones, and as little else as can
+    /// be: in a shard, all up to the last of them. `None` if the sample has none of them. Where the
+    /// index does not know where single fields lie, it is all of them.
+    #[must_use]
+    pub fn fields_up_to(&self, sample: SampleId, wanted: &WantedFields) -> Option<FieldsSpan> {
+        if let Some(members) = self.members(sample) {
+            return members.span(self.bytes(), sample.index(), Some(&wanted.names));
+        }
+        let whole = self.fields(sample)?;
+        let Some(ends) = self.ends_of(sample) else { return Some(whole) };
+        let (_, end) = ends.rev().find(|(name, _)| wanted.names.get(usize::from(*name)) == Some(&true))?;
+        end.up_to.span(&self.entry(sample)?)
     }
 
     /// The extra fields of `sample` in `span`, the bytes that [`fields`](Self::fields) names, in
@@ -157,16 +188,60 @@ impl Index {
     /// The bytes are not these fields: see [`parse_fields`]; in an index of places, one has another
     /// checksum.
     pub fn fields_in<'a>(&'a self, sample: SampleId, span: &'a [u8]) -> Result<Vec<Field<'a>>, FormatError> {
-        let start = self.fields(sample).map_or(0, |span| span.offset);
-        match self.members(sample) {
-            Some(members) => members.fields(self.bytes(), sample.index(), span, start),
-            None => parse_fields(span, self.key(sample), start),
-        }
+        self.parse(sample, None, span)
     }
 
-    /// Where each of the extra fields of `sample` lies, in an index of tars.
-    pub fn field_places(&self, sample: SampleId) -> impl Iterator<Item = FieldPlace<'_>> {
-        self.members(sample).into_iter().flat_map(move |members| members.places(self.bytes(), sample.index()))
+    /// The extra fields of `sample` in `span`, the bytes that [`fields_up_to`](Self::fields_up_to)
+    /// names for `wanted`: of tars of others the wanted ones, of shards all that are there.
+    ///
+    /// # Errors
+    /// As those of [`fields_in`](Self::fields_in).
+    pub fn wanted_fields_in<'a>(
+        &'a self,
+        sample: SampleId,
+        wanted: &'a WantedFields,
+        span: &'a [u8],
+    ) -> Result<Vec<Field<'a>>, FormatError> {
+        self.parse(sample, Some(wanted), span)
+    }
+
+    fn parse<'a>(
+        &'a self,
+        sample: SampleId,
+        wanted: Option<&'a WantedFields>,
+        span: &'a [u8],
+    ) -> Result<Vec<Field<'a>>, FormatError> {
+        if let Some(members) = self.members(sample) {
+            let wanted = wanted.map(|wanted| &wanted.names[..]);
+            return members.fields(self.bytes(), sample.index(), wanted, span);
+        }
+        let start = self.fields(sample).map_or(0, |span| span.offset);
+        parse_fields(span, self.key(sample), start)
+    }
+
+    /// Where each of the extra fields of `sample` lies, in an index of tars: of all of them, or of
+    /// the `wanted` ones.
+    pub fn field_places<'a>(
+        &'a self,
+        sample: SampleId,
+        wanted: Option<&'a WantedFields>,
+    ) -> impl Iterator<Item = FieldPlace<'a>> {
+        let wanted = wanted.map(|wanted| &wanted.names[..]);
+        let members = self.members(sample).into_iter();
+        members.flat_map(move |members| members.places(self.bytes(), sample.index(), wanted))
+    }
+
+    /// Where each of the extra fields of `sample` ends in its shard; none if that is not known.
+    pub fn field_ends(&self, sample: SampleId) -> impl Iterator<Item = FieldEnd<'_>> {
+        self.ends_of(sample).into_iter().flatten().map(|(_, end)| end)
+    }
+
+    fn ends_of(
+        &self,
+        sample: SampleId,
+    ) -> Option<impl DoubleEndedIterator<Item = (u16, FieldEnd<'_>)>> {
+        let ends = self.layout.field_ends.as_ref().filter(|_| sample.0 < self.layout.samples)?;
+        ends.ends(self.bytes(), sample.index())
     }
 
     /// Whether any sample has extra fields.

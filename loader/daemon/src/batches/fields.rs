@@ -69,7 +69,7 @@ impl<'a> Piece<'a> {
             return Ok(());
         };
         let span = gather::part(self.arena, self.record, range, buffer)?;
-        for place in self.samples.index().field_places(self.sample) {
+        for place in self.samples.field_places(self.sample) {
             let from = place.offset.checked_sub(fields.offset).and_then(|from| usize::try_from(from).ok());
             let bytes = from.and_then(|from| span.get(from..)?.get(..place.bytes as usize));
             // One that is not there is told with its name.
@@ -86,13 +86,13 @@ impl<'a> Piece<'a> {
         mut each: impl FnMut(&str, &[u8]) -> Result<(), FillFault>,
     ) -> Result<(), FillFault> {
         let Some(range) = self.stored.fields_range() else {
-            return match self.samples.index().fields(self.sample) {
+            return match self.samples.fields_span(self.sample) {
                 None => Ok(()),
                 Some(_) => Err(FieldFault::Damaged("they lie too far from its record".to_owned()).into()),
             };
         };
         let span = gather::part(self.arena, self.record, range, buffer)?;
-        let fields = self.samples.index().fields_in(self.sample, span);
+        let fields = self.samples.fields_in(self.sample, span);
         let fields = fields.map_err(|error| FieldFault::Damaged(error.to_string()))?;
         fields.iter().try_for_each(|field| each(field.name, field.bytes))
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shade_core::{BatchFields, Pixels, Samples, WholeSamples, indexed_size, row_bytes};
+use shade_core::{BatchFields, Pixels, WholeSamples, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::index::Entry;
 use shade_formats::{EpochDraws, Geometry};

@@ -120,7 +120,7 @@ impl Lifecycle {
             self.settings.linger_as(&asked.settings);
         }
         // A daemon without any rank so far was started by one that is about to attach.
-        let lacks_fields = is_free && !attach.spec.fields.is_empty() && !self.settings.reads_fields();
+        let lacks_fields = is_free && !self.settings.reads(&attach.spec.fields);
         let is_another = is_free_for_training && self.settings.differs_from(&asked.settings);
         if self.had_rank && (is_another || lacks_fields) {
             self.gives_way = Some("other settings");

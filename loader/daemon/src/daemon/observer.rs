@@ -136,7 +136,7 @@ mod tests {
             block_bytes: 1,
             engine: String::new(),
             workers: 0,
-            fields: false,
+            fields: "none".to_owned(),
             began_unix_s: 0,
         };
         let socket = Arc::new(OwnedFd::from(socket));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, getppid};
 use serde_json::{Map, Value};
 use shade_core::{Samples, capacity_bytes};
-use shade_job::{Capacity, DaemonSpec, LINGERS_FOR_EVER, Settings};
+use shade_job::{Capacity, DaemonSpec, Fields, LINGERS_FOR_EVER, Settings};
 
 /// A validated configuration of `serve`.
 #[derive(Clone, Debug)]
@@ -56,11 +56,12 @@ impl Running {
         Self { settings, linger, started_by, cache_bytes, dataset_bytes }
     }
 
-    /// All settings. A value that means the same as in `asked` is spelled as there.
+    /// All settings. A value that means the same as in `asked` is spelled as there. Not so fields,
+    /// of which it may read more: a successor has to know all of them.
     pub(super) fn in_words_of(&self, asked: &Settings) -> Map<String, Value> {
         let spec = asked.spec();
         let mut own = self.own();
-        for (name, value) in &mut own {
+        for (name, value) in own.iter_mut().filter(|(name, _)| *name != "fields") {
             if let Some(asked) = asked.get(name).filter(|asked| self.is(name, value, asked, &spec)) {
                 value.clone_from(asked);
             }
@@ -78,9 +79,9 @@ impl Running {
         self.started_by.and_then(Pid::from_raw).or_else(getppid)
     }
 
-    /// Whether the extra fields of samples are read with their records.
-    pub(super) fn reads_fields(&self) -> bool {
-        self.settings.fields
+    /// Whether all these fields of samples are read with their records.
+    pub(super) fn reads(&self, fields: &Fields) -> bool {
+        fields.iter().all(|(name, _)| self.settings.fields.has(name))
     }
 
     /// Capacity of the cache.
@@ -136,6 +137,7 @@ impl Running {
             "package_bytes" => {
                 package_bytes(spec.package_bytes) == package_bytes(self.settings.package_bytes)
             }
+            "fields" => own == asked || self.settings.fields.serves(&spec.fields),
             _ => own == asked,
         }
     }

@@ -15,7 +15,7 @@ use shade_formats::SampleId;
 use shade_formats::control::{REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
-use shade_job::{Capacity, DaemonSpec};
+use shade_job::{Capacity, DaemonSpec, FieldsRead};
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Depth, PATIENCE, Reads, ReadsConfig, ReadsError};
 use shade_shm::memfd::lacking;
@@ -174,7 +174,7 @@ fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonErr
     if !index.has_checksums() {
         return Err(DaemonError::NoChecksums { folder });
     }
-    if settings.fields && index.has_fields() && index.is_of_others() {
+    if settings.fields != FieldsRead::None && index.has_fields() && index.is_of_others() {
         return Err(DaemonError::FieldsInPlace { folder });
     }
     Ok(())
@@ -191,7 +191,7 @@ struct Prepared {
 fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepared, DaemonError> {
     let dataset = Dataset::open_in(folder)?;
     refuse_tier(&config.settings, &dataset)?;
-    let samples = Arc::new(WholeSamples::new(Arc::clone(&dataset.index), config.settings.fields));
+    let samples = Arc::new(WholeSamples::new(Arc::clone(&dataset.index), &config.settings.fields));
     let records = records(config, &dataset, &samples, address)?;
     Ok(Prepared { dataset, samples, records })
 }
@@ -409,7 +409,7 @@ fn trace_header(
         block_bytes: core.block_bytes,
         engine: engine.to_owned(),
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
-        fields: settings.fields,
+        fields: settings.fields.to_string(),
         began_unix_s: 0,
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn start(
         servers,
         bytes,
         content_id,
-        with_fields: samples.has_fields(),
+        fields: samples.has_fields().then(|| samples.fields().to_string()),
         record_bytes,
         deadline: DEADLINE,
     };

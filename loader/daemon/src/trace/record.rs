@@ -163,7 +163,8 @@ impl Recorder<'_> {
             let others = lines.split_off(first + 1);
             let header = Header::decode(&lines).map_err(TraceError::Line)?;
             self.out.write(&lines)?;
-            self.write_sizes(&WholeSamples::new(Arc::clone(self.index), header.fields))?;
+            let fields = header.fields.parse().map_err(TraceError::Line)?;
+            self.write_sizes(&WholeSamples::new(Arc::clone(self.index), &fields))?;
             self.has_header = true;
             lines = others;
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -63,8 +63,9 @@ class Daemon(Options):
             used in the epoch. "icache" and "quiver" also substitute samples.
         lookahead: Range of the policy "lookahead" in epochs. Default: 1.0, the rest of the epoch.
             Lower it to measure the value of the plan's knowledge.
-        fields: Read each sample's extra fields with its record, and keep both in the cache. Default:
-            True if the Loader names `fields`. Set it if a later Loader on the same daemon will.
+        fields: Extra fields that are read with their records and kept in the cache: True for all,
+            or names. Those that the Loader names are added. Default: no others. Name what a later
+            Loader on the same daemon will want.
         package_bytes: Bytes that a miss brings along from around its record, as far as the cache
             would keep them: bytes or "64KiB", at most 256 KiB; 0 brings none. Default: 64 KiB with
             the policy "icache", else 0. Raise it for records of a few KB on a store whose
@@ -121,7 +122,7 @@ class Daemon(Options):
     socket: str | os.PathLike[str] | None = None
     policy: Policy | None = None
     lookahead: float = 1.0
-    fields: bool = False
+    fields: bool | Iterable[str] = False
     package_bytes: int | str | None = None
     tier: str | None = None
     tier_cache: int | str | None = None
@@ -162,13 +163,29 @@ class Daemon(Options):
         """Length of the ring; 0 for the daemon's choice."""
         return 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX)
 
-    def settings(self, cache: int | str | None, preset: str, with_fields: bool = False) -> dict[str, Any]:
-        """All settings as the daemon has them, to start a daemon and to compare one."""
+    def settings(self, cache: int | str | None, preset: str, names: Iterable[str] = ()) -> dict[str, Any]:
+        """All settings as the daemon has them, to start a daemon and to compare one.
+
+        `names` are fields that the Loader wants.
+        """
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _HERE}
         policy, of_preset = _native.PRESETS[preset]
         given["policy"] = policy if self.policy is None else self.policy
-        given["fields"] = flag("fields", self.fields) or with_fields
+        given["fields"] = self._fields_read(names)
         return settings({**given, "cache": of_preset if cache is None else cache})
+
+    def _fields_read(self, names: Iterable[str]) -> str:
+        """The fields that the daemon reads, as it has them."""
+        own = self.fields
+        if isinstance(own, bool):
+            own = ["all"] if own else []
+        elif isinstance(own, str):
+            own = own.split(",")
+        if not isinstance(own, Iterable) or not all(isinstance(name, str) for name in own):
+            raise TypeError(f"fields: got {shown(self.fields)}, expected True for all fields, or names of some")
+        own = [name.strip() for name in own]
+        # One field may be called "all": a comma makes it a name.
+        return "all" if own == ["all"] else ",".join([*own, *names, ""]) if own or names else "none"
 
 
 def settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,5 +213,5 @@ def differences(asked: Mapping[str, Any], running: Mapping[str, Any], trains: bo
         for name, value in asked.items()
         if running.get(name, value) != value
         and not (may_differ and value == defaults[name])
-        and not (name == "fields" and running[name])
+        and not (name == "fields" and value == "none")
     ]

@@ -208,7 +208,7 @@ class Loader(AsDataLoader):
         if daemon.job is not None:
             job_name(daemon.job + suffix)
         path, socket, exchange = dataset_path(dataset), daemon.socket_path(), _exchange(daemon, self.rank, self.world_size)
-        attach = self._attachment(path, socket, plan, daemon, daemon.settings(cache, preset, bool(self._job["fields"])))
+        attach = self._attachment(path, socket, plan, daemon, daemon.settings(cache, preset, self._job["fields"]))
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
         if device is not None:
             check_device(self._torch, device, self._job["decode"] is not None or per_sample is not None)
@@ -262,7 +262,7 @@ class Loader(AsDataLoader):
             self._in_run.attached(self, session.settings, session.content_id)
 
     def __len__(self) -> int:
-        """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer.
+        """Batches per epoch and rank, equal in all ranks. Samplers "infobatch", "seta" and "iis" may give fewer.
 
         In an epoch that was saved with another batch size or world size: those of the rest, and the
         number from which they are counted.
@@ -330,7 +330,7 @@ class Loader(AsDataLoader):
         return self._open().daemon_pid
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes `epoch` the next iteration's epoch.
+        """Makes `epoch` the next iteration's epoch. One that has given batches goes on with its own.
 
         After `load_state_dict` the state's own epoch is continued; any other starts at its first
         batch. An iterator that has given no batch yet gives this epoch's, for Lightning makes its

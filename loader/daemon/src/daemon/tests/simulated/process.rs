@@ -63,7 +63,7 @@ impl Process {
             started_by: None,
         };
         let (block_bytes, staging) = (block_bytes(&index), staging(&index));
-        let samples = Arc::new(WholeSamples::new(Arc::clone(&index), settings.fields));
+        let samples = Arc::new(WholeSamples::new(Arc::clone(&index), &settings.fields));
         let cache_bytes = capacity_bytes(settings.cache.expect("a size"), &*samples, block_bytes);
         let most_bytes = capacity_bytes(Capacity::Share(1.0), &*samples, block_bytes) + staging;
         let (arena, free) = Arena::create_up_to(cache_bytes + staging, most_bytes, block_bytes).unwrap();
