@@ -2,7 +2,6 @@
 //! zombie.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Barrier, Mutex};
@@ -25,21 +24,17 @@ static TURN: Mutex<()> = Mutex::new(());
 fn options(dataset: &Path, linger: &str) -> Options {
     // Detached daemons become children of this process, so that the tests can see and count them.
     set_child_subreaper(Some(getpid())).unwrap();
-    let args = ["serve".into(), dataset.as_os_str().to_owned(), "--private".into(), "--detach".into()];
-    let args: Vec<OsString> = args.into_iter().chain(["--linger".into(), linger.into()]).collect();
-    let launch = Some(Launch { binary: program("shade-load"), args });
+    let settings = Settings::from_text(&json!({ "linger": linger }).to_string()).unwrap();
+    let launch = Some(Launch::new(program("shade-load"), dataset, None, &settings));
     Options { launch, timeout: Duration::from_secs(60), ..Options::default() }
 }
 
 /// The same with this cache, both as the daemon's argument and as the setting that is asked for.
 fn with_cache(dataset: &Path, linger: &str, cache: &str) -> Options {
-    let mut options = options(dataset, linger);
-    if let Some(launch) = &mut options.launch {
-        launch.args.extend(["--cache".into(), cache.into()]);
-    }
     let settings = json!({ "cache": cache, "policy": "lookahead", "store": "none", "linger": linger });
-    options.settings = Settings::from_text(&settings.to_string()).unwrap();
-    options
+    let settings = Settings::from_text(&settings.to_string()).unwrap();
+    let launch = Some(Launch::new(program("shade-load"), dataset, None, &settings));
+    Options { launch, settings, ..options(dataset, linger) }
 }
 
 /// Ends a daemon before its linger is over.

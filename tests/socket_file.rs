@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use shade_client::{Launch, Options, Session};
+use shade_client::{Launch, Options, Session, Settings};
 use shade_tests::{Daemon, Packed, program, spec};
 
 /// Daemons started at once, as by the trainers of a machine.
@@ -115,14 +115,7 @@ fn nothing_is_removed_that_no_daemon_has_left() {
     assert!(text.contains("Cargo.lock") && text.contains("no lock"), "{text}");
     assert_eq!(fs::read(&lock).unwrap(), b"version = 4");
     // A trainer is told as much, and at once.
-    let args = [
-        "serve".as_ref(),
-        packed.dataset.as_os_str(),
-        "--private".as_ref(),
-        "--socket".as_ref(),
-        file.as_os_str(),
-    ];
-    let launch = Launch { binary: program("shade-load"), args: args.map(ToOwned::to_owned).to_vec() };
+    let launch = Launch::new(program("shade-load"), &packed.dataset, Some(&file), &Settings::default());
     let options = Options { socket: Some(file.clone()), launch: Some(launch), ..Options::default() };
     let error = Session::connect(&packed.dataset, "default", 0, spec(4, 1), &options).unwrap_err();
     assert!(error.to_string().contains("no socket"), "{error}");

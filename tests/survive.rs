@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use shade_client::{
     Batch, BatchId, ClientError, JobSpec, Launch, Next, Options, Order, PlanSpec, Sampler, Session, Settings,
 };
-use shade_job::{Filters, Pair, Transform};
+use shade_job::{EpochLength, Filters, Pair, Parts, Transform};
 use shade_tests::{Daemon, Packed, Taken, copy, eventually, is_gone, program, spec};
 
 /// Ends a test that would hang.
@@ -337,6 +337,95 @@ fn a_state_asked_for_at_once_is_of_the_batch_that_is_next() {
         }
     }
     assert!(rest == again);
+}
+
+/// All batches of the epoch that was started, with losses of each.
+fn rest(session: &Session) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    while let Some(batch) = next(session).unwrap() {
+        let copy = seen(&batch);
+        let losses: Vec<f32> = copy.ids.iter().map(|id| (id * 31 % 97) as f32).collect();
+        session.report(batch.id(), &losses).unwrap();
+        taken.push(copy);
+    }
+    taken
+}
+
+#[test]
+fn a_base_that_nobody_took_is_gone_once_a_state_is_loaded() {
+    let _turn = turn();
+    let packed = Packed::mixed(33);
+    let by_losses = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
+    let session = connect(&packed, 0, &job_of(by_losses, 1), &options(&packed.dataset));
+    session.start_epoch(0, 0).unwrap();
+    rest(&session);
+    session.start_epoch(1, 0).unwrap();
+    next(&session).unwrap().unwrap();
+    let state = session.save_state(1, 1).unwrap();
+    let undisturbed = rest(&session);
+    // It has begun, so its base has come.
+    session.start_epoch(2, 0).unwrap();
+    eventually("epoch 2 has begun", || session.save_state(2, 0).is_ok());
+    session.load_state(&state, 0).unwrap();
+    kill(&session);
+    session.start_epoch(1, 1).unwrap();
+    assert!(rest(&session) == undisturbed);
+    assert_eq!(session.successors(), 1);
+}
+
+#[test]
+fn an_epoch_that_is_longer_than_the_dataset_has_states_and_successors() {
+    let _turn = turn();
+    let packed = Packed::mixed(33);
+    let options = options(&packed.dataset);
+    let parts = Parts::new(&[(40, 0.5), (62, 0.5)]).unwrap();
+    // Far more bytes than 102 samples have.
+    let epoch_length = EpochLength::Samples(300_000);
+    let by_losses = PlanSpec { sampler: Sampler::Pads, parts, epoch_length, ..PlanSpec::default() };
+    let run = |kills: bool| {
+        let session = connect(&packed, 0, &job_of(by_losses, 1), &options);
+        session.start_epoch(0, 0).unwrap();
+        let mut taken = vec![seen(&next(&session).unwrap().unwrap())];
+        if kills {
+            kill(&session);
+        }
+        taken.push(seen(&next(&session).unwrap().unwrap()));
+        let state = session.save_state(0, 2).unwrap();
+        session.load_state(&state, 0).unwrap();
+        if kills {
+            kill(&session);
+        }
+        session.start_epoch(0, 2).unwrap();
+        taken.push(seen(&next(&session).unwrap().unwrap()));
+        taken
+    };
+    assert!(run(true) == run(false));
+}
+
+#[test]
+fn a_successor_has_the_settings_of_the_daemon_before_whoever_starts_it() {
+    let _turn = turn();
+    let packed = Packed::mixed(33);
+    let settings = r#"{"linger": 0.3, "policy": "lru", "cache": "30%", "depth": 9, "fields": "mask,text"}"#;
+    let settings = Settings::from_text(settings).unwrap();
+    let launch = Some(Launch::new(program("shade-load"), &packed.dataset, None, &settings));
+    let of_training = Options { launch, settings, ..options(&packed.dataset) };
+    let asked = Settings::from_text(r#"{"linger": 0.2, "fields": "text"}"#).unwrap();
+    let launch = Some(Launch::new(program("shade-load"), &packed.dataset, None, &asked));
+    let of_validation = Options { launch, settings: asked, ..options(&packed.dataset) };
+    let of_onlooker = Options { launch: None, settings: Settings::default(), ..options(&packed.dataset) };
+    let job = JobSpec { admit: false, ..job_of(PlanSpec::default(), 1) };
+    let attach = |name, options| Session::connect(&packed.dataset, name, 0, job.clone(), options).unwrap();
+    let training = connect(&packed, 0, &job_of(PlanSpec::default(), 1), &of_training);
+    let validation = attach("validation", &of_validation);
+    let before = attach("onlooker", &of_onlooker).settings();
+    assert_eq!([&before["policy"], &before["fields"]], ["lru", "mask,text"]);
+    drop(training);
+    kill(&validation);
+    validation.stats().unwrap();
+    assert_eq!(validation.successors(), 1);
+    assert_eq!(attach("onlooker", &of_onlooker).settings(), before);
+    assert_eq!(validation.settings()["fields"], "text", "what it asked for is read");
 }
 
 /// The error of a job whose daemon is not replaced.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shade_client::{Decode, JobSpec, Launch, Next, Options, PlanSpec, Session};
+use shade_client::{Decode, JobSpec, Launch, Next, Options, PlanSpec, Session, Settings};
 
 use crate::dataset::Dataset;
 use crate::job::job;
@@ -45,15 +45,16 @@ impl Rank {
         let (program, folder) = (programs.load.as_os_str(), dataset.packed.as_os_str());
         // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
-        args.extend(["--private", "--linger", "0s", "--cache", size, "--socket"].map(Into::into));
+        args.extend(["--private", "--socket"].map(Into::into));
         // Beside the daemons of other ranks: one has a cache of another size, and one of another
         // dataset may still be ending.
         let of = format!("shade-benches-{}-{name}-{}", std::process::id(), dataset.side);
         let socket = std::env::temp_dir().join(of);
         args.push(socket.clone().into());
         // Reads from the page cache, as pread beside it, and not from the disk.
-        args.extend(["--io", "buffered"].map(Into::into));
-        let launch = Some(Launch { binary: "env".into(), args });
+        let settings = format!(r#"{{"linger": 0, "cache": "{size}", "io": "buffered"}}"#);
+        let settings = Settings::from_text(&settings)?;
+        let launch = Some(Launch { binary: "env".into(), args, settings });
         let options = Options { socket: Some(socket), launch, ..Options::default() };
         // Otherwise an epoch has reads of the next one, which rows of its own join.
         let plan = PlanSpec { draw_ahead: true, ..PlanSpec::default() };

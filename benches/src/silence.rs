@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use shade_client::{Decode, Launch, Next, Options, Session};
+use shade_client::{Decode, Launch, Next, Options, Session, Settings};
 use shade_formats::checksum::crc32c_append;
 use shade_formats::index::INDEX_FILE;
 use shade_job::{JobSpec, PlanSpec, Sampler};
@@ -102,12 +102,10 @@ impl Silent<'_> {
     fn attach(&self, number: usize) -> Result<Session> {
         let (program, folder) = (self.scratch.programs.load.as_os_str(), self.folder.as_os_str());
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
-        args.extend(
-            ["--private", "--linger", "0s", "--cache", "100%", "--io", "buffered", "--socket"]
-                .map(Into::into),
-        );
+        args.extend(["--private", "--socket"].map(Into::into));
         args.push(self.socket.clone().into());
-        let launch = Some(Launch { binary: "env".into(), args });
+        let settings = Settings::from_text(r#"{"linger": 0, "cache": "100%", "io": "buffered"}"#)?;
+        let launch = Some(Launch { binary: "env".into(), args, settings });
         let options = Options { socket: Some(self.socket.clone()), launch, ..Options::default() };
         // Half of them by losses: these plans are the slowest.
         let sampler = if number.is_multiple_of(2) { Sampler::Pads } else { Sampler::Uniform };

@@ -97,26 +97,27 @@ pub const fn seats_bytes_max(samples: u32) -> u64 {
     samples as u64 * 4
 }
 
-/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. A
-/// longer one is not read.
+/// Largest saved state of a job over `samples` samples, with epochs of `positions` positions, which
+/// may be more in a mixture: a few numbers for each, and the rest. A longer one is not read.
 #[must_use]
-pub const fn state_bytes_max(samples: u32) -> u64 {
-    // The plan's ids and weights, when each sample was scored, and its row of importance are 32
-    // bytes or fewer; widened.
-    (1 << 20) + samples as u64 * 64
+pub const fn state_bytes_max(samples: u32, positions: u32) -> u64 {
+    // When each sample was scored and its row of importance are 16 bytes, and the ids and weights
+    // of two plans are 16 a position; widened.
+    (1 << 20) + samples as u64 * 48 + positions as u64 * 32
 }
 
-/// Largest base of a job over `samples` samples: a saved state, and what other nodes are told.
+/// Largest base of such a job: a saved state, and what other nodes are told.
 #[must_use]
-pub const fn base_bytes_max(samples: u32) -> u64 {
-    state_bytes_max(samples) + (1 << 20) + samples as u64 * 8
+pub const fn base_bytes_max(samples: u32, positions: u32) -> u64 {
+    state_bytes_max(samples, positions) + (1 << 20) + samples as u64 * 8
 }
 
-/// Largest redo record of a rank of a job over `samples` samples: rows of two epochs with their
-/// losses, and what other nodes have told in between.
+/// Largest redo record of a rank of such a job: rows of two epochs with their losses, and what
+/// other nodes have told in between.
 #[must_use]
-pub const fn redo_bytes_max(samples: u32) -> u64 {
-    (64 << 20) + samples as u64 * 128
+pub const fn redo_bytes_max(samples: u32, positions: u32) -> u64 {
+    let more = if samples < positions { positions } else { samples };
+    (64 << 20) + more as u64 * 128
 }
 
 const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);

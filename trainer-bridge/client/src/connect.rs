@@ -31,8 +31,9 @@ pub struct Options {
     /// How long to try. A private daemon opens the index first, which takes seconds for large
     /// datasets on slow stores.
     pub timeout: Duration,
-    /// The requested settings, which `launch` also passes. An unused private daemon with other
-    /// settings makes room for a new one. See [`Session::settings`](crate::Session::settings).
+    /// The requested settings, which `launch` also has. An unused private daemon with other
+    /// settings makes room for a new one. See [`Session::settings`](crate::Session::settings). A
+    /// successor has those of the daemon before it.
     pub settings: Settings,
     /// For a job of one rank: take the next free name if another training has the job's. See
     /// [`Session::job`](crate::Session::job).
@@ -111,7 +112,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         // Read each time: the dataset may be replaced meanwhile, and a daemon that starts now opens
         // the new one.
         let content = Content::now(&hello.dataset)?;
-        let text = match greet(&place, &hello.request(content)?, hello.file(), deadline) {
+        let text = match greet(&place, &hello.request(content, &options.settings)?, hello.file(), deadline) {
             Ok(Greeting::Welcome(socket, welcome)) => {
                 return Ok(Connected { socket, welcome, name: place.name, content });
             }

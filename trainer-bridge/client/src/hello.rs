@@ -23,7 +23,6 @@ pub(crate) struct Hello {
     rank: u32,
     /// See [`Options::survive`](crate::Options::survive).
     pub(crate) survives: bool,
-    settings: Settings,
     spec: JobSpec,
     tables: Tables,
     /// The file with the tables, if there are any.
@@ -31,13 +30,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    pub(crate) fn new(
-        dataset: &Path,
-        job: &str,
-        rank: u32,
-        spec: JobSpec,
-        settings: &Settings,
-    ) -> Result<Self, ClientError> {
+    pub(crate) fn new(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Result<Self, ClientError> {
         spec.validate()?;
         if rank >= spec.world_size {
             return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
@@ -46,10 +39,10 @@ impl Hello {
         if dataset.to_str().is_none() {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
-        let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
+        let (owner, job) = (Owner::here(), job.to_owned());
         let (tables, file) = (Tables::default(), None);
         let (or_free_name, survives) = (false, false);
-        Ok(Self { owner, dataset, job, or_free_name, rank, survives, settings, spec, tables, file })
+        Ok(Self { owner, dataset, job, or_free_name, rank, survives, spec, tables, file })
     }
 
     /// This hello, with tables.
@@ -79,8 +72,8 @@ impl Hello {
         self.file.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// The message for a dataset that has this content now.
-    pub(crate) fn request(&self, content: Content) -> Result<Request, ClientError> {
+    /// The message for a dataset that has this content now, with the settings that are asked for.
+    pub(crate) fn request(&self, content: Content, settings: &Settings) -> Result<Request, ClientError> {
         self.tables.check_within(content.samples)?;
         Ok(Request::Hello {
             protocol: PROTOCOL,
@@ -91,7 +84,7 @@ impl Hello {
             or_free_name: self.or_free_name,
             rank: self.rank,
             survives: self.survives,
-            settings: self.settings.to_text(),
+            settings: settings.to_text(),
             document: self.spec.to_text(),
         })
     }

@@ -35,8 +35,10 @@ const END_PAUSE: Duration = Duration::from_millis(10);
 pub struct Launch {
     /// The program.
     pub binary: PathBuf,
-    /// Its arguments.
+    /// Its arguments, before the settings.
     pub args: Vec<OsString>,
+    /// The settings that the daemon is given as options.
+    pub settings: Settings,
 }
 
 impl Launch {
@@ -45,9 +47,8 @@ impl Launch {
     pub fn new(binary: PathBuf, dataset: &Path, socket: Option<&Path>, settings: &Settings) -> Self {
         let mut args: Vec<OsString> = ["serve".into(), dataset.into()].into();
         args.extend(["--private".into(), "--detach".into()]);
-        args.extend(settings.options().into_iter().map(OsString::from));
         args.extend(socket.into_iter().flat_map(|socket| ["--socket".into(), socket.into()]));
-        Self { binary, args }
+        Self { binary, args, settings: settings.clone() }
     }
 }
 
@@ -107,6 +108,7 @@ impl Launch {
     pub(crate) fn start(&self) -> std::io::Result<Launched> {
         let child = Command::new(&self.binary)
             .args(&self.args)
+            .args(self.settings.options())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -258,7 +260,11 @@ mod tests {
     }
 
     fn shell(script: &str) -> Launch {
-        Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
+        Launch {
+            binary: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            settings: Settings::default(),
+        }
     }
 
     fn outcome_of(script: &str) -> Outcome {

@@ -407,6 +407,9 @@ impl Link {
         }
         let mut redo = lock(&self.redo);
         let resumed = self.dialogue.ask("load_state", request, Some(&file), accept)?;
+        // A base that came before is of an epoch that the state ends, and nobody has asked for
+        // another one since.
+        drop(self.dialogue.take_base());
         redo.load(file);
         let place = &mut ring.place;
         place.first_generation = place.generation.saturating_add(1);

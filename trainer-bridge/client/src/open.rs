@@ -31,7 +31,7 @@ impl Session {
         spec: JobSpec,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        open_session(Hello::new(dataset, job, rank, spec, &options.settings)?, options)
+        open_session(Hello::new(dataset, job, rank, spec)?, options)
     }
 
     /// As [`Session::connect`], for a job that has something to say of single samples: the weights
@@ -47,7 +47,7 @@ impl Session {
         tables: Tables,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
+        let hello = Hello::new(dataset, job, rank, spec)?;
         open_session(hello.with_tables(tables)?, options)
     }
 }

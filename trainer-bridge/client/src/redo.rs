@@ -14,17 +14,18 @@ use shade_shm::memfd;
 use crate::ClientError;
 use crate::dialogue::Dialogue;
 
-/// Rows of a record, batches and losses, for each sample of the dataset. A rank that goes through
-/// an epoch again and again records the last time only, so it has far fewer.
-const ROWS_MAX_PER_SAMPLE: usize = 8;
+/// Rows of a record, batches and losses, for each sample of the dataset, or for each position of an
+/// epoch if that has more. A rank that goes through an epoch again and again records the last time
+/// only, so it has far fewer.
+const ROWS_MAX_PER_PLACE: usize = 8;
 /// The same, whatever the dataset.
 const ROWS_MAX: usize = 1 << 20;
 
 /// A rank's record.
 #[derive(Debug)]
 pub(crate) struct Redo {
-    /// Samples of the dataset.
-    samples: u32,
+    /// Samples of the dataset, or positions of an epoch if there are more.
+    places: u32,
     /// The job's plans do not follow from its document, so its daemon gives bases.
     has_bases: bool,
     /// States that were loaded.
@@ -53,11 +54,11 @@ struct Base {
 }
 
 impl Redo {
-    /// Before the first epoch. `has_bases` says whether the job's plans do not follow from its
-    /// document.
-    pub(crate) fn new(samples: u32, has_bases: bool) -> Self {
+    /// Before the first epoch. `places` are the dataset's samples, or an epoch's positions if there
+    /// are more; `has_bases` says whether the job's plans do not follow from its document.
+    pub(crate) fn new(places: u32, has_bases: bool) -> Self {
         Self {
-            samples,
+            places,
             has_bases,
             loads: 0,
             base: None,
@@ -198,7 +199,7 @@ impl Redo {
     /// Drops reports that would make the record longer than a daemon takes: a trainer that reports
     /// parts of the same batch without end. Later losses of a batch replace earlier ones anyway.
     fn limit(&mut self) {
-        if self.rows > ROWS_MAX.max(self.samples as usize * ROWS_MAX_PER_SAMPLE) {
+        if self.rows > ROWS_MAX.max(self.places as usize * ROWS_MAX_PER_PLACE) {
             let last: Vec<usize> = self.reported.values().copied().collect();
             let mut at = 0;
             self.keep(|step| {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use shade_dataset::Content;
 use shade_formats::control::{PROTOCOL, Reply, Request, Step};
 use shade_formats::ids::ContentId;
+use shade_job::FieldsRead;
 
 use crate::attach::Attached;
 use crate::batch::Column;
@@ -37,6 +38,8 @@ pub struct Session {
     content: Content,
     present: Content,
     batches_per_epoch: u32,
+    /// Of an epoch.
+    pub(crate) positions: u32,
     link: Arc<Mutex<Arc<Link>>>,
     succession: Arc<Succession>,
     /// What is kept for a successor.
@@ -50,9 +53,10 @@ impl Session {
         let (content, present, batches_per_epoch) =
             (welcome.content, welcome.present, welcome.batches_per_epoch);
         hello.name(&welcome.job);
+        let positions = hello.spec().positions(content.samples);
         let (owner, dataset) = (hello.owner, hello.dataset.clone());
         let succession = Arc::new(Succession::new(hello, options, welcome));
-        let redo = Arc::new(Mutex::new(Redo::new(content.samples, succession.has_bases())));
+        let redo = Arc::new(Mutex::new(Redo::new(content.samples.max(positions), succession.has_bases())));
         let survives = options.survive;
         let link = Link::new(owner, attached, Arc::clone(&redo), survives);
         if !survives {
@@ -62,7 +66,7 @@ impl Session {
         if survives {
             watch(Arc::downgrade(&link), Arc::downgrade(&succession));
         }
-        Self { owner, dataset, content, present, batches_per_epoch, link, succession, redo }
+        Self { owner, dataset, content, present, batches_per_epoch, positions, link, succession, redo }
     }
 
     /// The link to the daemon that serves now.
@@ -129,10 +133,19 @@ impl Session {
         FieldsReader::new(&self.dataset, self.content(), buffered)
     }
 
-    /// The daemon's settings. Those that mean the same as the options' are spelled alike.
+    /// The daemon's settings. Those that mean the same as the options' are spelled alike, and so are
+    /// `fields` if it reads them all, whatever more it reads.
     #[must_use]
     pub fn settings(&self) -> Map<String, Value> {
-        self.link().welcome.settings.clone()
+        let mut settings = self.link().welcome.settings.clone();
+        let asked = self.succession.asked().spec().fields;
+        let own = settings.get("fields").cloned().map(serde_json::from_value::<FieldsRead>);
+        if let Some(Ok(own)) = own
+            && own.serves(&asked)
+        {
+            settings.insert("fields".to_owned(), asked.to_string().into());
+        }
+        settings
     }
 
     /// The process id of the daemon that serves now.

@@ -26,7 +26,7 @@ impl Session {
     /// [`Session::load_state`].
     ///
     /// # Errors
-    /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
+    /// As for [`Session::stats`], and if the state is too long for the dataset and the job's epochs.
     pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
         self.ask_for_bytes("save_state", &Request::SaveState { epoch, batch }, "the state")
     }
@@ -100,7 +100,7 @@ impl Session {
             Reply::State { bytes } => Ok((bytes, fds)),
             other => Err(other),
         })?;
-        read(segment, bytes, &fds, state_bytes_max(self.samples()))
+        read(segment, bytes, &fds, state_bytes_max(self.samples(), self.positions))
     }
 }
 

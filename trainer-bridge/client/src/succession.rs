@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use shade_dataset::Content;
 use shade_formats::control::{Reply, Request};
 use shade_formats::printable::Lines;
-use shade_job::{JobSpec, LINGERS_FOR_EVER};
+use shade_job::{JobSpec, LINGERS_FOR_EVER, Settings};
 use shade_shm::memfd;
 
 use crate::ClientError;
@@ -102,6 +102,11 @@ impl Succession {
         self.has_bases
     }
 
+    /// The settings that the rank has asked for.
+    pub(crate) fn asked(&self) -> &Settings {
+        &self.options.settings
+    }
+
     /// How often a daemon was replaced.
     pub(crate) fn successors(&self) -> u32 {
         lock(&self.state).successors
@@ -185,7 +190,7 @@ impl Succession {
                     state.deaths.note(&dead.death(), Instant::now());
                     state.cache_bytes = dead.cache_was_given().or(state.cache_bytes);
                 }
-                return self.another(state, end).map(|()| false);
+                return self.another(state, dead, end).map(|()| false);
             }
             Stage::UnderWay(heir) => heir.try_recv(),
         };
@@ -206,7 +211,7 @@ impl Succession {
             )) => {
                 // It died before it was one, perhaps without a word.
                 state.deaths.note_early(Instant::now());
-                return self.another(state, &error.with_causes()).map(|()| false);
+                return self.another(state, dead, &error.with_causes()).map(|()| false);
             }
             Ok(Err(error)) => error,
             Err(TryRecvError::Disconnected) => {
@@ -216,8 +221,8 @@ impl Succession {
         Err(over(state, format!("{end}; it has no successor: {}", error.with_causes())))
     }
 
-    /// One more daemon has died, so another is found or started.
-    fn another(&self, state: &mut State, end: &str) -> Result<(), String> {
+    /// One more daemon has died, so another is found or started in the place of `dead`.
+    fn another(&self, state: &mut State, dead: &Link, end: &str) -> Result<(), String> {
         let too_many = state.deaths.too_many(self.options.deaths_max, &self.hello.dataset, self.content);
         if let Some(why) = too_many {
             return Err(over(state, format!("{end}; it was not replaced: {why}")));
@@ -228,7 +233,7 @@ impl Succession {
             avoided: state.deaths.avoided(),
             cache_bytes: state.cache_bytes,
         };
-        let options = self.options_of_heir(state.is_service);
+        let options = self.options_of_heir(state.is_service, &dead.welcome);
         let (tell, heir) = channel();
         let find = move || drop(tell.send(find(&hello, &options, content, &told)));
         match std::thread::Builder::new().name("shade-heir".to_owned()).spawn(find) {
@@ -277,12 +282,17 @@ impl Succession {
         }
     }
 
-    fn options_of_heir(&self, is_service: bool) -> Options {
+    /// How to find or start the successor of the daemon that has said `welcome`.
+    fn options_of_heir(&self, is_service: bool, welcome: &Welcome) -> Options {
         let mut options = self.options.clone();
         if is_service {
             // Who has started the daemon starts its successor.
             options.launch = None;
             options.timeout = options.timeout.min(RESTART_PATIENCE);
+        } else if let Ok(settings) = Settings::new(welcome.settings.clone()) {
+            // Not this rank's own: other jobs need what the daemon had, whoever is the first.
+            options.launch.iter_mut().for_each(|launch| launch.settings = settings.clone());
+            options.settings = settings;
         }
         options
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use shade_client::{ClientError, Decode, Launch, Options, Session};
+use shade_client::{ClientError, Decode, Launch, Options, Session, Settings};
 use support::{Listener, connect, dataset, options, spec, unique};
 
 fn scratch(name: &str) -> PathBuf {
@@ -19,7 +19,8 @@ fn scratch(name: &str) -> PathBuf {
 
 /// A shell script in the daemon's place.
 fn script(text: &str, arg: &Path) -> Launch {
-    Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), text.into(), "sh".into(), arg.into()] }
+    let args = vec!["-c".into(), text.into(), "sh".into(), arg.into()];
+    Launch { binary: "/bin/sh".into(), args, settings: Settings::default() }
 }
 
 fn open(name: &str, options: &Options) -> Result<Session, ClientError> {
@@ -66,7 +67,7 @@ fn a_daemon_that_cannot_start_says_why() {
         }
         other => panic!("{other:?}"),
     }
-    let missing = Launch { binary: "/nonexistent/shade-load".into(), args: Vec::new() };
+    let missing = Launch { binary: "/nonexistent/shade-load".into(), ..script("", Path::new("x")) };
     let error = open(&unique("missing"), &Options { launch: Some(missing), ..options }).unwrap_err();
     assert!(matches!(error, ClientError::Launch { .. }), "{error}");
     assert!(error.to_string().starts_with("/nonexistent/shade-load could not be started"), "{error}");

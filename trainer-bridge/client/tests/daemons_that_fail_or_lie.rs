@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::SealFlags;
-use shade_client::{ClientError, Launch, Next, Options, Session};
+use shade_client::{ClientError, Launch, Next, Options, Session, Settings};
 use shade_formats::control::{PROTOCOL, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use support::{
@@ -339,7 +339,8 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
         // The next request waits for an answer again.
         listener
     });
-    let launch = Launch { binary: "/bin/sleep".into(), args: vec!["5".into()] };
+    let (binary, args) = ("/bin/sleep".into(), vec!["5".into()]);
+    let launch = Launch { binary, args, settings: Settings::default() };
     let options = Options { launch: Some(launch), timeout: Duration::from_millis(500), ..options() };
     let error = Session::connect(&dataset(&name), "j", 1, spec(), &options).unwrap_err();
     let text = error.to_string();

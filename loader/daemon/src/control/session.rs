@@ -187,9 +187,10 @@ impl Connection<'_> {
             Some(Opening::Resize(cache)) => return self.resize(cache),
             None => return Ok(()),
         };
+        let positions = attach.spec.positions(self.served.samples);
         let doorbell = self.welcome(attach, asked)?;
         permits.greeting = None;
-        let ended = caught(|| self.converse(&doorbell, &mut buffer))
+        let ended = caught(|| self.converse(positions, &doorbell, &mut buffer))
             .unwrap_or_else(|text| Err(SessionError::Defect(text)));
         if let Err(error) = ended {
             tracing::warn!("session {session}: {error}");
@@ -227,9 +228,10 @@ impl Connection<'_> {
         Ok(doorbell)
     }
 
-    /// Passes on the client's requests and releases.
-    fn converse(&self, doorbell: &Doorbell, buffer: &mut [u8]) -> Result<(), SessionError> {
-        let session = self.session;
+    /// Passes on the requests and releases of a client whose job's epochs have this many positions.
+    fn converse(&self, positions: u32, doorbell: &Doorbell, buffer: &mut [u8]) -> Result<(), SessionError> {
+        let (session, samples) = (self.session, self.served.samples);
+        let read = |fd, what, most| read_within(fd, what, samples, positions, most);
         // A client that has closed its end never rings.
         let mut may_ring = true;
         loop {
@@ -260,25 +262,18 @@ impl Connection<'_> {
                         continue;
                     }
                     (Request::LoadState { .. }, Some(fd)) => {
-                        let samples = self.served.samples;
-                        read_within(fd, "saved state", samples, state_bytes_max(samples))?
+                        read(fd, "saved state", state_bytes_max(samples, positions))?
                     }
                     (Request::TakeScores, Some(fd)) => {
-                        let samples = self.served.samples;
-                        read_within(fd, "node's scores", samples, state_bytes_max(samples))?
+                        read(fd, "node's scores", state_bytes_max(samples, positions))?
                     }
                     (Request::TakeBase { .. }, Some(fd)) => {
-                        let samples = self.served.samples;
-                        read_within(fd, "base of an epoch", samples, base_bytes_max(samples))?
+                        read(fd, "base of an epoch", base_bytes_max(samples, positions))?
                     }
                     (Request::TakeRedo, Some(fd)) => {
-                        let samples = self.served.samples;
-                        read_within(fd, "redo record", samples, redo_bytes_max(samples))?
+                        read(fd, "redo record", redo_bytes_max(samples, positions))?
                     }
-                    (Request::Seat, Some(fd)) => {
-                        let samples = self.served.samples;
-                        read_within(fd, "list of seats", samples, seats_bytes_max(samples))?
-                    }
+                    (Request::Seat, Some(fd)) => read(fd, "list of seats", seats_bytes_max(samples))?,
                     _ => Vec::new(),
                 };
                 self.tell(Message::Request { session, request: Box::new(request), state })?;
@@ -452,11 +447,19 @@ fn is_pipe(fd: &OwnedFd) -> bool {
 }
 
 /// Reads a client's file of at most `most` bytes.
-fn read_within(fd: OwnedFd, what: &str, samples: u32, most: u64) -> Result<Vec<u8>, SessionError> {
+fn read_within(
+    fd: OwnedFd,
+    what: &str,
+    samples: u32,
+    positions: u32,
+    most: u64,
+) -> Result<Vec<u8>, SessionError> {
     let file = std::fs::File::from(fd);
     let len = file.metadata()?.len();
     if len > most {
-        let text = format!("a {what} of {len} bytes is too large: {samples} samples need at most {most}");
+        let text = format!(
+            "a {what} of {len} bytes is too large: {samples} samples and epochs of {positions} need at most {most}"
+        );
         return refuse(REFUSE_RESOURCES, text);
     }
     read_exact(&file, len)
