@@ -83,6 +83,39 @@ def test_gradients_of_several_batches_end_with_the_epoch(dataset: packed.Packed)
         assert steps == EPOCHS * [False, False, True, True], "four batches an epoch"
 
 
+@pytest.mark.parametrize("tail", ["even", "drop", "pad"])
+@pytest.mark.parametrize("count", [16, 18, 31, 61])
+def test_all_rows_of_an_epoch_are_gathered_whatever_its_length(dataset: packed.Packed, count: int, tail: Any) -> None:
+    accelerator = accelerate.Accelerator(cpu=True)
+    plan = Plan(indices=range(count), tail=tail)
+    for trains in (True, False):
+        val = opened(dataset, accelerator, plan=plan, train=trains, daemon=Daemon(job=f"gathered-{tail}-{count}"))
+        with val.loader:
+            seen = torch.cat([accelerator.gather_for_metrics(batch.ids) for batch in val])
+        expected = count - count % BATCH if tail == "drop" else count
+        assert len(seen) == len(set(seen.tolist())) == expected
+
+
+def test_all_rows_of_a_mixture_are_gathered(dataset: packed.Packed) -> None:
+    accelerator = accelerate.Accelerator(cpu=True)
+    mixture = [(dataset.path, 0.7), (dataset.path, 0.3)]
+    options = {"image_size": packed.SIDE, "daemon": Daemon(job="gathered-mixture")}
+    with Loader(mixture, BATCH, plan=Plan(epoch_length=31), **options) as loader:
+        train = PreparedLoader(loader, accelerator.device)
+        assert [len(accelerator.gather_for_metrics(batch.ids)) for batch in train] == [BATCH, 31 - BATCH]
+
+
+@pytest.mark.parametrize("sampler", ["infobatch", "seta", "iis"])
+def test_samplers_of_shorter_epochs_are_refused(dataset: packed.Packed, sampler: Any) -> None:
+    options = {"image_size": packed.SIDE, "daemon": Daemon(job="accelerate-shorter"), "plan": Plan(sampler=sampler)}
+    told = f"PreparedLoader: the sampler '{sampler}' leaves samples out"
+    with Loader(dataset.path, BATCH, **options) as loader, pytest.raises(ValueError, match=told):
+        PreparedLoader(loader)
+    # In a mixture an epoch is as long as ever.
+    with Loader([(dataset.path, 0.7), (dataset.path, 0.3)], BATCH, **options) as loader:
+        PreparedLoader(loader)
+
+
 def test_a_saved_training_goes_on_after_its_last_batch(dataset: packed.Packed, tmp_path: Path) -> None:
     def trained(resumed: bool) -> list[list[int]]:
         accelerator = accelerate.Accelerator(cpu=True)

@@ -172,6 +172,42 @@ def test_without_the_callback_lightning_tells_the_sampler(
     assert [epoch for epoch, _ in model.seen] == [0, 0, 1, 1]
 
 
+def test_seeds_of_workers_may_be_asked_for(
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As LightningCLI asks for them."""
+    for variable in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        # For the environment to be restored.
+        monkeypatch.setenv(variable, "0")
+    lightning.seed_everything(42, workers=True)
+    model = OverLoader.of(lightning)
+    with loaders(dataset, "lightning-seeded") as data:
+        fit(lightning, model, data, tmp_path, trainer={"callbacks": [LoaderCallback()]})
+    assert [epoch for epoch, _ in model.seen] == [0] * 4 + [1] * 4
+
+
+def test_the_same_few_batches_may_be_overfitted(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path) -> None:
+    model = OverLoader.of(lightning)
+    with loaders(dataset, "lightning-overfits", Plan(sampler="sequential")) as data:
+        limits = {"limit_train_batches": 2, "limit_val_batches": 2}
+        fit(lightning, model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], **limits})
+    same = [list(range(BATCH)), list(range(BATCH, 2 * BATCH))]
+    assert model.seen == [(epoch, ids) for epoch in range(EPOCHS) for ids in same]
+
+
+@pytest.mark.parametrize("sampler", ["infobatch", "seta", "iis"])
+def test_samplers_of_shorter_epochs_are_refused(
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, sampler: str
+) -> None:
+    plan = Plan(sampler=sampler)
+    with loaders(dataset, "lightning-shorter", plan) as data:
+        with pytest.raises(ValueError, match=f"LoaderData: the sampler '{sampler}' leaves samples out"):
+            fit(lightning, OverLoader.of(lightning), data, tmp_path)
+        [loader] = data._made.values()
+        with pytest.raises(ValueError, match=f"LoaderCallback: the sampler '{sampler}' leaves samples out"):
+            fit(lightning, OverLoader.of(lightning), loader, tmp_path, trainer={"callbacks": [LoaderCallback()]})
+
+
 @pytest.mark.parametrize("at_train_end", [False, True], ids=["after-validation", "before-validation"])
 def test_a_training_goes_on_from_any_checkpoint(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, at_train_end: bool) -> None:
     """From one at an epoch's end, and from those after a step, the epoch's last among them."""

@@ -1,10 +1,14 @@
-"""Batches on a CUDA device. Only refusals are tested where there is none."""
+"""Batches on a CUDA device. Where there is none only refusals are tested, and what is kept for one."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from shade_load import Daemon, Loader, Normalize, Plan, ShadeError
+from shade_load.device import CudaDevice
 from shade_load.transforms import RandomResizedCrop
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -18,6 +22,65 @@ def test_what_is_no_device_here_is_refused_by_name(png_dataset: Path) -> None:
         Loader(png_dataset, 4, image_size=8, device=beyond, daemon=Daemon(job="no-device"))
     with pytest.raises(ValueError, match="device: got 'nonsense', expected a CUDA device"):
         Loader(png_dataset, 4, image_size=8, device="nonsense", daemon=Daemon(job="no-device"))
+
+
+class Event:
+    """One that nothing has reached until somebody waits for it."""
+
+    is_reached = False
+
+    def query(self) -> bool:
+        return self.is_reached
+
+    def synchronize(self) -> None:
+        self.is_reached = True
+
+
+class FakeCuda:
+    """What CudaDevice uses of torch, and of its streams."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.cuda = self
+        self.Stream = self.current_stream = lambda device: self
+        self.device = lambda device: nullcontext()
+
+    def record_event(self) -> Event:
+        self.events.append(Event())
+        return self.events[-1]
+
+    def synchronize(self, device: object) -> None:
+        for event in self.events:
+            event.synchronize()
+
+    def cudart(self) -> Any:
+        return SimpleNamespace(cudaHostRegister=lambda *_: 0, cudaHostUnregister=lambda *_: 0)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_batch_with_columns_on_the_cpu_keeps_its_place_until_the_device_has_done_what_was_begun(
+    png_dataset: Path, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    """Without a device: what would be copied to it stays where it is."""
+    monkeypatch.setattr("shade_load.device.cuda_device", lambda torch, device: device)
+    monkeypatch.setattr("shade_load.device.CudaDevice.put", lambda self, tensor, batch: tensor)
+    fake = FakeCuda()
+    with Loader(png_dataset, 4, image_size=8, daemon=Daemon(job="lent")) as loader:
+        assert loader._session is not None
+        loader._device = CudaDevice(fake, "cuda:0", *loader._session.payload)  # type: ignore[arg-type]
+        for batch in loader:
+            of_before = asks and batch.index > 0
+            if asks:
+                # A copy is begun, and neither column nor batch is kept.
+                batch["ids"].clone(), batch["flags"].clone()
+            ahead = [event for event in fake.events if not event.is_reached]
+            assert len(ahead) == of_before, "it is one batch ahead of the device at most"
+            del batch
+            assert loader._session.held == asks + of_before
+        assert loader._session.held == asks
+        fake.synchronize("cuda:0")
+        next(iter(loader))
+        assert loader._session.held == 0, "nothing is kept of what the device has done"
 
 
 @gpu

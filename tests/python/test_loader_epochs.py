@@ -9,6 +9,7 @@ from typing import Any
 import packed
 import pytest
 from shade_load import Daemon, Loader, Plan, ShadeError
+from shade_load.position import Position
 
 torch = pytest.importorskip("torch")
 
@@ -103,6 +104,54 @@ def test_an_iterator_that_has_given_nothing_follows_set_epoch(dataset: packed.Pa
             loader.load_state_dict(state)
             loader.set_epoch(epoch)
             assert ids(batches) == rest
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 2, 7])
+@pytest.mark.parametrize("given", [1, 3, BATCHES])
+def test_an_iteration_that_has_begun_keeps_its_epoch_when_another_is_set(
+    dataset: packed.Packed, given: int, chosen: int
+) -> None:
+    def positions(batches: Iterator) -> list[tuple[int, int]]:
+        return [(batch.epoch, batch.index) for batch in batches]
+
+    after = chosen if chosen != 1 else 2
+    with open_loader(dataset, f"begun-{given}-{chosen}", UNIFORM) as loader:
+        expected = {}
+        for epoch in {1, after, after + 1}:
+            loader.set_epoch(epoch)
+            expected[epoch] = ids(loader)
+        loader.set_epoch(1)
+        batches = iter(loader)
+        seen = ids(islice(batches, given))
+        loader.set_epoch(chosen)
+        state = loader.state_dict()
+        assert (state["epoch"], state["batch"]) == (1, given)
+        seen += ids(islice(batches, 1))
+        later = loader.state_dict()
+        reached = (1, given + 1) if given < BATCHES else (after, 0)
+        assert (later["epoch"], later["batch"]) == reached
+        assert seen + ids(batches) == expected[1]
+        assert [ids(loader), ids(loader)] == [expected[after], expected[after + 1]]
+        # One that is left is followed by the epoch that was set, also if it is the same.
+        loader.set_epoch(1)
+        assert len(list(islice(loader, given))) == given
+        loader.set_epoch(chosen)
+        assert positions(islice(loader, 2)) == [(chosen, 0), (chosen, 1)]
+        loader.load_state_dict(state)
+        assert positions(loader) == [(1, index) for index in range(given, BATCHES)]
+        assert loader.state_dict()["epoch"] == 2, "what was set before a state is loaded is forgotten"
+
+
+def test_the_length_is_that_of_the_resumed_epoch_until_it_is_delivered() -> None:
+    at = Position()
+    at.load(3, 2, 4)
+    at.begin(3)
+    lengths = []
+    for batch in (2, 3):
+        at.deliver(batch)
+        at.set_epoch(4)
+        lengths.append(at.batches(9))
+    assert lengths == [4, 9]
 
 
 def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,26 @@ def test_a_process_that_is_killed_is_named_and_the_next_iteration_has_others(dat
         assert made.state_dict()["batch"] <= 1
         made.set_epoch(1)
         assert sum(map(len, made)) == len(dataset)
+
+
+def test_ctrl_c_in_the_middle_of_a_message_ends_the_processes_and_the_next_iteration_has_others(
+    dataset: packed.Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(answers: Connection) -> None:
+        os.read(answers.fileno(), 1)
+        raise KeyboardInterrupt
+
+    with loader(dataset, sample_functions.with_process, image_size=SIDE) as made:
+        batches = iter(made)
+        processes = set(next(batches).images[1].tolist())
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "recv", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                list(batches)
+        assert not any(map(is_there, processes))
+        with pytest.raises(ShadeError, match="interrupted: begin another iteration"):
+            next(batches)
+        assert sum(map(len, made)) == len(dataset), "the same epoch again"
 
 
 def test_the_only_process_may_be_killed_between_two_batches(dataset: packed.Packed) -> None:

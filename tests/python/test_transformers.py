@@ -121,6 +121,42 @@ def test_a_training_goes_on_from_any_checkpoint(dataset: packed.Packed, tmp_path
             assert torch.equal(value, other), "the same gradients"
 
 
+def test_a_part_is_evaluated_as_a_whole(dataset: packed.Packed, tmp_path: Path) -> None:
+    """Of a length that is no multiple of the batch, other than the rest of the dataset's."""
+    chosen = [*range(3, 32), 40, 50]
+    assert len(chosen) % BATCH != 0 != (len(chosen) - len(dataset)) % BATCH
+    model, part = Tiny(), Plan(indices=chosen)
+    with opened(dataset, plan=part) as train, opened(dataset, plan=part, train=False) as val:
+        trainer = LoaderTrainer(model, arguments(tmp_path), train_dataset=train, eval_dataset=val)
+        found = trainer.predict(val)
+        assert trainer.num_examples(trainer.get_train_dataloader()) == len(chosen)
+        images = torch.cat([images for images, _ in val])
+    labels = [dataset.labels[sample] for sample in chosen]
+    assert found.label_ids.tolist() == labels and len(found.predictions) == len(chosen)
+    with torch.no_grad():
+        expected = model(images, torch.tensor(labels))["loss"].item()
+    assert found.metrics["test_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_trial_of_a_search_has_the_state_in_its_own_folder(
+    dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in `hyperparameter_search`, whose backends are not installed.
+    monkeypatch.setattr(LoaderTrainer, "_get_output_dir", lambda self, trial: str(tmp_path / "run-2"))
+    with opened(dataset) as train:
+        saves = arguments(tmp_path, save_strategy="steps", save_steps=3)
+        LoaderTrainer(Tiny(), saves, train_dataset=train).train()
+    state = torch.load(tmp_path / "run-2/checkpoint-3/shade_load.pt", weights_only=True)
+    assert (state["epoch"], state["batch"]) == (0, 3)
+
+
+@pytest.mark.parametrize("sampler", ["infobatch", "seta", "iis"])
+def test_samplers_of_shorter_epochs_are_refused(dataset: packed.Packed, tmp_path: Path, sampler: Any) -> None:
+    told = f"LoaderTrainer: the sampler '{sampler}' leaves samples out"
+    with opened(dataset, plan=Plan(sampler=sampler)) as train, pytest.raises(ValueError, match=told):
+        LoaderTrainer(Tiny(), arguments(tmp_path), train_dataset=train)
+
+
 def test_other_datasets_are_left_to_the_trainer(dataset: packed.Packed, tmp_path: Path) -> None:
     items = [{"pixel_values": torch.zeros(3, packed.SIDE, packed.SIDE), "labels": 0}] * 3
     with opened(dataset) as train:

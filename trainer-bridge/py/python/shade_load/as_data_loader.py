@@ -35,7 +35,7 @@ COUNTERPARTS = {
 
 
 class AsDataLoader(ABC):
-    """Base of Loader: the attributes of a DataLoader, which nobody can set."""
+    """Base of Loader: the attributes of a DataLoader, which nobody can change."""
 
     # Processes of a function of PerSample.
     _workers = 0
@@ -89,6 +89,10 @@ class AsDataLoader(ABC):
     @property
     def worker_init_fn(self) -> None:
         """None: `PerSample` has none."""
+
+    @worker_init_fn.setter
+    def worker_init_fn(self, function: object) -> None:
+        """Nothing: Lightning sets one after `seed_everything(workers=True)`, and there is no worker to call it."""
 
     @property
     def prefetch_factor(self) -> None:

@@ -41,7 +41,8 @@ class Batch:
     batches are copies in their own memory, and a warning says so once: clone what you keep.
 
     With `Loader(device=...)`, images, labels and weights are copies on the device; all else stays
-    on the CPU.
+    on the CPU, in pinned memory. A copy of it that does not block is whole if it is begun on the
+    current stream before the next batch is taken.
 
     Without torch each tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
     DLPack importers such as `numpy.from_dlpack` accept it. NumPy has no bfloat16: it refuses images
@@ -119,6 +120,7 @@ class Batch:
         if key in OWN_COLUMNS:
             return getattr(self, key)
         if key not in self._columns:
+            self._lend()
             self._columns[key] = column(self._native, self._torch, key, self._of_views)
         return self._columns[key]
 
@@ -205,7 +207,7 @@ class Batch:
         is added, the part reaches beyond the source. With several views one tensor for each.
         """
         self._check_views()
-        return self._of_views(lambda view: self._tensor(self._native.crops(view)))
+        return self._of_views(lambda view: self._here(self._native.crops(view)))
 
     @cached_property
     def flipped(self) -> Tensor | list[Tensor]:
@@ -238,13 +240,13 @@ class Batch:
     def heights(self) -> Tensor:
         """Rows of pixels of each image (decode="none"): int32."""
         self._check_ragged()
-        return self._tensor(self._native.heights())
+        return self._here(self._native.heights())
 
     @cached_property
     def widths(self) -> Tensor:
         """Columns of pixels of each image (decode="none"): int32."""
         self._check_ragged()
-        return self._tensor(self._native.widths())
+        return self._here(self._native.widths())
 
     @cached_property
     def records(self) -> Records:
@@ -261,7 +263,7 @@ class Batch:
     @cached_property
     def ids(self) -> Tensor:
         """Sample ids: int64, positions in ImageFolder's order."""
-        return self._tensor(self._native.ids())
+        return self._here(self._native.ids())
 
     @cached_property
     def parts(self) -> Tensor:
@@ -278,7 +280,7 @@ class Batch:
     @cached_property
     def flags(self) -> Tensor:
         """int32 flags. Bit 0: another sample replaces a bad one. Bit 1: padding."""
-        return self._tensor(self._native.flags())
+        return self._here(self._native.flags())
 
     @cached_property
     def padding(self) -> Tensor:
@@ -327,6 +329,16 @@ class Batch:
 
     def _tensor(self, view: _native.View) -> Tensor:
         return _imported(view, self._torch)
+
+    def _here(self, view: _native.View) -> Tensor:
+        """A column that stays on the CPU."""
+        self._lend()
+        return self._tensor(view)
+
+    def _lend(self) -> None:
+        """The caller may copy what stays on the CPU to the Loader's `device` itself."""
+        if self._device is not None:
+            self._device.lend(self._native)
 
     def _placed(self, tensor: Tensor) -> Tensor:
         """The tensor, or its copy on the Loader's `device`."""

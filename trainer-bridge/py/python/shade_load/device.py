@@ -23,7 +23,7 @@ class CudaDevice:
 
     The ring's memory is registered with CUDA, which pins it: only copies from pinned memory
     are asynchronous. A batch keeps its place in the ring until its copies are done, even if it is
-    dropped before.
+    dropped before. So does one whose columns on the CPU were asked for: the caller may copy them.
 
     Args:
         torch: The module.
@@ -37,6 +37,10 @@ class CudaDevice:
         self._stream = torch.cuda.Stream(self._device)
         # Copies that may not be done, in the stream's order, with what they read.
         self._under_way: deque[tuple[Event, Batch | Tensor]] = deque()
+        # Batches of which the caller has columns on the CPU, since the last was given. Those before,
+        # with the end of what the current stream had to do by then.
+        self._lent: list[Batch] = []
+        self._kept: tuple[Event, list[Batch]] | None = None
         self._address, self._successors = address, 0
         self._register(address, length)
 
@@ -46,8 +50,7 @@ class CudaDevice:
 
     def move(self, successors: int, address: int, length: int) -> None:
         """Registers the ring of a daemon's successor in the place of the one before."""
-        self._stream.synchronize()
-        self._under_way.clear()
+        self._finish()
         self._unregister()
         self._address, self._successors = address, successors
         self._register(address, length)
@@ -70,16 +73,36 @@ class CudaDevice:
         copy.record_stream(current)
         return copy
 
+    def lend(self, batch: Batch) -> None:
+        """The caller gets a column in this batch's memory, and may begin a copy before the next batch."""
+        if not self._lent or self._lent[-1] is not batch:
+            self._lent.append(batch)
+
     def let_go(self) -> None:
-        """Drops batches whose copies are done. Never waits."""
+        """Drops batches whose copies are done, before the next batch is taken.
+
+        It waits only if columns were lent: then the caller is one batch ahead of the device at
+        most, so that no more is kept than a loop keeps that still has its last batch.
+        """
         while self._under_way and self._under_way[0][0].query():
             self._under_way.popleft()
+        if self._kept is not None and (self._lent or self._kept[0].query()):
+            self._kept[0].synchronize()
+            self._kept = None
+        if self._lent:
+            done = self._torch.cuda.current_stream(self._device).record_event()
+            self._kept, self._lent = (done, self._lent), []
 
     def close(self) -> None:
-        """Waits for the copies, then unregisters the ring. Batches that you keep stay valid."""
-        self._stream.synchronize()
-        self._under_way.clear()
+        """Waits for all copies, then unregisters the ring. Batches that you keep stay valid."""
+        self._finish()
         self._unregister()
+
+    def _finish(self) -> None:
+        """Waits for what the device has to do: for copies of the caller's own, too."""
+        self._torch.cuda.synchronize(self._device)
+        self._under_way.clear()
+        self._lent, self._kept = [], None
 
     def _unregister(self) -> None:
         with self._torch.cuda.device(self._device):

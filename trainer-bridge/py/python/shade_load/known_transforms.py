@@ -53,8 +53,9 @@ _INTERPOLATIONS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "
 _ADDITIONS = ("_forward_pre_hooks", "_forward_hooks", "forward")
 
 _ELSEWHERE = (
-    "use shade_load.ImageFolder with your DataLoader, which transforms each image by itself, or Loader(transform=...) "
-    "on a batch's images, where torchvision draws once per batch"
+    "give a function of each image to Loader(transform=PerSample(function, workers=...)), which processes call, use "
+    "shade_load.ImageFolder with your DataLoader, or Loader(transform=...) on a batch's images, where torchvision draws "
+    "once per batch"
 )
 _FLOATS = (
     "leave it out, as images are uint8 tensors, and make floats of them with "

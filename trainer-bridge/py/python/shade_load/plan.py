@@ -32,6 +32,8 @@ Preset = Literal[
 
 # Samplers that draw by the losses that are reported.
 BY_LOSS = ("pads", "iis", "cis", "infobatch", "seta")
+# Those that leave samples out: an epoch may have fewer batches than the Loader's length.
+LEAVE_OUT = ("infobatch", "seta", "iis")
 # Fields that say something of single samples. The daemon gets them beside the others.
 _TABLES = ("indices", "weights")
 

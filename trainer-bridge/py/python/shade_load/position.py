@@ -11,6 +11,8 @@ class Position:
 
     # The current epoch or, between epochs, the next one.
     epoch: int = 0
+    # What `set_epoch` has chosen for the next iteration while one was under way.
+    chosen: int | None = None
     # Its next undelivered batch, for a checkpoint.
     batch: int = 0
     # First batch of the next iteration: not 0 only after a state was loaded.
@@ -25,26 +27,32 @@ class Position:
 
     def batches(self, per_epoch: int) -> int:
         """Batches of the epoch, where one has `per_epoch` that was not resumed."""
-        resumed, batches = self.resumed or (None, 0)
-        return batches if resumed == self.epoch else per_epoch
+        resumed, of_resumed = self.resumed or (None, 0)
+        batches = of_resumed if resumed == self.epoch else per_epoch
+        # Where all are delivered and another epoch is chosen, those of that one.
+        return per_epoch if self.batch >= batches and self.chosen not in (None, resumed) else batches
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is of this epoch: where it is already, or at the first batch of another."""
-        if epoch != self.epoch:
+        if self.batch > self.resume_at:
+            # An iteration has given batches and may go on: a state is of its epoch until another
+            # begins.
+            self.chosen = epoch
+        elif epoch != self.epoch:
             self.epoch = epoch
             self.resume_at = self.batch = 0
-        elif not self.is_unbegun:
-            self.batch = self.resume_at
 
     def next_epoch(self, batches: int) -> int:
         """The epoch of the next iteration, where the current one has `batches`."""
+        if self.chosen is not None:
+            return self.chosen
         # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
         is_delivered = self.resume_at == 0 and 0 < batches <= self.batch
         return self.epoch + is_delivered
 
     def begin(self, epoch: int) -> None:
         """An iteration over `epoch` has begun."""
-        self.epoch, self.batch = epoch, self.resume_at
+        self.epoch, self.batch, self.chosen = epoch, self.resume_at, None
         if self.resumed is not None and self.resumed[0] != epoch:
             self.resumed = None
         self.is_unbegun = True
@@ -60,11 +68,12 @@ class Position:
         """The iteration has given all."""
         self.is_unbegun = False
         self.resume_at = self.batch = 0
-        self.epoch += 1
+        self.epoch = self.epoch + 1 if self.chosen is None or self.chosen == self.epoch else self.chosen
+        self.chosen = None
 
     def load(self, epoch: int, batch: int, batches: int) -> None:
         """A state was loaded: iterators are of an earlier iteration."""
-        self.epoch, self.batch, self.resume_at = epoch, batch, batch
+        self.epoch, self.batch, self.resume_at, self.chosen = epoch, batch, batch, None
         self.resumed = (epoch, batches)
         self.iteration += 1
 

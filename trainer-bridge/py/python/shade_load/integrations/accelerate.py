@@ -9,6 +9,7 @@ from accelerate.data_loader import DataLoaderStateMixin
 from accelerate.state import GradientState
 
 from ..loader import Loader
+from . import check_epochs
 
 
 class PreparedLoader(DataLoaderStateMixin):
@@ -19,22 +20,24 @@ class PreparedLoader(DataLoaderStateMixin):
 
     `Accelerator.prepare` returns a Loader as it is, for it divides its batches among the ranks
     itself. With a PreparedLoader `accumulate` also ends at an epoch's end. `gather_for_metrics`
-    gathers whole batches: on several ranks the last ones may differ by a sample.
+    leaves out padding on one rank. On several it gathers whole batches, and the last ones may
+    differ by a sample.
 
     Args:
-        loader: It must be open as long as this one is used.
+        loader: It must be open as long as this one is used. Its epochs must be as long as it is:
+            not by the samplers "infobatch", "seta" and "iis".
         device: The accelerator's. Default: batches stay where they are.
     """
 
     def __init__(self, loader: Loader, device: Any = None) -> None:
+        check_epochs(loader, "PreparedLoader")
         self.loader = loader
         self.dataset = loader.dataset
         self.device = device
-        # For DataLoaderStateMixin. It computes how many rows of the last batch are no duplicates,
-        # which is only right for one rank, so that there it cuts nothing off.
+        # For DataLoaderStateMixin. Without `_drop_last` it would take the whole dataset for what an
+        # epoch has, and cut its last batch to what that leaves.
         self.gradient_state = GradientState()
-        self.total_batch_size = loader.batch_size
-        self._drop_last = loader.world_size > 1
+        self._drop_last = True
 
     def __len__(self) -> int:
         """Batches per epoch and rank."""
@@ -46,6 +49,9 @@ class PreparedLoader(DataLoaderStateMixin):
         try:
             for batch in self.loader:
                 self.end_of_dataloader = batch.index + 1 == len(self.loader)
+                if self.end_of_dataloader and self.loader.world_size == 1:
+                    # What is gathered of the last batch is cut to as many rows: padding is behind them.
+                    self.remainder = len(batch) - int(batch.padding.sum())
                 yield batch if self.device is None else batch.to(self.device)
         finally:
             self.end()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..batch import Batch
 from ..loader import Loader
+from . import check_epochs
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule, Trainer
@@ -49,6 +50,9 @@ class LoaderData(*(package.LightningDataModule for package in _PACKAGES)):  # ty
     on a dataset decides the daemon's cache. Each is made once and stays open until `close` or the
     end of the process: `Trainer.save_checkpoint` after `fit` asks it for its state.
 
+    The samplers "infobatch", "seta" and "iis" are refused. Their epochs have fewer batches than
+    Lightning counts on: it would not validate after them, and not step schedulers of epochs.
+
     Args: train, val, test: Functions that make a Loader.
     """
 
@@ -88,6 +92,7 @@ class LoaderData(*(package.LightningDataModule for package in _PACKAGES)):  # ty
             return []
         if name not in self._made:
             self._made[name] = make()
+        check_epochs(self._made[name], "LoaderData")
         return self._made[name]
 
 
@@ -99,7 +104,9 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
       from one that was saved at an epoch's end before validation.
     - It reports losses if `training_step` returns them as "losses", one for each sample:
       `return {"loss": losses.mean(), "losses": losses.detach()}`.
-    - It logs `shade/hit_ratio`, `shade/bytes_read` and `shade/stall_seconds` after each epoch.
+    - It logs the Loader's `metrics` after each epoch: `shade/wait_share`, `shade/read_mb_per_s` and
+      others, and `shade/hit_ratio` if there were accesses.
+    - It refuses the samplers that `LoaderData` refuses.
     """
 
     def __init__(self) -> None:
@@ -114,6 +121,7 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the Loader's state."""
+        check_epochs(self._loader(trainer), "LoaderCallback")
         if self._state is not None:
             self._loader(trainer).load_state_dict(self._state)
             # Another than the state's if that was saved after its epoch's last batch.

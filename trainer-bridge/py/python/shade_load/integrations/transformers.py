@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..batch import Batch
 from ..loader import Loader
+from . import check_epochs
 from .accelerate import PreparedLoader
 
 STATE_FILE = "shade_load.pt"
@@ -27,9 +28,11 @@ class LoaderTrainer(Trainer):
     `shade_load.Normalize`. The Loader's batch size must be the `per_device_..._batch_size` of the
     arguments.
 
-    It logs `shade/hit_ratio`, `shade/bytes_read` and `shade/stall_seconds` beside the loss. It
-    reports losses if the Loader's sampler draws by them: see `sample_losses`. Each checkpoint has
-    the Loader's state, and `train(resume_from_checkpoint=...)` goes on after its last batch.
+    It logs the Loader's `metrics` beside the loss: `shade/wait_share`, `shade/read_mb_per_s` and
+    others, and `shade/hit_ratio` if there were accesses. It reports losses if the Loader's sampler
+    draws by them: see `sample_losses`. Each checkpoint has the Loader's state, and
+    `train(resume_from_checkpoint=...)` goes on after its last batch. The samplers "infobatch",
+    "seta" and "iis" are refused: a Trainer takes its steps to be as many in each epoch.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -39,7 +42,7 @@ class LoaderTrainer(Trainer):
         self._before = 0
         if isinstance(self.train_dataset, Loader):
             self._check_batch_size("train", self.train_dataset, self.args.train_batch_size)
-            self.add_callback(_SavesLoader(self.train_dataset))
+            check_epochs(self.train_dataset, "LoaderTrainer")
 
     def get_train_dataloader(self) -> Any:
         """The Loader that trains, as the Trainer needs it."""
@@ -64,9 +67,9 @@ class LoaderTrainer(Trainer):
         return self.get_eval_dataloader(test_dataset)
 
     def num_examples(self, dataloader: Any) -> int:
-        """Samples of the dataset."""
+        """Samples of an epoch."""
         if isinstance(dataloader, PreparedLoader):
-            return dataloader.loader.samples
+            return len(dataloader.loader.sampler) * dataloader.loader.world_size
         return super().num_examples(dataloader)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
@@ -112,6 +115,14 @@ class LoaderTrainer(Trainer):
         if "loss" in logs and isinstance(self.train_dataset, Loader):
             logs |= self.train_dataset.metrics()
         super().log(logs, *args, **options)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Saves a checkpoint, with the Loader's state if a training can be resumed from it."""
+        super()._save_checkpoint(model, trial)
+        if isinstance(self.train_dataset, Loader) and self.args.should_save and not self.args.save_only_model:
+            # A search of hyperparameters has a folder for each trial.
+            folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+            torch.save(self.train_dataset.state_dict(), folder / STATE_FILE)
 
     def _input_name(self) -> str:
         return getattr(self.model, "main_input_name", "pixel_values")
@@ -162,15 +173,3 @@ class _ToTrain(_ToEvaluate, IterableDataset[Any]):
 
     def _arguments(self, batch: Batch) -> dict[str, Any]:
         return super()._arguments(batch) | {"batch": batch}
-
-
-class _SavesLoader(TrainerCallback):
-    """Writes the Loader's state into each checkpoint that a training can be resumed from."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if args.should_save and not args.save_only_model:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            torch.save(self._loader.state_dict(), folder / STATE_FILE)

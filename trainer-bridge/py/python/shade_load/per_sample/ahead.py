@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import accumulate
@@ -116,11 +115,16 @@ class Ahead:
         Raises:
             ShadeError: The function has failed, or a process has ended; or there is no batch.
         """
+        if self._pool is None:
+            raise ShadeError("a wait for the function of PerSample was interrupted: begin another iteration")
         if not self._ahead:
             self._add(patience.next_batch(session))
         first = self._ahead[0]
         if isinstance(first, _InWork):
             self._finish(first, session, patience.seconds)
+            if first.failure is not None:
+                self._abandon()
+                raise self._failed(first.failure)
         self._ahead.popleft()
         if isinstance(first, ShadeError):
             raise first
@@ -152,35 +156,31 @@ class Ahead:
         self._ahead.append(batch)
 
     def _finish(self, first: _InWork, session: _native.Session, timeout: float) -> None:
-        """Waits until the first batch is done, `timeout` seconds for each answer, and takes more."""
+        """Waits until the first batch is done or has failed, `timeout` seconds for each answer, and takes more."""
         begun = last = time.monotonic()
         try:
             while True:
                 self._fill(session)
                 self._give_work()
-                if first.failure is not None:
-                    self._abandon()
-                    raise self._failed(first.failure)
-                if first.unanswered == 0 and not first.rows:
+                if first.failure is not None or (first.unanswered == 0 and not first.rows):
                     return
                 # The ring may have another batch meanwhile.
                 seconds = min(_LOOK_SECONDS, timeout) if self._has_room(session) else timeout
-                if answers := self._listen(seconds):
+                if answers := self._open.listen(seconds):
                     last = time.monotonic()
                     self._heed(answers)
                 elif (waited := time.monotonic() - last) >= timeout:
                     at = ", ".join(map(str, self._open.at())) or "none"
                     raise LoaderTimeout(f"waited {waited:.1f} s for the function of PerSample, which is at samples {at}")
-        finally:
-            self.wait_seconds += time.monotonic() - begun
-
-    def _listen(self, seconds: float) -> list[Done | Failed]:
-        try:
-            return self._open.listen(seconds)
-        except ShadeError:
-            # What a process had is lost. The next iteration starts others.
+        except LoaderTimeout:
+            raise
+        except BaseException:
+            # A process has ended, and what it had is lost. Or this is Ctrl-C, perhaps in the middle of
+            # a message. The next iteration starts others.
             self.close()
             raise
+        finally:
+            self.wait_seconds += time.monotonic() - begun
 
     @property
     def _open(self) -> Pool:
