@@ -81,12 +81,16 @@ impl<M: Memory> Core<M> {
         self.begin_cache_epoch(job);
     }
 
-    /// Warns if nothing would be read in the epoch of this plan, and samples are left out of it.
+    /// Warns if nothing would be read in the epoch of this plan, and samples are left out of it
+    /// because the others are cached.
     fn warning_of_absorbing(&self, drawn: &Drawn) -> Option<String> {
         let records = &self.records;
+        let job = self.training.job(drawn.job()).filter(|job| job.draws_by_residents())?;
         let reads_nothing = records.len() < self.index.len() as usize
             && drawn.plan().ids.iter().all(|&sample| records.has(sample));
-        let job = self.training.job(drawn.job()).filter(|_| reads_nothing)?;
+        if !reads_nothing {
+            return None;
+        }
         let cached = job.resident_samples(records.cached(), records.len());
         job.warning_of_absorbing(drawn.plan().epoch, cached)
     }
@@ -94,7 +98,7 @@ impl<M: Memory> Core<M> {
     /// Tells the cache of a job's current plan.
     pub(super) fn begin_cache_epoch(&mut self, job: JobId) {
         if self.training.begin_cache_epoch(job) {
-            self.records.begin_epoch(|| self.training.high_importance(job));
+            self.records.begin_epoch(self.training.jobs(), || self.training.high_importance());
         }
     }
 

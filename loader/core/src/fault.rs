@@ -68,9 +68,9 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// The substitute for a row's sample, with its bytes: the job's next sample by id, from 0 again
-    /// after the last, that has the same label and fits into the row. Deterministic, so that a
-    /// second run delivers the same.
+    /// The substitute for a row's sample, with its bytes: the next sample by id, from 0 again after
+    /// the last, that the job may draw, has the same label and fits into the row. Deterministic, so
+    /// that a second run delivers the same.
     fn substitute(&self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let target = self.batches.row(row)?;
         let job = self.training.job_of(row.session)?;
@@ -83,7 +83,7 @@ impl<M: Memory> Core<M> {
             |(candidate, entry)| {
                 let len = row_bytes(output, &entry).ok()?;
                 let fits = len <= target.room && job.fields_bytes(&*self.index, candidate) <= fields_room;
-                fits.then_some((candidate, entry, len))
+                (fits && job.has_weight(candidate)).then_some((candidate, entry, len))
             },
         )
     }

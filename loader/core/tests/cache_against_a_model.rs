@@ -28,8 +28,8 @@ enum Op {
     See(u32, u32),
     /// The plan is over.
     Forget,
-    /// An epoch begins, in which these samples are of low importance.
-    Epoch(BTreeSet<u32>),
+    /// An epoch begins, in which these samples are of low importance, and these are of no use.
+    Epoch(BTreeSet<u32>, BTreeSet<u32>),
     Pin(u32),
     Unpin(u32),
     Remove(u32),
@@ -50,7 +50,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => (id.clone(), bytes, prop::option::of(0..40u32)).prop_map(|(id, b, next)| Op::Planned(id, b, next)),
         6 => (id.clone(), 0..40u32).prop_map(|(id, at)| Op::See(id, at)),
         1 => Just(Op::Forget),
-        2 => prop::collection::btree_set(0..SAMPLES, 0..20).prop_map(Op::Epoch),
+        2 => (prop::collection::btree_set(0..SAMPLES, 0..20), prop::collection::btree_set(0..SAMPLES, 0..9))
+            .prop_map(|(low, useless)| Op::Epoch(low, useless)),
         2 => id.clone().prop_map(Op::Pin),
         2 => id.clone().prop_map(Op::Unpin),
         1 => id.prop_map(Op::Remove),
@@ -100,9 +101,10 @@ impl Pair {
                 self.cache.forget_uses(0);
                 self.model.next_uses.clear();
             }
-            Op::Epoch(ref low) => {
-                self.cache.begin_epoch(|| (0..=SAMPLES).map(|id| !low.contains(&id)).collect());
-                self.model.begin_epoch(low.clone());
+            Op::Epoch(ref low, ref useless) => {
+                let may_use = |id: SampleId| !useless.contains(&id.0);
+                self.cache.begin_epoch(may_use, || (0..=SAMPLES).map(|id| !low.contains(&id)).collect());
+                self.model.begin_epoch(low.clone(), useless);
             }
             Op::Offer(id, bytes) => self.offer(step, id, bytes),
             Op::Score(id, score) => {
@@ -237,7 +239,7 @@ fn compare_slices(policy: Policy, ops: &[Op]) {
                 Op::See(id, position) => cache.see(0, SampleId(id), position, &importance),
                 Op::Forget => cache.forget_uses(0),
                 Op::Remove(id) => drop(cache.remove(SampleId(id))),
-                Op::Epoch(_) | Op::Pin(_) | Op::Unpin(_) | Op::Resize(_) | Op::KeepRanked(_) => {}
+                Op::Epoch(..) | Op::Pin(_) | Op::Unpin(_) | Op::Resize(_) | Op::KeepRanked(_) => {}
             }
         }
         let _ = caches[1].rank_on(2, &importance);

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::replay::{Replay, index, spec};
+use shade_core::Event;
+use shade_formats::control::redo_to_bytes;
 use shade_job::{JobSpec, PlanSpec, Policy, Sampler, group_digest};
 
 const SAMPLES: u32 = 600;
@@ -52,6 +54,24 @@ fn both_begin_when_the_other_comes() {
     let before = replay.reads;
     replay.run();
     assert!(replay.reads - before <= u64::from(SAMPLES), "they read nearly the same");
+}
+
+/// A job of a daemon that died waits for all of its ranks, and one of them may never come back.
+#[test]
+fn nobody_waits_for_a_job_whose_ranks_still_come_back() {
+    let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 100 * 512, 8, 5);
+    let plan = PlanSpec { sampler: Sampler::Pads, group: group_digest("sweep"), ..PlanSpec::default() };
+    replay.attach_job(0, "a", &JobSpec { plan, ..spec(20, 1) });
+    replay.attach_job(1, "b", &JobSpec { plan, ..spec(20, 2) });
+    replay.step(Event::TakeRedo { session: 1, bytes: redo_to_bytes([]) });
+    replay.start(1, 0, 0);
+    for of in 0..2 {
+        replay.start(0, of, 0);
+        assert_eq!(epoch(&replay, 0), Some(of));
+        replay.run();
+        assert!(replay.ended.contains(&(0, of)));
+    }
+    assert!(replay.core().is_postponed(1));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! batches.
 
 use crate::replay::{Replay, Taken, index, spec};
-use shade_job::{JobSpec, Order, Policy, Preset};
+use shade_job::{JobSpec, Order, Policy, Preset, Tail};
 
 const SAMPLES: u32 = 2_000;
 /// A fifth of the dataset: records of 400 bytes take a block of 512.
@@ -53,6 +53,29 @@ fn what_is_cached_when_an_epoch_begins_is_hit_in_it() {
             let expected = if epoch == 0 { 0 } else { u64::from(CACHED) };
             assert_eq!(counts.hits, expected, "{preset}, epoch {epoch}");
             assert_eq!(counts.exchanged, 0, "every one of them is a hit");
+        }
+    }
+}
+
+/// Else the tail would be what is not cached, epoch after epoch.
+#[test]
+fn a_tail_that_is_dropped_is_the_plans_whatever_is_cached() {
+    let epochs = |policy: Policy, package_bytes: u32| {
+        let (index, cache_bytes) = (index(SAMPLES, 4, |_| 400), u64::from(CACHED) * 512);
+        let mut replay = Replay::packaged(index, policy, cache_bytes, package_bytes, 3);
+        replay.attach_all(&JobSpec { tail: Tail::Drop, ..spec(150, 1) }, 0);
+        let epoch = |epoch| {
+            let taken = replay.epoch(epoch);
+            replay.report(&taken, loss);
+            sorted(&taken)
+        };
+        (0..4).map(epoch).collect::<Vec<_>>()
+    };
+    let as_planned = epochs(Policy::Lru, 0);
+    assert!(as_planned.iter().all(|ids| ids.len() == 1950));
+    for policy in [Policy::Quiver, Policy::Icache] {
+        for package_bytes in [0, 16 << 10] {
+            assert!(epochs(policy, package_bytes) == as_planned, "{policy}, packages of {package_bytes}");
         }
     }
 }
@@ -161,6 +184,22 @@ fn a_plan_that_would_read_nothing_is_told_and_counted() {
     replay.attach_all(&job, 0);
     (0..3).for_each(|epoch| drop(replay.epoch(epoch)));
     assert_eq!(replay.core().stats(0).total.counts.counts.absorbing_epochs, 0);
+}
+
+/// The draws of `clairvoyant` go by losses alone. All of them may be cached when their epoch
+/// begins, as they were read before it.
+#[test]
+fn a_plan_that_was_read_ahead_is_no_plan_that_reads_nothing() {
+    let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 1_800 * 512, 4, 3);
+    let (_, mut job) = core(Preset::Clairvoyant, 1);
+    (job.plan.draw_ahead, job.plan.cover) = (true, 0);
+    replay.attach_all(&job, 0);
+    for epoch in 0..4 {
+        let taken = replay.epoch(epoch);
+        replay.report(&taken, loss);
+    }
+    assert_eq!(replay.core().stats(0).total.counts.counts.absorbing_epochs, 0);
+    assert!(replay.warnings.is_empty(), "{:?}", replay.warnings);
 }
 
 #[test]

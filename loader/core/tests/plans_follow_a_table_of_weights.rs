@@ -7,7 +7,8 @@ use shade_core::Event;
 use shade_core::importance::Importance;
 use shade_core::plan::{Plan, SampleFacts, draw_plan};
 use shade_formats::checksum::crc32c;
-use shade_job::{JobSpec, PlanSpec, Policy, Sampler, WeightTable};
+use shade_formats::ring::FLAG_SUBSTITUTED;
+use shade_job::{JobSpec, OnError, Part, Parts, PlanSpec, Policy, Sampler, Tables, WeightTable};
 
 const BATCH_SIZE: u32 = 8;
 /// The guard must not bring back samples of weight 0: it is on, and nothing was ever delivered.
@@ -186,6 +187,32 @@ fn balanced_draws_all_classes_alike_from_the_first_epoch_on_and_any_number_of_ra
             }
         }
         assert!(replay.core().stats(0).total.counts.counts.hits > 0, "repeats hit");
+    }
+}
+
+/// The next sample of a bad one's class has weight 0: it is no substitute, unless its part of a
+/// mixture is not drawn by the table.
+#[test]
+fn a_sample_of_weight_0_is_no_substitute() {
+    let values: Vec<f64> = (0..100u32).map(|id| f64::from(id % 2)).collect();
+    let part = |samples, sampler| Part { samples, share: 1.0, sampler };
+    let own = Parts::new(&[part(60, None), part(40, Some(Sampler::Uniform))]).unwrap();
+    for parts in [Parts::NONE, own] {
+        let mut plan = PlanSpec { parts, ..without() };
+        let tables = Tables { weights: Some(table(&values)), subset: None };
+        tables.name_in(&mut plan);
+        let job = JobSpec { plan, on_error: OnError::Substitute, bad_max: 1.0, ..spec(10, 1) };
+        let mut replay = Replay::new(index(100, 5, |_| 300), Policy::Lru, 20_000, 4, 1);
+        replay.bad.extend((0..100).filter(|id| id % 11 == 3));
+        replay.attach_with(0, 0, &job, tables);
+        let taken = (0..3).flat_map(|epoch| replay.epoch(epoch)).collect::<Vec<_>>();
+        let rows = taken.iter().flat_map(|taken| taken.ids.iter().zip(&taken.flags));
+        let substitutes: Vec<u32> =
+            rows.filter(|&(_, flags)| flags & FLAG_SUBSTITUTED > 0).map(|(&id, _)| id).collect();
+        assert!(substitutes.contains(&13) && replay.errors.is_empty(), "in the place of 3: {substitutes:?}");
+        let is_drawn = |&id: &u32| id % 2 == 1 || (!parts.is_empty() && id >= 60);
+        assert!(ids(&taken).iter().all(is_drawn), "{taken:?}");
+        assert_eq!(substitutes.contains(&74), !parts.is_empty(), "in the place of 69: {substitutes:?}");
     }
 }
 

@@ -160,7 +160,7 @@ fn a_state_goes_on_with_the_same_subset_only() {
 #[test]
 fn no_cache_takes_or_prefers_what_no_job_can_use() {
     let (even, odd): (Vec<u32>, Vec<u32>) = (0..SAMPLES).partition(|id| id % 2 == 0);
-    for policy in [Policy::Lookahead, Policy::App, Policy::TopC] {
+    for policy in [Policy::Lookahead, Policy::App, Policy::TopC, Policy::Quiver, Policy::Icache] {
         let before = tables(Sampler::Uniform, &even);
         let of = |tables: &Tables| job(spec(5, 1), tables);
         let mut replay = begun(policy, 40, &of(&before), &before);
@@ -218,6 +218,23 @@ fn two_jobs_share_the_cache_with_a_subset_each() {
         }
     }
     assert_eq!(replay.core().cached().count(), SAMPLES as usize);
+}
+
+/// Whose epoch began last does not decide for the others what is important.
+#[test]
+fn icache_keeps_what_is_important_to_each_job() {
+    let (low, high): (Vec<u32>, Vec<u32>) = (0..SAMPLES).partition(|id| *id < 60);
+    let mut replay = Replay::new(index(SAMPLES, 5, |_| RECORD_BYTES), Policy::Icache, 512 * 40, 4, 1);
+    for (session, ids) in [(0, low), (1, high)] {
+        let tables = tables(Sampler::Uniform, &ids);
+        replay.attach_job_with(session, &session.to_string(), &job(spec(5, 1), &tables), tables);
+    }
+    for epoch in 0..3 {
+        (0..2).for_each(|session| replay.start(session, epoch, 0));
+        replay.run();
+    }
+    let hits = [0, 1].map(|session| replay.core().stats(session).epoch.counts.counts.hits);
+    assert!(hits.iter().all(|&hits| hits >= 10), "a high region of 36: {hits:?}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use shade_formats::limits::JOBS_MAX;
-use shade_job::{DaemonSpec, Declared, FieldsRead, PlanSpec, Policy, Preset, SpecError, StoreModel, parse_time};
+use shade_job::{
+    DaemonSpec, Declared, FieldsRead, PlanSpec, Policy, Preset, SpecError, StoreModel, parse_time,
+};
 
 use crate::cache_policy::{CachePolicy, cache_policy};
 use crate::capacity::CacheSize;
@@ -73,7 +75,13 @@ pub struct Simulate {
 
     /// With a dataset: extra fields that are read and cached with their records: all, or names with
     /// commas between them.
-    #[arg(long, requires = "dataset", value_name = "all|NAMES", default_value = "none", hide_default_value = true)]
+    #[arg(
+        long,
+        requires = "dataset",
+        value_name = "all|NAMES",
+        default_value = "none",
+        hide_default_value = true
+    )]
     pub fields: FieldsRead,
 
     /// Instead of a dataset: the number of samples.

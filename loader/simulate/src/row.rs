@@ -75,7 +75,7 @@ pub(super) struct Row {
     pub(super) ever_seen_share: Option<f64>,
     /// Most deliveries of one sample in one epoch, of any training.
     pub(super) repeat_max: u32,
-    /// Epochs whose plan had only cached samples although there are others.
+    /// Epochs with `rep` above 1 whose plan had only cached samples although there are others.
     pub(super) absorbing_epochs: u64,
     /// Mean randomness of the epochs' orders: 1 as a shuffle, 0 as in storage. `None` for a trace.
     pub(super) position_entropy: Option<f64>,

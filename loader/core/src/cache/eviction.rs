@@ -136,8 +136,15 @@ pub(super) trait Eviction {
         false
     }
 
-    /// An epoch begins. `high` tells by sample which ones have high importance in it.
-    fn begin_epoch(&mut self, _high: impl FnOnce() -> Vec<bool>) {}
+    /// An epoch begins. `may_use` tells which samples some job may use, and `high` by sample which
+    /// ones have high importance.
+    fn begin_epoch<T>(
+        &mut self,
+        _residents: &Residents<T>,
+        _may_use: impl Fn(SampleId) -> bool,
+        _high: impl FnOnce() -> Vec<bool>,
+    ) {
+    }
 
     /// The table of next uses, for a policy that looks ahead into the plan.
     fn next_uses(&mut self) -> Option<&mut NextUses> {

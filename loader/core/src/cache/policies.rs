@@ -120,8 +120,13 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.rank_on(most, residents, importance)),+ }
             }
 
-            pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
-                match self { $(Self::$name(policy) => policy.begin_epoch(high)),+ }
+            pub(super) fn begin_epoch<T>(
+                &mut self,
+                residents: &Residents<T>,
+                may_use: impl Fn(SampleId) -> bool,
+                high: impl FnOnce() -> Vec<bool>,
+            ) {
+                match self { $(Self::$name(policy) => policy.begin_epoch(residents, may_use, high)),+ }
             }
 
             pub(super) fn next_uses(&mut self) -> Option<&mut NextUses> {

@@ -302,10 +302,11 @@ impl<T> Cache<T> {
         self.policy.rank_on(most, &self.residents, importance)
     }
 
-    /// Tells the cache that an epoch begins. `high` says by sample which ones have high importance
-    /// in it; samples beyond its end have low importance. Only a policy that needs it asks.
-    pub fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
-        self.policy.begin_epoch(high);
+    /// Tells the cache that an epoch begins. `may_use` says which samples some job may use, and
+    /// `high` by sample which ones have high importance; samples beyond its end have low
+    /// importance. Only a policy that needs them asks.
+    pub fn begin_epoch(&mut self, may_use: impl Fn(SampleId) -> bool, high: impl FnOnce() -> Vec<bool>) {
+        self.policy.begin_epoch(&self.residents, may_use, high);
     }
 
     /// Whether `id` is not resident and another sample may stand in for it.

@@ -67,8 +67,8 @@ pub struct Counts {
     pub bypassed: u64,
     /// Reported losses that were NaN or infinite: ranked hardest.
     pub nonfinite_losses: u64,
-    /// Epochs whose plan had cached samples only, although there are others: nothing was read, so
-    /// nothing could change.
+    /// Epochs drawn with `rep` above 1 whose plan had cached samples only, although there are
+    /// others: nothing was read, so nothing could change.
     pub absorbing_epochs: u64,
     /// Reports for batches that this session was not given, or not lately.
     pub unmatched_reports: u64,

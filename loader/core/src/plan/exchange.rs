@@ -17,6 +17,8 @@
 //! | use numbers | each use has its own crop | the same |
 //! | `pace` | batches miss evenly | nothing changes places |
 //! | a mixture | batches have one ratio of its parts | nothing changes places |
+//! | slice | repeats in a batch are dealt to the ranks | with repeats nothing changes places |
+//! | slice | a tail is dropped whatever is cached | nothing changes places with it |
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -54,19 +56,21 @@ impl Plan {
     }
 
     /// Fills the batch at positions `from..to` with stand-ins: each of its samples that `is_absent`
-    /// changes places with the next sample of the following batches that `may_stand_in`. Only
-    /// positions of one rank change places, of `ranks` that have them by turns. No sample comes
-    /// twice into the batch for that. Returns the positions that now have a stand-in.
+    /// changes places with the next sample of the following batches that `may_stand_in`. Behind
+    /// position `end` nothing is delivered: the tail that is dropped would be what is not cached.
+    /// Only positions of one rank change places, of `ranks` that have them by turns. No sample
+    /// comes twice into the batch for that. Returns the positions that now have a stand-in.
     pub fn exchange(
         &mut self,
         Range { start: from, end: to }: Range<usize>,
+        end: usize,
         ranks: usize,
         is_absent: impl Fn(SampleId) -> bool,
         may_stand_in: impl Fn(SampleId) -> bool,
     ) -> Vec<u32> {
         let to = to.min(self.ids.len());
         let window = to.saturating_sub(from).saturating_mul(WINDOW_BATCHES);
-        let end = self.ids.len().min(from.saturating_add(window));
+        let end = end.min(self.ids.len()).min(from.saturating_add(window));
         // By rank: where its search goes on.
         let mut later: Vec<_> =
             (0..ranks).map(|rank| (first_of(rank, ranks, to)..end).step_by(ranks)).collect();
@@ -105,13 +109,18 @@ impl Plan {
                 *count -= 1;
             }
             counts.insert(self.ids[other], 1);
-            self.ids.swap(at, other);
-            if self.weights.len() == self.ids.len() {
-                self.weights.swap(at, other);
-            }
+            self.swap(at, other);
             swapped.push((at, other));
         }
         swapped
+    }
+
+    /// The samples at two places change places, with their weights.
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        self.ids.swap(one, other);
+        if self.weights.len() == self.ids.len() {
+            self.weights.swap(one, other);
+        }
     }
 }
 
@@ -142,26 +151,34 @@ mod tests {
     fn absent_samples_change_places_with_residents_of_later_batches() {
         let mut plan = plan([1, 12, 3, 4, 5, 16, 17, 8, 19]);
         let resident = |id: SampleId| id.0 > 10;
-        assert_eq!(plan.exchange(0..3, 1, |id| !resident(id), resident), [0, 2]);
+        assert_eq!(plan.exchange(0..3, usize::MAX, 1, |id| !resident(id), resident), [0, 2]);
         assert_eq!(ids(&plan), [16, 12, 17, 4, 5, 1, 3, 8, 19]);
         assert_eq!(plan.weights, [16.0, 12.0, 17.0, 4.0, 5.0, 1.0, 3.0, 8.0, 19.0]);
+    }
+
+    #[test]
+    fn nothing_changes_places_with_a_tail_that_is_dropped() {
+        let mut plan = plan([1, 2, 3, 4, 15, 6, 17, 18]);
+        let resident = |id: SampleId| id.0 > 10;
+        assert_eq!(plan.exchange(0..3, 6, 1, |id| !resident(id), resident), [0]);
+        assert_eq!(ids(&plan), [15, 2, 3, 4, 1, 6, 17, 18]);
     }
 
     #[test]
     fn a_stand_in_is_no_second_time_in_its_batch() {
         let mut plan = plan([1, 12, 2, 12, 12, 13]);
         let resident = |id: SampleId| id.0 > 10;
-        assert_eq!(plan.exchange(0..3, 1, |id| !resident(id), resident), [0]);
+        assert_eq!(plan.exchange(0..3, usize::MAX, 1, |id| !resident(id), resident), [0]);
         assert_eq!(ids(&plan), [13, 12, 2, 12, 12, 1]);
     }
 
     #[test]
     fn stand_ins_come_from_the_next_batches_only() {
         let mut plan = plan((0..200).map(|id| if id == 150 { 1000 } else { id }));
-        assert_eq!(plan.exchange(0..4, 1, |_| true, |id| id.0 == 1000), [0u32; 0]);
-        assert_eq!(plan.exchange(120..124, 1, |_| true, |id| id.0 == 1000), [120]);
-        assert_eq!(plan.exchange(198..300, 1, |_| true, |_| true), [0u32; 0]);
-        assert_eq!(plan.exchange(300..400, 1, |_| true, |_| true), [0u32; 0]);
+        assert_eq!(plan.exchange(0..4, usize::MAX, 1, |_| true, |id| id.0 == 1000), [0u32; 0]);
+        assert_eq!(plan.exchange(120..124, usize::MAX, 1, |_| true, |id| id.0 == 1000), [120]);
+        assert_eq!(plan.exchange(198..300, usize::MAX, 1, |_| true, |_| true), [0u32; 0]);
+        assert_eq!(plan.exchange(300..400, usize::MAX, 1, |_| true, |_| true), [0u32; 0]);
     }
 
     /// A loader of eight ranks with the largest batches has a global batch of 262,144 samples. A
@@ -172,7 +189,7 @@ mod tests {
         let ids: Vec<SampleId> = (0..10 * BATCH).map(SampleId).collect();
         let mut plan =
             Plan { epoch: 0, part: Part::WHOLE, ids, weights: Vec::new(), summary: PlanSummary::default() };
-        let exchanged = plan.exchange(0..BATCH as usize, 1, |_| true, |id| id.0 >= 9 * BATCH);
+        let exchanged = plan.exchange(0..BATCH as usize, usize::MAX, 1, |_| true, |id| id.0 >= 9 * BATCH);
         assert_eq!(exchanged.len(), BATCH as usize);
         assert_eq!((plan.ids[0].0, plan.ids[BATCH as usize - 1].0), (9 * BATCH, 10 * BATCH - 1));
     }
@@ -186,7 +203,7 @@ mod tests {
             let (mut plan, mut searched) = (plan(drawn.clone()), drawn);
             for from in (0..60).step_by(8) {
                 let to = 60.min(from + 8);
-                let exchanged = plan.exchange(from..to, 1, |id| !is_resident(id), is_resident);
+                let exchanged = plan.exchange(from..to, usize::MAX, 1, |id| !is_resident(id), is_resident);
                 let (mut other, mut expected) = (to, Vec::new());
                 for at in (from..to).filter(|&at| !is_resident(SampleId(searched[at]))).collect::<Vec<_>>() {
                     let found = (other..60.min(from + 8 * WINDOW_BATCHES)).find(|&later| {
@@ -216,7 +233,7 @@ mod tests {
             let before = plan(drawn);
             let mut after = before.clone();
             for from in (0..60).step_by(8) {
-                after.exchange(from..from + 8, ranks, |id| !is_resident(id), is_resident);
+                after.exchange(from..from + 8, usize::MAX, ranks, |id| !is_resident(id), is_resident);
             }
             for rank in 0..ranks {
                 prop_assert_eq!(of_rank(&after, rank), of_rank(&before, rank));
@@ -239,7 +256,7 @@ mod tests {
             let mut plan = plan(order);
             let is_resident = |id: SampleId| resident[id.index()];
             for from in (0..60).step_by(8) {
-                plan.exchange(from..from + 8, 1, |id| !is_resident(id), is_resident);
+                plan.exchange(from..from + 8, usize::MAX, 1, |id| !is_resident(id), is_resident);
             }
             let mut sorted = ids(&plan);
             sorted.sort_unstable();

@@ -27,6 +27,8 @@ use std::ops::Range;
 
 use shade_job::Tail;
 
+use crate::number::to_u32;
+
 /// Where the batches of an epoch begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -147,6 +149,14 @@ impl Slices {
         }
         // Below the plan's length.
         u32::try_from(self.global_positions(k).start).unwrap_or(u32::MAX)
+    }
+
+    /// The position behind all that are delivered: the plan's end, unless a tail is dropped.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        let left = u64::from(self.left());
+        let dropped = if self.tail == Tail::Drop { left % self.global_batch().max(1) } else { 0 };
+        self.plan_len - to_u32(dropped)
     }
 
     /// The positions of global batch `k` that are no padding.

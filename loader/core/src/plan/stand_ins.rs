@@ -25,8 +25,8 @@ pub struct StandIns {
 }
 
 impl StandIns {
-    /// The table of a plan of these `ids` for samples `0..samples`, with the `residents` that may
-    /// stand in for samples of their own rank, of `ranks` that have the positions by turns.
+    /// The table of a plan that delivers these `ids`, for samples `0..samples`. The `residents` may
+    /// stand in for samples of their own rank, where `ranks` have the positions by turns.
     #[must_use]
     pub fn new(ids: &[SampleId], samples: u32, ranks: usize, residents: Vec<SampleId>) -> Self {
         let mut positions = vec![NOWHERE; samples as usize];

@@ -8,6 +8,7 @@ use crate::cache::Clock;
 use crate::ids::JobId;
 use crate::importance::Importance;
 use crate::memory::Memory;
+use crate::training::Jobs;
 
 /// Residents that are ranked at once: some ms, with the next uses of several jobs.
 const RANKED_AT_ONCE: u32 = 8192;
@@ -56,9 +57,9 @@ impl<M: Memory> Records<M> {
         self.tier.rescore(sample, importance);
     }
 
-    /// An epoch begins. `high` says which samples have high importance in it.
-    pub(crate) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
-        self.cache.begin_epoch(high);
+    /// An epoch begins. `high` says which samples have high importance now.
+    pub(crate) fn begin_epoch(&mut self, jobs: &Jobs, high: impl FnOnce() -> Vec<bool>) {
+        self.cache.begin_epoch(|sample| jobs.have(sample), high);
     }
 
     /// The first job begins: records may come along with others again.

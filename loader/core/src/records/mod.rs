@@ -82,8 +82,12 @@ pub(super) struct Records<M: Memory> {
     prefetches_max: u32,
     /// Where small records lie, if the cache has room for all.
     windows: Option<Windows>,
-    /// Where records lie, if a miss brings along a package.
+    /// Where records lie, if a miss brings along a package: not beside windows.
     packages: Option<Windows>,
+    /// See [`CoreConfig::package_bytes`].
+    package_bytes: u32,
+    /// See [`CoreConfig::gap_bytes_max`].
+    gap_bytes_max: u32,
     late_reads: LateReads,
     block_bytes: u32,
     /// Bytes of arena blocks that all records take.
@@ -122,12 +126,6 @@ impl<M: Memory> Records<M> {
         cache: Cache<M::Record>,
         config: &CoreConfig,
     ) -> Self {
-        let windows_of = |bytes: u32| (bytes > 0).then(|| Windows::new(&*index, bytes));
-        let windows = windows_of(config.window_bytes);
-        let package_bytes = if windows.is_some() { 0 } else { config.package_bytes.min(SPAN_BYTES_MAX) };
-        let packages = windows_of(package_bytes);
-        // A package is one read, however little of it is wanted.
-        let gap_bytes_max = config.gap_bytes_max.max(package_bytes);
         let charged = entries(&*index).map(|(_, entry)| charged_bytes(entry.stored_len, config.block_bytes));
         let all_bytes = charged.sum();
         let mut records = Self {
@@ -135,17 +133,20 @@ impl<M: Memory> Records<M> {
             memory,
             cache,
             tier: Tier::default(),
-            reading: Reading::new(gap_bytes_max),
+            reading: Reading::new(config.gap_bytes_max),
             reads_submitted_max: config.reads_max,
             reads_max: config.reads_max,
             prefetched: Prefetched::default(),
             prefetches_max: config.prefetches_max,
-            windows,
-            packages,
+            windows: None,
+            packages: None,
+            package_bytes: config.package_bytes.min(SPAN_BYTES_MAX),
+            gap_bytes_max: config.gap_bytes_max,
             late_reads: LateReads::default(),
             block_bytes: config.block_bytes,
             all_bytes,
         };
+        records.bring_along(config.window_bytes);
         records.keep_ranked();
         records
     }

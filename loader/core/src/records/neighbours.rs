@@ -34,6 +34,11 @@ impl Neighbours {
         Self { queued: BTreeMap::new(), gap_bytes_max, span_bytes_max }
     }
 
+    /// Neighbours are at most this far apart from now on.
+    pub(super) fn set_gap(&mut self, gap_bytes_max: u32) {
+        self.gap_bytes_max = gap_bytes_max;
+    }
+
     /// The record of `sample` is queued: `len` bytes at `offset` of `shard`.
     pub fn insert(&mut self, sample: SampleId, shard: ShardId, offset: u64, len: u32) {
         self.queued.insert((shard, offset), QueuedRecord { sample, len });

@@ -91,6 +91,11 @@ impl Reading {
         }
     }
 
+    /// Neighbours up to `gap_bytes_max` apart are read together from now on.
+    pub(super) fn set_gap(&mut self, gap_bytes_max: u32) {
+        self.neighbours.set_gap(gap_bytes_max);
+    }
+
     /// `row` of `job` needs the record of `sample`. Returns `false` if it is pending already: then
     /// the row joins.
     pub(super) fn request(

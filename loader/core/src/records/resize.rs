@@ -18,10 +18,22 @@ const LEAVE_AT_ONCE: usize = 4096;
 impl<M: Memory> Records<M> {
     /// Gives the cache another capacity.
     pub(crate) fn resize(&mut self, cache_bytes: u64, window_bytes: u32) {
-        self.windows = (window_bytes > 0).then(|| Windows::new(&*self.index, window_bytes));
+        self.bring_along(window_bytes);
         self.cache.resize(cache_bytes);
         self.keep_ranked();
         self.prefetched.search_anew();
+    }
+
+    /// What a read brings along: a window of `window_bytes`, or if that is 0 a package.
+    pub(super) fn bring_along(&mut self, window_bytes: u32) {
+        let index = &*self.index;
+        self.windows = (window_bytes > 0).then(|| Windows::new(index, window_bytes));
+        let package_bytes = if window_bytes > 0 { 0 } else { self.package_bytes };
+        let before = self.packages.take();
+        let packages = || before.unwrap_or_else(|| Windows::new(index, package_bytes));
+        self.packages = (package_bytes > 0).then(packages);
+        // A package is one read, however little of it is wanted.
+        self.reading.set_gap(self.gap_bytes_max.max(package_bytes));
     }
 
     /// Whether residents leave a smaller cache or tier.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_job::PlanSpec;
+use shade_job::{PlanSpec, Sampler};
 
 use super::Training;
 use super::base::{Base, BaseOrder};
@@ -144,7 +144,8 @@ impl Training {
     /// The plans whose epochs begin now. Epochs of a group begin together.
     pub(crate) fn take_drawn(&mut self) -> Vec<Drawn> {
         let is_drawn = |job: &Job| matches!(job.awaits, Some(Awaited::Group(_)));
-        let is_awaited = |other: &Job| !is_drawn(other) && (other.is_postponed() || self.is_due(other));
+        // Not one whose ranks still come back from a daemon that died: some may never.
+        let is_awaited = |other: &Job| !is_drawn(other) && (other.awaits.is_some() || self.is_due(other));
         let begins = |job: &&Job| is_drawn(job) && !self.jobs.of_group(job).any(is_awaited);
         let begin: Vec<JobId> = self.jobs.iter().filter(begins).map(|job| job.id).collect();
         let take = |job| match self.jobs.get_mut(job).and_then(|job| job.awaits.take()) {
@@ -194,10 +195,11 @@ impl Training {
         job.plan().is_some()
     }
 
-    /// By sample: it has high importance in the job's current plan.
-    pub(crate) fn high_importance(&self, job: JobId) -> Vec<bool> {
-        let plan = self.jobs.get(job).and_then(Job::plan);
-        plan.map_or_else(Vec::new, |plan| high_importance(&plan.ids, self.jobs.importance()))
+    /// By sample: it has high importance in the current plans of all jobs that keep records in the
+    /// cache.
+    pub(crate) fn high_importance(&self) -> Vec<bool> {
+        let plans = self.jobs.admitting().filter_map(Job::plan);
+        high_importance(plans.flat_map(|plan| &plan.ids).copied(), self.jobs.importance())
     }
 }
 
@@ -228,6 +230,12 @@ impl Job {
             residents: (0..of_cache).map(SampleId).map(is_resident).collect(),
             rep_now: rep_now(&self.spec.plan, self.validation.iter().map(|validation| validation.score)),
         }
+    }
+
+    /// Whether the more of its samples are cached, the more of these are drawn.
+    pub(crate) fn draws_by_residents(&self) -> bool {
+        let plan = &self.spec.plan;
+        plan.rep > 1.0 && plan.samplers().any(|sampler| sampler == Sampler::Pads)
     }
 
     /// How many of these residents, of which there are `len`, the job may use.

@@ -58,7 +58,7 @@ impl Training {
         };
         let mut lookahead = Lookahead::over(next, from, in_sight(self.lookahead, plan.ids.len()));
         // Unless repeats of a sample are dealt to the ranks, a position says whose it is.
-        if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
+        if job.plans_for_others() && !job.deals_repeats(plan) {
             let here: HashSet<u32> = self.ranks_of(id).map(|rank| rank.rank).collect();
             let len = to_u32(plan.ids.len());
             let position = |at: u32| at.checked_sub(len).unwrap_or(at);
@@ -104,7 +104,8 @@ impl Training {
         let mut residents: Vec<SampleId> = residents.collect();
         // In an order that does not depend on where they lie in memory.
         residents.sort_unstable();
-        job.current.stand_ins = Some(StandIns::new(&plan.ids, samples, job.ranks_apart(), residents));
+        let delivered = plan.ids.get(..job.end() as usize).unwrap_or(&plan.ids);
+        job.current.stand_ins = Some(StandIns::new(delivered, samples, job.ranks_apart(), residents));
     }
 
     /// Before the first rank opens global batch `number`: its samples that want a stand-in change
@@ -123,12 +124,14 @@ impl Training {
             return;
         }
         job.current.settled = number.saturating_add(1);
-        let (from, to) = (job.start(number), job.start(job.current.settled));
-        // Other nodes would not know of an exchange with a sample of theirs.
+        let (from, to, end) = (job.start(number), job.start(job.current.settled), job.end());
+        // Other nodes would not know of an exchange with a sample of theirs. Where a batch is dealt
+        // by its samples, one that is exchanged moves the others to other ranks.
         if !may_exchange(&job.spec.plan)
             || job.current.rest_is_saved
             || job.scripted == job.epoch()
             || job.plans_for_others()
+            || job.plan().is_some_and(|plan| job.deals_repeats(plan))
         {
             return;
         }
@@ -140,7 +143,7 @@ impl Training {
         let may_stand_in = |id| may_stand_in(id) && comes_once(id);
         let exchanged = match &mut current.stand_ins {
             Some(all) => all.exchange(plan, from..to, is_absent, may_stand_in),
-            None => plan.exchange(from as usize..to as usize, ranks, is_absent, may_stand_in),
+            None => plan.exchange(from as usize..to as usize, end as usize, ranks, is_absent, may_stand_in),
         };
         if is_counted {
             current.exchanged.extend(exchanged);

@@ -94,8 +94,9 @@ pub(super) struct ToldSeats {
     /// The rank that told them first.
     pub(super) rank: u32,
     pub(super) seats: Seats,
-    /// The epoch of the first plan that was drawn since: what was told is for that.
-    pub(super) from: Option<u32>,
+    /// The epoch of a plan that was drawn since, and its seats, from which those of others follow.
+    /// `None` before the first, which has those that were told.
+    pub(super) drawn: Option<(u32, Seats)>,
 }
 
 /// A state that ranks have loaded: every rank loads the same file, once.
@@ -356,6 +357,20 @@ impl Job {
         self.part.is_whole() || self.part.has(self.seat_of(sample) % self.spec.world_size)
     }
 
+    /// Whether the sample has a weight above 0, if it is drawn by a table of weights.
+    pub(crate) fn has_weight(&self, sample: SampleId) -> bool {
+        let plan = &self.spec.plan;
+        let of_part = plan.parts.samplers(plan.sampler).nth(plan.parts.number_of(sample.0));
+        let is_by_table = matches!(of_part.unwrap_or(plan.sampler), Sampler::Weighted | Sampler::Balanced);
+        let table = self.weights.as_ref().filter(|_| is_by_table);
+        table.is_none_or(|table| table.weights().get(sample.index()).is_some_and(|&weight| weight > 0))
+    }
+
+    /// Whether repeats of a sample are dealt to the ranks: then its place does not say whose it is.
+    pub(super) fn deals_repeats(&self, plan: &Plan) -> bool {
+        self.spec.world_size > 1 && self.strata.count() == 1 && plan.summary.repeat_max > 1
+    }
+
     /// Whether the current plan has positions of ranks on other nodes.
     pub(super) fn plans_for_others(&self) -> bool {
         let is_whole = self.plan().is_some_and(|plan| plan.part.is_whole());
@@ -391,8 +406,17 @@ impl Job {
 
     /// The place at which global batch `number` begins, in this daemon's part of the plan.
     pub(super) fn start(&self, number: u32) -> u32 {
+        self.places_before(self.current.slices.start(number))
+    }
+
+    /// The place behind all that are delivered, in this daemon's part of the plan.
+    pub(super) fn end(&self) -> u32 {
+        self.places_before(self.current.slices.end())
+    }
+
+    fn places_before(&self, position: u32) -> u32 {
         let part = self.plan().map_or(&self.part, |plan| &plan.part);
-        part.places_before(self.current.slices.start(number))
+        part.places_before(position)
     }
 
     /// Whether the plan uses the sample in a batch that may still be exchanged.

@@ -67,7 +67,7 @@ impl Job {
                 Err(format!("rank {rank} tells seats after the job's first epoch has begun: {ALIKE}"))
             }
             None => {
-                self.told = Some(ToldSeats { rank, seats, from: None });
+                self.told = Some(ToldSeats { rank, seats, drawn: None });
                 Ok(())
             }
         }
@@ -78,7 +78,7 @@ impl Job {
     /// state has its own until then.
     pub(super) fn choose_strata(&mut self, epoch: u32) {
         if let Some(told) = &mut self.told {
-            told.from.get_or_insert(epoch);
+            told.drawn.get_or_insert_with(|| (epoch, told.seats.clone()));
         }
         let (strata, seats, from) = self.next_strata();
         let next = (strata.clone(), self.mixed_seats(strata, seats, from, epoch));
@@ -96,7 +96,11 @@ impl Job {
         let of_plan = self.plan().map_or(0, |plan| plan.epoch);
         let strata = if self.keeps_strata() { &self.strata } else { &self.own_strata };
         match &self.told {
-            Some(told) if *strata == self.own_strata => (strata, &told.seats, told.from.unwrap_or_default()),
+            Some(told) if *strata == self.own_strata => {
+                let (from, seats) =
+                    told.drawn.as_ref().map_or((0, &told.seats), |(epoch, seats)| (*epoch, seats));
+                (strata, seats, from)
+            }
             _ if self.keeps_strata() => (strata, &self.seats, of_plan),
             _ => (strata, &IN_ORDER, 0),
         }

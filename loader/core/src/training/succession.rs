@@ -215,9 +215,12 @@ impl Training {
         let done = state.map_err(|error| error.to_string()).and_then(|state| {
             let resumed = job.restore(state);
             if let Some(epoch) = handed.version.epoch() {
-                // The base has the seats of this epoch's plan, and later ones follow from them. A
-                // state that was loaded may be of before the first plan, for which they were told.
-                job.told = None;
+                // The base has the seats of this epoch's plan, and later ones follow from them.
+                // Those that were told are for own strata, and a state may have brought others.
+                let is_own = job.strata == job.own_strata;
+                if let Some(told) = job.told.as_mut().filter(|_| is_own) {
+                    told.drawn = Some((epoch, job.seats.clone()));
+                }
                 let parts = Parts::of(&handed.bytes).map_err(|error| error.to_string())?;
                 job.go_on_from(epoch, &parts, content_id)?;
                 job.gathering.get_or_insert_default().restored = Some(epoch);
@@ -333,7 +336,7 @@ impl Job {
             // rank was given the later one.
             let there = place_of.get(&sample).copied().filter(|&there| there != here);
             if let Some((there, &planned)) = there.zip(plan.ids.get(here)) {
-                plan.ids.swap(here, there);
+                plan.swap(here, there);
                 place_of.extend([(sample, here), (planned, there)]);
             }
         }

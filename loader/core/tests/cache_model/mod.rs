@@ -24,7 +24,7 @@ pub(crate) struct Resident {
     frequency: usize,
     /// ARC: of T2.
     is_in_t2: bool,
-    /// Quiver and iCACHE: the epoch has used it.
+    /// Quiver and iCACHE: the epoch has used it, or nobody will.
     is_used: bool,
     /// iCACHE: of the high region.
     is_high: bool,
@@ -93,9 +93,18 @@ impl Model {
         resident.value
     }
 
-    pub(crate) fn begin_epoch(&mut self, low: BTreeSet<u32>) {
+    pub(crate) fn begin_epoch(&mut self, low: BTreeSet<u32>, useless: &BTreeSet<u32>) {
         self.low = low;
         self.residents.iter_mut().for_each(|resident| resident.is_used = false);
+        if !matches!(self.policy, Policy::Quiver | Policy::Icache) {
+            return;
+        }
+        // As if the epoch had used them before all others.
+        self.residents.sort_by_key(|resident| resident.touched);
+        for resident in self.residents.iter_mut().filter(|resident| useless.contains(&resident.id)) {
+            self.time += 1;
+            (resident.is_used, resident.touched) = (true, self.time);
+        }
     }
 
     /// Whether samples may be exchanged for one another by this policy, and this sample is among

@@ -3,8 +3,8 @@
 //!
 //! In the high region a newcomer displaces residents of strictly lower score, or is refused. In the
 //! low region it displaces what the epoch has used, as with [`Quiver`]. Each epoch says at its
-//! start which samples have high importance; a resident stays in its region until it leaves.
-//! Samples of low importance may be exchanged for one another.
+//! start which samples of all jobs' plans have high importance; a resident stays in its region
+//! until it leaves. Samples of low importance may be exchanged for one another.
 
 use shade_formats::SampleId;
 
@@ -145,11 +145,16 @@ impl Eviction for Icache {
         self.is_stale = true;
     }
 
-    fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
+    fn begin_epoch<T>(
+        &mut self,
+        residents: &Residents<T>,
+        may_use: impl Fn(SampleId) -> bool,
+        high: impl FnOnce() -> Vec<bool>,
+    ) {
         // Frees the old table first, so that there are never two.
         self.is_high = Vec::new();
         self.is_high = high();
-        self.low.begin_epoch(Vec::new);
+        self.low.begin_epoch(residents, may_use, Vec::new);
     }
 
     fn may_be_exchanged(&self, id: SampleId) -> bool {

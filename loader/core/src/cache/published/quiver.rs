@@ -15,7 +15,7 @@ use crate::importance::Importance;
 
 /// Residents that wait for their use in this epoch.
 const WAITING: usize = 0;
-/// Residents that had it.
+/// Residents that had it, or have none.
 const USED: usize = 1;
 
 /// Places by whether the epoch has used them, each queue from the least to the most recently used.
@@ -72,9 +72,19 @@ impl Eviction for Quiver {
         self.0.renew(WAITING, place);
     }
 
-    /// All residents wait for their use again.
-    fn begin_epoch(&mut self, _high: impl FnOnce() -> Vec<bool>) {
+    /// All residents wait for their use again, except those that have none: they leave first.
+    fn begin_epoch<T>(
+        &mut self,
+        residents: &Residents<T>,
+        may_use: impl Fn(SampleId) -> bool,
+        _high: impl FnOnce() -> Vec<bool>,
+    ) {
         self.0.append(WAITING, USED);
+        let is_useless = |&place: &u32| residents.id(place).is_some_and(|id| !may_use(id));
+        let useless: Vec<u32> = self.0.oldest_first(WAITING).filter(is_useless).collect();
+        for place in useless {
+            self.0.renew(USED, place);
+        }
     }
 
     fn may_be_exchanged(&self, _id: SampleId) -> bool {

@@ -68,7 +68,7 @@ fn list(
     let mut missed = 0;
     let mut ids: Vec<SampleId> = Vec::with_capacity(total);
     let mut due: Vec<Vec<Due>> = vec![Vec::new(); batches];
-    // Batches below have nothing due any more.
+    // From the batch at hand to this one nothing is due.
     let mut waiting = 0;
     for batch in 0..batches {
         let start = ids.len();
@@ -94,7 +94,10 @@ fn list(
                 let gap_max = gaps.max.min((batches - 1) / (uses - 1)).max(1);
                 let gap_min = gaps.min.min(gap_max);
                 let gap = gap_min + random.position(gap_max - gap_min + 1);
-                due[(batch + gap).min(batches - 1)].push((id, left - 1));
+                let at = (batch + gap).min(batches - 1);
+                // What came earlier may come again before what is due later.
+                waiting = waiting.min(at);
+                due[at].push((id, left - 1));
             }
         }
         // What found no room is first in the next batch, as the last one to be popped is.
@@ -103,6 +106,7 @@ fn list(
         }
         random.shuffle(&mut ids[start..]);
     }
+    assert_eq!(ids.len(), total, "every use is delivered");
     ids
 }
 
@@ -199,15 +203,33 @@ mod tests {
         assert!(far_off * 10 <= counts.len(), "{far_off} of {} batches: {counts:?}", counts.len());
     }
 
+    #[test]
+    fn what_comes_early_at_the_epochs_end_may_come_again_before_what_is_due_later() {
+        for seed in 0..1000 {
+            let random = &mut Random::new(seed, 1, Stage::Space);
+            let ids = list(&[5; 4], &[], 1, Gaps { min: 2, max: 6 }, random);
+            let uses = |id: u32| ids.iter().filter(|&&other| other == SampleId(id)).count();
+            assert_eq!([0, 1, 2, 3].map(uses), [5; 4], "seed {seed}");
+        }
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
+
         #[test]
         fn it_is_an_order_of_these_uses(
-            counts in prop::collection::vec(0..9u32, 0..200), batch_size in 1..40usize, seed: u64, cached: bool
+            // Few samples and short gaps, too: there an epoch is all beginning and end.
+            counts in prop_oneof![
+                prop::collection::vec(0..9u32, 0..9), prop::collection::vec(0..9u32, 0..200)
+            ],
+            batch_size in prop_oneof![1..4usize, 1..40usize], min in prop_oneof![1..4usize, 1..40usize],
+            wider in prop_oneof![0..8usize, 0..60usize], seed: u64, cached: bool,
         ) {
             let resident: Vec<bool> = (0..200).map(|sample| cached && sample % 3 == 0).collect();
+            let gaps = Gaps { min, max: min + wider };
             let run = || {
                 let random = &mut Random::new(seed, 1, Stage::Space);
-                list(&counts, &resident, batch_size, GAPS, random)
+                list(&counts, &resident, batch_size, gaps, random)
             };
             let ids = run();
             let mut delivered = vec![0; counts.len()];

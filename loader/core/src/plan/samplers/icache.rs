@@ -85,10 +85,10 @@ fn select(
     if selection.taken.contains(&true) { selection } else { full() }
 }
 
-/// By sample: it has high importance in an epoch of these `ids`. These are the upper 70 % of them
+/// By sample: it has high importance in epochs of these `ids`. These are the upper 70 % of them
 /// by (score, -id).
 #[must_use]
-pub fn high_importance(ids: &[SampleId], importance: &Importance) -> Vec<bool> {
+pub fn high_importance(ids: impl IntoIterator<Item = SampleId>, importance: &Importance) -> Vec<bool> {
     let mut high = vec![false; importance.len() as usize];
     for id in ids {
         if let Some(slot) = high.get_mut(id.index()) {
@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn tags_follow_importance() {
         let importance = rising(100);
-        let ids: Vec<SampleId> = (0..100).filter(|id| id % 2 == 0).map(SampleId).collect();
-        let high = high_importance(&ids, &importance);
+        let ids = (0..100).filter(|id| id % 2 == 0).map(SampleId);
+        let high = high_importance(ids, &importance);
         let expected: Vec<bool> = (0..100).map(|id| id % 2 == 0 && id >= 30).collect();
         assert_eq!(high, expected, "35 of the 50 that are planned");
     }

@@ -59,26 +59,33 @@ struct World {
     rows: u32,
 }
 
+fn config(policy: Policy, cache_blocks: u64, gap_bytes_max: u32) -> CoreConfig {
+    CoreConfig {
+        cache_bytes: u64::from(BLOCK_BYTES) * cache_blocks,
+        policy,
+        lookahead: 1.0,
+        reads_max: 8,
+        gap_bytes_max,
+        window_bytes: 0,
+        package_bytes: 0,
+        prefetches_max: 0,
+        opens_ahead: false,
+        block_bytes: BLOCK_BYTES,
+        orders_max: 8,
+        decoded_bytes: 0,
+    }
+}
+
+fn records(config: &CoreConfig) -> Records<Counted> {
+    // As much again as the largest cache of the test, for rows and reads.
+    let memory = Counted::new(u64::from(BLOCK_BYTES) * 160, BLOCK_BYTES);
+    let cache = Cache::new(config.policy, config.cache_bytes, SAMPLES);
+    Records::new(Arc::new(Lens), memory, cache, config)
+}
+
 impl World {
     fn new(policy: Policy, cache_blocks: u64, gap_bytes_max: u32) -> Self {
-        let bytes = u64::from(BLOCK_BYTES) * cache_blocks;
-        let config = CoreConfig {
-            cache_bytes: bytes,
-            policy,
-            lookahead: 1.0,
-            reads_max: 8,
-            gap_bytes_max,
-            window_bytes: 0,
-            package_bytes: 0,
-            prefetches_max: 0,
-            opens_ahead: false,
-            block_bytes: BLOCK_BYTES,
-            orders_max: 8,
-            decoded_bytes: 0,
-        };
-        // As much again as the largest cache of the test, for rows and reads.
-        let memory = Counted::new(u64::from(BLOCK_BYTES) * 160, BLOCK_BYTES);
-        let records = Records::new(Arc::new(Lens), memory, Cache::new(policy, bytes, SAMPLES), &config);
+        let records = records(&config(policy, cache_blocks, gap_bytes_max));
         let (mut training, mut figures) = (Training::new(Arc::new(Lens), 1.0, false), Figures::default());
         let spec = JobSpec { ring_bytes: 1 << 20, ..JobSpec::default() };
         let attach = Attach {
@@ -173,6 +180,22 @@ impl World {
         }
         self.lent.drain(..).for_each(|record| self.records.take_back(Some(record)));
         self.records.evict_surplus(self.training.jobs(), &mut self.figures);
+    }
+}
+
+#[test]
+fn windows_and_packages_take_turns_as_the_cache_is_resized() {
+    let config = config(Policy::Lookahead, 100, 0);
+    let brought = |records: &Records<Counted>| (records.windows.is_some(), records.packages.is_some());
+    for (package_bytes, has_packages) in [(0, false), (1 << 15, true)] {
+        let mut records = records(&CoreConfig { window_bytes: 1 << 16, package_bytes, ..config });
+        assert_eq!(brought(&records), (true, false));
+        for _ in 0..2 {
+            records.resize(u64::from(BLOCK_BYTES) * 30, 0);
+            assert_eq!(brought(&records), (false, has_packages));
+            records.resize(config.cache_bytes, 1 << 16);
+            assert_eq!(brought(&records), (true, false));
+        }
     }
 }
 

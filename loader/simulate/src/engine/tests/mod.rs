@@ -162,7 +162,7 @@ fn skipped_epochs_are_not_counted_but_seen() {
         let played = following.play(&dataset(4, Sizes::Unit), &script);
         assert_eq!(counted(&played), [4, 3, 0, 0, 1], "{to_the_end}");
         let all = played.all();
-        assert_eq!(all.counts.absorbing_epochs, u64::from(!to_the_end), "0 and 1 were there, and 3 was not");
+        assert_eq!(all.counts.absorbing_epochs, 0, "0 and 1 were there, but not drawn for that");
         assert!((played.ever_seen_share.unwrap() - 1.0).abs() < 1e-12);
         assert!((all.distinct_share() - 1.0).abs() < 1e-12);
         assert_eq!(all.repeat_max, 5);
