@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shade_dataset::{Address, Dictionaries, Files, ReadFault, ReadMemory};
-use shade_formats::index::{Entry, Index, Shard};
+use shade_dataset::{Address, Dictionaries, Files, ReadFault, ReadMemory, Url, shards_address};
+use shade_formats::index::{Entry, Index, PlacesKind, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::padded_len;
 use shade_formats::{SampleId, ShardId};
 
+use crate::bucket::is_address;
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -127,22 +128,81 @@ impl Dataset {
         self.index.is_of_others()
     }
 
+    /// Whether it is an index of other datasets' shards (`merge --in-place`): paths may be in it
+    /// more than once, and no shard is its own.
+    pub(crate) fn is_merged_in_place(&self) -> bool {
+        self.index.places().is_some_and(|places| places.kind == PlacesKind::Shards)
+    }
+
+    /// Two samples with one path, of an [index of other datasets'
+    /// shards](Self::is_merged_in_place).
+    pub(crate) fn equal_paths(&self) -> Option<[SampleId; 2]> {
+        if !self.is_merged_in_place() {
+            return None;
+        }
+        let mut known: HashMap<&[u8], SampleId> = HashMap::new();
+        self.ids().find_map(|id| {
+            let path = self.index.path(id).unwrap_or_default();
+            Some([known.insert(path, id)?, id])
+        })
+    }
+
+    /// The folder of the dataset that a sample's shard is of.
+    pub(crate) fn part_of(&self, sample: SampleId) -> PathBuf {
+        let shard =
+            self.index.entry(sample).map_or_else(|| self.dir.clone(), |entry| self.shard_path(entry.shard));
+        shard.parent().unwrap_or(&shard).to_owned()
+    }
+
+    /// Where its shards are, if they are objects in a bucket. It may have been opened as the folder
+    /// of the user's cache with a copy of its index.
+    pub(crate) fn address(&self) -> Option<Url> {
+        shards_address(&self.dir, &self.index)
+    }
+
     /// Samples whose checksum is not known: nobody has read them yet.
     pub(crate) fn without_checksum(&self) -> u64 {
         let is_unknown = |id: &SampleId| self.index.entry(*id).is_some_and(|entry| entry.crc32c.is_none());
         if self.is_in_place() { self.ids().filter(is_unknown).count() as u64 } else { 0 }
     }
 
-    /// Refuses an index of files that lie elsewhere, for a `command` that needs shards of its own.
+    /// Refuses what has no shards of its own, for a `command` that needs them: an index of files,
+    /// with its remedy, an index of other datasets' shards, with its own, or the copy of an index.
     ///
     /// # Errors
     /// It is one: usage.
-    pub(crate) fn refuse_in_place(&self, command: &str, remedy: &str) -> Result<(), Error> {
-        let Some(places) = self.index.places() else { return Ok(()) };
+    pub(crate) fn refuse_in_place(
+        &self,
+        command: &str,
+        of_files: &str,
+        of_datasets: &str,
+    ) -> Result<(), Error> {
+        let Some(places) = self.index.places() else { return self.refuse_copy() };
         let (dir, base) = (self.name.display(), String::from_utf8_lossy(places.base));
-        Err(Error::Usage(format!(
-            "{dir} is an index of files in {base}, and {command} needs records in shards of its own: {remedy}"
-        )))
+        Err(Error::Usage(match places.kind {
+            PlacesKind::Shards => format!(
+                "{dir} is an index of other datasets' shards, and {command} needs shards of its own: {of_datasets}"
+            ),
+            PlacesKind::Tars | PlacesKind::Files => format!(
+                "{dir} is an index of files in {base}, and {command} needs records in shards of its own: {of_files}"
+            ),
+        }))
+    }
+
+    /// Refuses the folder of the user's cache that has a copy of an index in a bucket: shards that
+    /// were written there would be nobody's.
+    ///
+    /// # Errors
+    /// It is one: usage.
+    pub(crate) fn refuse_copy(&self) -> Result<(), Error> {
+        let is_copy = self.index.places().is_none() && !is_address(&self.name);
+        match self.address().filter(|_| is_copy) {
+            Some(url) => {
+                let dir = self.name.display();
+                Err(Error::Usage(format!("{dir} has only a copy of the index in {url}: give that address")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The bytes of its shard that the index vouches for: the record's header, the record, its

@@ -99,6 +99,7 @@ pub(crate) fn diff(args: &DiffArgs, stop: &Stop) -> Result<Compared, Error> {
     let shown = args.output.shown();
     let source = args.source.source()?;
     let dataset = Dataset::open(&args.dataset)?;
+    refuse_equal_paths(&dataset)?;
     let workers = Workers::start(args.threads.in_flight())?;
     let catalogue = source.list(&workers, shown, stop)?;
     let is_transformed = dataset.is_transformed();
@@ -137,6 +138,19 @@ pub(crate) fn diff(args: &DiffArgs, stop: &Stop) -> Result<Compared, Error> {
         && compared.different.is_empty();
     compared.seconds = start.elapsed().as_secs_f64();
     Ok(compared)
+}
+
+/// Samples of a source and a dataset belong together if their paths are equal. Where two of the
+/// dataset have one path, one of them would not be compared.
+fn refuse_equal_paths(dataset: &Dataset) -> Result<(), Error> {
+    let Some([first, second]) = dataset.equal_paths() else { return Ok(()) };
+    let (dir, path) = (dataset.name.display(), dataset.path_text(first));
+    let [one, other] = [first, second].map(|sample| dataset.part_of(sample));
+    let (one, other) = (one.display(), other.display());
+    Err(Error::Usage(format!(
+        "{dir}: samples {first} and {second} have the same path '{path}': they are of {one} and of {other}, so compare \
+         each of these datasets with its own source"
+    )))
 }
 
 struct Comparing<'a> {

@@ -270,6 +270,17 @@ fn with_pairs(folders: &BTreeSet<&str>, pairs: &BTreeMap<String, String>) -> BTr
 /// sample has its own. Gives the folders that the paths need, parents first.
 fn check_paths(dataset: &Dataset) -> Result<BTreeSet<&str>, Error> {
     let refuse = |fault| Error::Damaged { path: dataset.name.join(INDEX_FILE), fault };
+    // Datasets that were merged in place may have the same paths: each of them is whole.
+    let clash = |fault: String, samples: [SampleId; 2]| match dataset.is_merged_in_place() {
+        false => refuse(fault),
+        true => {
+            let ([one, other], dir) = (samples.map(|sample| dataset.part_of(sample)), dataset.name.display());
+            let (one, other) = (one.display(), other.display());
+            Error::Usage(format!(
+                "{dir}: {fault}: they are of {one} and of {other}, so extract each of these datasets by itself"
+            ))
+        }
+    };
     let mut paths = Vec::with_capacity(dataset.index.len() as usize);
     let mut folders = BTreeSet::new();
     for sample in dataset.ids() {
@@ -292,15 +303,18 @@ fn check_paths(dataset: &Dataset) -> Result<BTreeSet<&str>, Error> {
         if let [(path, first), (again, second)] = pair
             && path == again
         {
-            return Err(refuse(format!("samples {first} and {second} have the same path '{path}'")));
+            let fault = format!("samples {first} and {second} have the same path '{path}'");
+            return Err(clash(fault, [*first, *second]));
         }
     }
-    match paths.iter().find(|(path, _)| folders.contains(path)) {
-        Some((path, sample)) => {
-            Err(refuse(format!("sample {sample} has the path '{path}', which is another's folder")))
-        }
-        None => Ok(folders),
-    }
+    let Some((path, sample)) = paths.iter().find(|(path, _)| folders.contains(path)) else {
+        return Ok(folders);
+    };
+    let is_below =
+        |(other, _): &&(&str, SampleId)| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    let below = paths.iter().find(is_below).map_or(*sample, |(_, below)| *below);
+    let fault = format!("sample {sample} has the path '{path}', which is another's folder");
+    Err(clash(fault, [*sample, below]))
 }
 
 impl Printed for Extracted {}

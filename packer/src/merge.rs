@@ -137,7 +137,8 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         )));
     }
     let remedy = "`shade-pack create` packs its source, and that can be merged";
-    datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy))?;
+    let of_datasets = "merge the datasets that it was merged of with the others";
+    datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy, of_datasets))?;
     if args.in_place {
         for dataset in &mut datasets {
             dataset.dir = fs::canonicalize(&dataset.dir).map_err(Error::io("look at", &dataset.dir))?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
+use crate::support::{names, noise, picture, program, run, run_well, stderr_of, tar_of, tree, write};
 use serde_json::Value;
 
 fn images(root: &Path, classes: &[&str], salt: u64) {
@@ -223,4 +223,52 @@ fn shards_that_stay_in_place_may_be_of_any_datasets_with_shards_of_their_own() {
         "--in-place: s3://bucket/x is in an object store",
     );
     assert!(!at("x").exists());
+    // Each says what can be done: no remedy of another kind of index would work.
+    refused(&[&"append", &at("one"), &at("twice"), &"-q"], "append to the last of the datasets");
+    refused(&[&"merge", &at("x"), &at("twice"), &two, &"-q"], "merge the datasets that it was merged of");
+    refused(&[&"subset", &at("twice"), &at("x"), &"--fraction", &"1"], "take subsets of the datasets");
+    write(&at("labels.csv"), b"path,label\n");
+    let labels = at("labels.csv");
+    refused(&[&"relabel", &at("twice"), &at("x"), &"--labels", &labels], "relabel the datasets");
+    let (first, path) = (one.canonicalize().unwrap(), "samples 0 and 60 have the same path 'bee/");
+    let (first, twice) = (first.to_str().unwrap(), at("twice"));
+    for command in
+        [[&"extract" as &dyn AsRef<std::ffi::OsStr>, &twice, &at("x")], [&"diff", &at("one"), &twice]]
+    {
+        refused(&command, path);
+        refused(&command, &format!("they are of {first} and of {first}, so"));
+    }
+    let output = run(&[&"create", &at("one"), &twice, &"-q"]);
+    let text = stderr_of(&output);
+    assert!(output.status.code() == Some(2) && !text.contains("not in the source"), "{text}");
+}
+
+#[test]
+fn damaged_shards_in_place_are_made_again_in_their_datasets() {
+    let temp = tempfile::tempdir().unwrap();
+    let parts = three(temp.path());
+    let placed = temp.path().join("placed");
+    run_well(&[&"merge", &placed, &parts[0], &parts[1], &parts[2], &"--relabel", &"--in-place", &"-q"]);
+    for part in &parts[..2] {
+        let shard = fs::OpenOptions::new().write(true).open(part.join("shard-000000.tar")).unwrap();
+        shard.set_len(1024).unwrap();
+    }
+    let output = run(&[&"verify", &placed, &"-q"]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let remedies: Vec<&str> = text.lines().filter(|line| line.starts_with("remedy: ")).collect();
+    assert!(remedies.len() == 2 && !text.contains("shade-pack create"), "{text}");
+    for (part, remedy) in parts.iter().zip(remedies) {
+        let part = part.canonicalize().unwrap();
+        assert!(remedy.contains(&format!("`shade-pack verify {}`", part.display())), "{text}");
+    }
+    for (source, part, more) in
+        [("one", &parts[0], &[][..]), ("two", &parts[1], &["--compress", "zstd", "--cls"])]
+    {
+        fs::remove_file(part.join("shard-000000.tar")).unwrap();
+        let mut create =
+            program(&[&"create", &temp.path().join(source), part, &"--shard-size", &"8KiB", &"-q"]);
+        assert!(create.args(more).output().unwrap().status.success());
+    }
+    run_well(&[&"verify", &placed, &"-q"]);
 }

@@ -317,3 +317,47 @@ fn a_dataset_that_another_command_changes_is_left_alone() {
     assert!(stderr_of(&output).contains("another command is changing"), "{output:?}");
     assert!(tree(&out) == before);
 }
+
+#[test]
+fn the_copy_of_an_index_in_a_bucket_gets_no_shards() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("photos"), temp.path().join("out"));
+    images(&source);
+    run_well(&[&"create", &source, &out, &"-q"]);
+    for name in names(&out).iter().filter(|name| name.ends_with(".tar")) {
+        fs::remove_file(out.join(name)).unwrap();
+    }
+    // As the folder in the user's cache is whose name the error of a record once had.
+    fs::write(out.join("origin"), "shade-origin 1\ns3://bucket/train\n").unwrap();
+    let before = tree(&out);
+    let merged = temp.path().join("merged");
+    let commands: [&[&dyn AsRef<std::ffi::OsStr>]; 4] = [
+        &[&"create", &source, &out],
+        &[&"append", &source, &out],
+        &[&"merge", &merged, &out],
+        &[&"subset", &out, &merged, &"--fraction", &"1"],
+    ];
+    for args in commands {
+        let output = run(args);
+        let text = stderr_of(&output);
+        assert!(
+            output.status.code() == Some(2) && text.contains("s3://bucket/train: give that address"),
+            "{text}"
+        );
+    }
+    assert!(tree(&out) == before && !merged.exists());
+}
+
+#[test]
+fn an_index_of_tars_that_are_called_as_shards_are_has_none_to_make_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    tars(&at("set"));
+    fs::rename(at("set").join("part0.tar"), at("set").join(shard_name(0))).unwrap();
+    run_well(&[&"index", &at("set"), &at("index"), &"-q"]);
+    fs::rename(at("set").join(shard_name(0)), at("set").join("part0.tar")).unwrap();
+    let before = tree(temp.path());
+    let output = run(&[&"create", &at("set"), &at("index"), &"-q"]);
+    assert!(output.status.code() == Some(2) && stderr_of(&output).contains("exists"), "{output:?}");
+    assert!(tree(temp.path()) == before);
+}

@@ -196,7 +196,9 @@ impl ReadFault {
             Self::Open { errno, .. } | Self::Refused { errno, .. } | Self::Failed { errno, .. } => {
                 *errno == Errno::NOENT || LOST.contains(errno)
             }
-            Self::Store { fault, .. } => fault.answer == Answer::NotFound,
+            Self::Store { fault, .. } => {
+                matches!(fault.answer, Answer::NotFound | Answer::Changed | Answer::OutOfRange)
+            }
             Self::Missing { .. }
             | Self::NotAFile { .. }
             | Self::NotAsIndexed { .. }
@@ -326,5 +328,11 @@ mod tests {
                 .any(ReadFault::is_loss)
         );
         assert!(ReadFault::Truncated { got: 1, expected: 2 }.is_loss() && !ReadFault::Stopped.is_loss());
+        let answered = |answer| {
+            let fault = StoreFault { answer, status: None, wait: None, words: String::new() };
+            ReadFault::Store { fault, tried: Duration::ZERO }.is_loss()
+        };
+        assert!([Answer::NotFound, Answer::Changed, Answer::OutOfRange].into_iter().all(answered));
+        assert!(![Answer::Forbidden, Answer::SlowDown, Answer::Wrong].into_iter().any(answered));
     }
 }

@@ -48,9 +48,12 @@ pub struct Files {
     descriptors: Descriptors,
     /// All shards were checked before the first read: see [`surveyed`](Self::surveyed).
     surveyed: bool,
-    /// A direct read was refused: all shards are opened for buffered reads from then on. They lie
-    /// on one mount, and mixing both on one file stalls on NFS.
-    buffered: AtomicBool,
+    /// A direct read was refused, which was told: all shards that lie on one mount are opened for
+    /// buffered reads from then on. Mixing both on one file stalls on NFS.
+    refused: AtomicBool,
+    /// Shards are those of several datasets, which may lie on several mounts: each tells for itself
+    /// whether direct reads are refused.
+    are_of_datasets: bool,
     /// Some shard was opened: this user may read the dataset, and the store answers.
     answered: AtomicBool,
     /// How long reads wait for the end of trouble.
@@ -116,10 +119,11 @@ impl Files {
             direct_align_bytes,
             slots,
             places,
+            are_of_datasets: index.places().is_some_and(|places| places.kind == PlacesKind::Shards),
             index,
             descriptors: Descriptors::new(open_max),
             surveyed: false,
-            buffered: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             patience: PATIENCE,
             outage: Outage::default(),
@@ -174,7 +178,7 @@ impl Files {
     }
 
     /// The shard's file after a direct read of it was refused: it is opened for buffered reads,
-    /// like all others from now on.
+    /// like all others on its mount from now on.
     pub(crate) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
         let slot = self.slot(shard)?;
         let mut file = slot.lock();
@@ -183,11 +187,25 @@ impl Files {
         {
             return Ok(Arc::clone(open));
         }
-        if !self.buffered.swap(true, Ordering::Relaxed) {
-            let shard = self.path(shard).map_err(Unopened::Fault)?;
-            tracing::warn!(shard = %shard.display(), "direct reads are refused; using the page cache");
-        }
+        self.refuse_direct(&self.path(shard).map_err(Unopened::Fault)?, &mut file);
         self.open_into(shard, &slot, &mut file)
+    }
+
+    /// Notes that the file system of the shard at `path` refuses direct reads.
+    fn refuse_direct(&self, path: &Path, file: &mut ShardFile) {
+        file.is_buffered = true;
+        if !self.refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(shard = %path.display(), "direct reads are refused; using the page cache");
+        }
+    }
+
+    /// How the shard is opened next.
+    fn align_bytes_of(&self, file: &ShardFile) -> Option<u32> {
+        let is_refused = match self.are_of_datasets {
+            true => file.is_buffered,
+            false => self.refused.load(Ordering::Relaxed),
+        };
+        self.direct_align_bytes.filter(|_| !is_refused)
     }
 
     /// The same files, of which these do not exist: those of a bucket, which was asked.
@@ -364,12 +382,11 @@ impl Files {
         let path = self.path(shard).map_err(Unopened::Fault)?;
         // Read-only also because Linux 7.2 and later answer NFS reads inline only for such
         // descriptors.
-        let mut direct_align_bytes =
-            self.direct_align_bytes.filter(|_| !self.buffered.load(Ordering::Relaxed));
+        let mut direct_align_bytes = self.align_bytes_of(file);
         let open = |more| regular::open_at(CWD, &path, OFlags::RDONLY | more);
         let fd = match open(direct_align_bytes.map_or(OFlags::empty(), |_| OFlags::DIRECT)) {
             Err(fault) if direct_align_bytes.is_some() && errno_of(&fault).is_some_and(refuses_direct) => {
-                self.buffered.store(true, Ordering::Relaxed);
+                self.refuse_direct(&path, file);
                 direct_align_bytes = None;
                 open(OFlags::empty())
             }
@@ -732,6 +749,26 @@ mod tests {
             Arc::ptr_eq(&buffered, &files.buffer(SHARD).unwrap()),
             "the second refused read finds it open"
         );
+        assert_eq!(files.reopen(SHARD, &buffered).unwrap().direct_align_bytes, None);
+    }
+
+    #[test]
+    fn shards_of_several_datasets_may_lie_where_direct_reads_are_refused_and_where_they_are_not() {
+        let other = ShardFile::default();
+        let (_folder, files) = dataset(Some(512));
+        files.buffer(SHARD).unwrap();
+        assert_eq!(files.align_bytes_of(&other), None, "one mount");
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("shard-000000.tar"), [7; 1024]).unwrap();
+        let mut index = IndexBuilder::new();
+        index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 0 }).unwrap();
+        index.set_places(PlacesKind::Shards, temp.path().as_os_str().as_encoded_bytes(), Vec::new());
+        let index = index.finish().unwrap();
+        std::fs::write(temp.path().join(INDEX_FILE), &index).unwrap();
+        let index = Arc::new(Index::open(index).unwrap());
+        let files = Files::surveyed(temp.path(), index, Some(512), &[], PATIENCE);
+        let buffered = files.buffer(SHARD).unwrap();
+        assert_eq!((buffered.direct_align_bytes, files.align_bytes_of(&other)), (None, Some(512)));
         assert_eq!(files.reopen(SHARD, &buffered).unwrap().direct_align_bytes, None);
     }
 }

@@ -62,10 +62,10 @@ impl Dataset {
         Ok(if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path })
     }
 
-    /// Whether its shards are objects in a bucket.
+    /// Whether its shards are objects in a bucket. Its index may be a file.
     #[must_use]
     pub fn are_objects(&self) -> bool {
-        matches!(Origin::of_folder(&self.folder), Ok(Some(_)))
+        shards_address(&self.folder, &self.index).is_some()
     }
 
     /// Opens the dataset in `folder`.
@@ -215,7 +215,7 @@ fn is_local(file: &File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::index::{Codec, Entry, IndexBuilder, Media, Shard};
+    use shade_formats::index::{Codec, Entry, IndexBuilder, Media, PlacesKind, Shard};
     use shade_formats::{SampleId, ShardId};
 
     use super::*;
@@ -247,6 +247,17 @@ mod tests {
         // As `cp other/dataset.shade .` begins.
         File::options().write(true).truncate(true).open(&path).unwrap();
         assert_eq!(dataset.index.entry(SampleId(0)), Some(entry));
+    }
+
+    #[test]
+    fn an_index_in_a_folder_may_be_of_objects() {
+        for (base, are_objects) in [("s3://bucket/photos", true), ("/photos", false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut index = IndexBuilder::new();
+            index.set_places(PlacesKind::Files, base.as_bytes(), Vec::new());
+            std::fs::write(folder.path().join(INDEX_FILE), index.finish().unwrap()).unwrap();
+            assert_eq!(Dataset::open(folder.path()).unwrap().are_objects(), are_objects, "{base}");
+        }
     }
 
     #[test]

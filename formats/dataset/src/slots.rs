@@ -35,6 +35,8 @@ pub(crate) struct ShardFile {
     pub(crate) first: Option<FileIdentity>,
     /// It went stale once: a file that is opened in its place is checked.
     pub(crate) suspect: bool,
+    /// Its file system refuses direct reads.
+    pub(crate) is_buffered: bool,
 }
 
 /// What the bytes of an open shard come from.

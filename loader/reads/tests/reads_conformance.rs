@@ -642,14 +642,20 @@ fn a_record_that_is_wrong_twice_is_told_with_what_became_of_its_shard_s_file() {
         let victim = dataset.sample_of(4096);
         let shard = dataset.entry(victim).shard;
         assert!(rig.read(dataset, victim).is_ok(), "the shard is open");
-        let recheck = |rig: &mut Rig| {
-            let op = ReadOp { recheck: true, ..rig.op(dataset, victim) };
+        let recheck_by = |rig: &mut Rig, crc32c| {
+            let op = ReadOp { recheck: true, crc32c, ..rig.op(dataset, victim) };
             rig.reads.submit(op);
             let completion = rig.take(1).remove(0);
             rig.list.give(completion.op.blocks);
             (completion.outcome, completion.checked)
         };
+        let recheck = |rig: &mut Rig| recheck_by(rig, dataset.entry(victim).crc32c);
         assert_eq!(recheck(rig), (Ok(()), true));
+        assert_eq!(
+            recheck_by(rig, None),
+            (Ok(()), false),
+            "nothing was compared: that is left to who knows parts"
+        );
         let path = dataset.shard(shard);
         // The open file is as it was; the path names another one.
         let (bytes, new) = (std::fs::read(&path).unwrap(), dataset.path().join("new"));

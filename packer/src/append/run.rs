@@ -61,7 +61,11 @@ fn layout_of(dataset: &Path, is_said: bool) -> Result<Layout, Error> {
     let dataset = Dataset::open(dataset)?;
     let remedy = "`shade-pack index SOURCE OUT --update` indexes what is there now, and ids stay if what is new \
                   comes last";
-    dataset.refuse_in_place("append", remedy)?;
+    let of_datasets = format!(
+        "append to the last of the datasets that it was merged of, remove {}, and merge again with --in-place",
+        dataset.name.display()
+    );
+    dataset.refuse_in_place("append", remedy, &of_datasets)?;
     let all = PackOptions::all(dataset.index.options());
     let Some(first) = all.first() else { return Ok(Layout::default()) };
     if !is_said && all.iter().any(|options| options.transform != first.transform) {

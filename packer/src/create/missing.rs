@@ -67,6 +67,7 @@ pub(super) fn make_missing(
             break;
         }
         let Ok(dataset) = Dataset::open(&planned.folder(&new.out)) else { continue };
+        dataset.refuse_copy()?;
         if missing_in(&dataset).is_empty() {
             continue;
         }
@@ -109,13 +110,15 @@ pub(super) fn make_missing(
     }
 }
 
-/// The shards whose files are not there.
+/// The shards whose files are not there. An index of files elsewhere has none of its own.
 fn missing_in(dataset: &Dataset) -> Vec<ShardId> {
     let is_missing = |shard: &ShardId| {
         let found = fs::symlink_metadata(dataset.shard_path(*shard));
         // Another program's index may have other names.
         let is_ours = dataset.index.shard(*shard).is_some_and(|row| row.name == shard_name(shard.0));
-        is_ours && found.is_err_and(|fault| fault.kind() == ErrorKind::NotFound)
+        is_ours
+            && dataset.index.places().is_none()
+            && found.is_err_and(|fault| fault.kind() == ErrorKind::NotFound)
     };
     dataset.shard_ids().filter(is_missing).collect()
 }

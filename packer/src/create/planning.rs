@@ -204,7 +204,10 @@ fn explained(refused: Error, out: &Path, planned: &[Planned]) -> Error {
     let Error::Usage(mut text) = refused else { return refused };
     for planned in planned {
         let folder = planned.folder(out);
-        if let (Ok(dataset), Ok(times)) = (Dataset::open(&folder), Times::read(&folder)) {
+        // Datasets that were merged in place have a source each.
+        if let (Ok(dataset), Ok(times)) = (Dataset::open(&folder), Times::read(&folder))
+            && !dataset.is_merged_in_place()
+        {
             let changes = Changes::of(&dataset, &times, &planned.catalogue);
             text += &changes.differences(&dataset, &planned.options);
             planned.catalogue.notes.iter().for_each(|note| text += &format!("\n  note: {note}"));

@@ -58,7 +58,8 @@ pub(crate) struct RelabelReport {
 /// there, or not all; a label is no class; or as of `subset`. There is no dataset then.
 pub(crate) fn relabel(args: &RelabelArgs, stop: &Stop) -> Result<RelabelReport, Error> {
     let dataset = Dataset::open(&args.new.dataset)?;
-    dataset.refuse_in_place("relabel", "index SOURCE again, with other labels")?;
+    let of_datasets = "relabel the datasets that it was merged of, and merge those";
+    dataset.refuse_in_place("relabel", "index SOURCE again, with other labels", of_datasets)?;
     let meaning = match (&args.classes, args.keep) {
         (_, true) => LabelMeaning::Names,
         (Some(file), false) => LabelMeaning::File(file),

@@ -140,7 +140,9 @@ pub(crate) fn subset(args: &SubsetArgs, stop: &Stop) -> Result<Report, Error> {
     let dataset = Dataset::open(&args.new.dataset)?;
     let remedy =
         "Plan(indices=...) trains on some of its samples, `shade-pack index --exclude` leaves files out";
-    dataset.refuse_in_place("subset", remedy)?;
+    let of_datasets = "Plan(indices=...) trains on some of its samples; or take subsets of the datasets that it was \
+                       merged of, and merge those";
+    dataset.refuse_in_place("subset", remedy, of_datasets)?;
     let samples = args.choice.samples(args.draw, &dataset)?;
     let classes = dataset.class_names().map(<[u8]>::to_vec).collect();
     let told = [("choice", json!(args.choice)), ("draw", json!(args.draw))];

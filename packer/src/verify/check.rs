@@ -3,7 +3,6 @@
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, sniff};
-use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::{MEMBER_HEADER_BYTES, is_record_name, parse_member_header};
 use shade_formats::{FormatError, SampleId};
 use shade_images::{Decoder, ImageFault, Part};
@@ -106,7 +105,8 @@ impl<'a> Checker<'a> {
             Mismatch::compare(crc32c(fields), expected).map_err(SampleFault::Fields)?;
             let found = index.fields_in(sample, fields)?;
             for (number, end) in index.field_ends(sample).enumerate() {
-                let len = end.up_to.blocks as usize * SHARD_ALIGN_BYTES as usize;
+                // A block is as long as a header.
+                let len = (end.up_to.blocks as usize).saturating_mul(MEMBER_HEADER_BYTES);
                 let up_to = crc32c(fields.get(..len).unwrap_or_default());
                 Mismatch::compare(up_to, Some(end.up_to.crc32c)).map_err(SampleFault::Fields)?;
                 if found.get(number).is_none_or(|field| field.name != end.name) {

@@ -76,6 +76,8 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
         decoded: args.decode,
         has_foreign_shards: PackOptions::has_foreign_shards(dataset.index.options()),
         is_in_place: dataset.is_in_place(),
+        is_merged_in_place: dataset.is_merged_in_place(),
+        is_in_bucket: dataset.address().is_some(),
         without_checksum: dataset.without_checksum(),
         times_fault: Times::read(&args.dataset)?.fault,
         ..Verified::default()
@@ -198,7 +200,10 @@ impl Verifying<'_> {
                     findings.refused = Some(fault);
                     return Ok(());
                 }
-                Some(fault @ (ReadFault::Open { .. } | ReadFault::NotAFile { .. })) => {
+                // Nothing of it can be read.
+                Some(
+                    fault @ (ReadFault::Open { .. } | ReadFault::NotAFile { .. } | ReadFault::Store { .. }),
+                ) => {
                     let fault = SampleFault::Read(fault);
                     let damaged = |(id, entry): &(_, _)| fault.in_dataset(self.reader.dataset, *id, entry);
                     findings.damaged = samples.iter().map(damaged).collect();

@@ -1,5 +1,6 @@
 //! What verifying found, for people and for programs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -8,7 +9,6 @@ use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::printable::OneLine;
 
-use crate::bucket::is_address;
 use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::TIMES_FILE;
@@ -58,6 +58,12 @@ pub(crate) struct Verified {
     /// Whether it is an index of files that lie elsewhere.
     #[serde(skip)]
     pub(super) is_in_place: bool,
+    /// Whether it is an index of other datasets' shards.
+    #[serde(skip)]
+    pub(super) is_merged_in_place: bool,
+    /// Whether its shards are objects in a bucket.
+    #[serde(skip)]
+    pub(super) is_in_bucket: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -117,6 +123,9 @@ impl Verified {
             let first = OneLine(first.shard.display());
             return writeln!(f, "remedy: restore {first}, or make the index again (shade-pack index)");
         }
+        if self.is_merged_in_place {
+            return self.write_remedies_of_parts(f);
+        }
         let is_alone = self.damaged_shards.iter().all(|other| other.shard == first.shard);
         let (first, dataset) = (OneLine(first.shard.display()), self.dataset.display());
         if self.has_foreign_shards {
@@ -125,7 +134,7 @@ impl Verified {
                 "remedy: make {first} again in the dataset that this one is a subset of, then the subset"
             );
         }
-        if is_address(&self.dataset) {
+        if self.is_in_bucket {
             return writeln!(
                 f,
                 "remedy: copy {first} there from where the dataset was copied or packed, or pack it again to another \
@@ -141,6 +150,25 @@ impl Verified {
             "remedy: remove {first}{others} and run `shade-pack create SOURCE {dataset}` again, with the options it \
              was made with: it makes just {made}"
         )
+    }
+
+    /// The shards of each part are made again there: a line for each.
+    fn write_remedies_of_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dataset = self.dataset.display();
+        let mut told = BTreeSet::new();
+        for DamagedShard { shard, .. } in &self.damaged_shards {
+            let part = shard.parent().unwrap_or(shard);
+            if told.insert(part) {
+                let (shard, part) = (OneLine(shard.display()), OneLine(part.display()));
+                writeln!(
+                    f,
+                    "remedy: {shard} is a shard of the dataset in {part}, not of this one: `shade-pack verify {part}` says \
+                     how it is made again, and this index stays right. If that dataset was packed anew, remove \
+                     {dataset} and merge again"
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -214,6 +242,26 @@ impl fmt::Display for Verified {
                 f,
                 "; {count} were only read, as the index has no checksum of them (shade-pack index --checksums)"
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_s_lost_shard_is_no_work_for_create_whatever_the_dataset_is_called() {
+        for dataset in ["s3://bucket/train", "/home/me/.cache/shade/objects/1f"] {
+            let shard = "s3://bucket/train/shard-000000.tar".into();
+            let found = Verified {
+                dataset: dataset.into(),
+                damaged_shards: vec![DamagedShard { shard, fault: "it is gone".to_owned() }],
+                is_in_bucket: true,
+                ..Verified::default()
+            };
+            let text = found.to_string();
+            assert!(text.contains("`create` makes no lost shards in an object store"), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
 use shade_core::{block_bytes_for, capacity_bytes};
 use shade_dataset::{Choice, Dataset, DatasetError, choose, shards_folder};
-use shade_formats::index::Index;
+use shade_formats::index::{Index, PlacesKind};
 use shade_formats::{SampleId, ShardId};
 use shade_job::{Capacity, IoMode};
 use shade_reads::any_shard;
@@ -98,7 +98,7 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
     let facts = dataset.as_ref().map(|dataset| facts(&dataset.index));
     // Records may lie elsewhere than their index.
     let path = match &dataset {
-        Some(dataset) => shards_folder(&path, &dataset.index).to_owned(),
+        Some(dataset) => records_folder(&path, &dataset.index),
         None => path,
     };
     let mount = mount_of(&path, mounts);
@@ -113,6 +113,14 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<D
         path,
     };
     Ok((found, dataset))
+}
+
+/// Where the records of the dataset in `folder` are. Those of several datasets have one folder in
+/// common, which may be on another mount: one dataset's counts.
+fn records_folder(folder: &Path, index: &Index) -> PathBuf {
+    let is_of_datasets = index.places().is_some_and(|places| places.kind == PlacesKind::Shards);
+    let shard = if is_of_datasets { any_shard(folder, index) } else { None };
+    shard.as_deref().and_then(Path::parent).unwrap_or_else(|| shards_folder(folder, index)).to_owned()
 }
 
 /// The mount of a path without links.
@@ -146,10 +154,9 @@ fn read_ahead_kib(device: &str) -> Option<u64> {
     files.iter().find_map(|file| text(file).trim().parse().ok())
 }
 
-/// How shards would be read. A folder without a dataset is judged by any file in it; NFS needs
-/// none.
+/// How shards in `path` would be read. A folder without a dataset is judged by any file in it; NFS
+/// needs none.
 fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&DatasetFacts>, is_nfs: bool) -> Option<Io> {
-    let folder = dataset.map_or(path, |dataset| shards_folder(&dataset.folder, &dataset.index));
     let file = match dataset {
         Some(dataset) => any_shard(&dataset.folder, &dataset.index),
         None if path.is_file() => Some(path.to_owned()),
@@ -161,7 +168,7 @@ fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&DatasetFacts>, is_n
     // The arena's alignment of blocks.
     let block_bytes = facts.map_or(PAGE_BYTES, |facts| facts.block_bytes);
     let align_bytes = PAGE_BYTES.min(1 << block_bytes.trailing_zeros());
-    choose(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
+    choose(IoMode::Auto, path, file.as_deref(), align_bytes).ok().map(Io::from)
 }
 
 fn any_file(folder: &Path) -> Option<PathBuf> {
@@ -193,6 +200,8 @@ pub(super) fn facts(index: &Index) -> DatasetFacts {
 
 #[cfg(test)]
 mod tests {
+    use shade_formats::index::{INDEX_FILE, IndexBuilder, Shard};
+
     use super::*;
 
     #[test]
@@ -204,6 +213,24 @@ mod tests {
         assert!(found.no_dataset.unwrap().contains("shade-pack create"));
         fs::write(folder.path().join("a"), "a").unwrap();
         assert!(look(folder.path(), &[]).unwrap().0.io.is_some());
+    }
+
+    #[test]
+    fn of_several_datasets_one_that_is_there_is_judged_and_not_their_common_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let (part, there) = (base.path().join("b"), base.path().join("index"));
+        for folder in [&part, &there] {
+            fs::create_dir(folder).unwrap();
+        }
+        let mut index = IndexBuilder::new();
+        for name in ["a/shard-000000.tar", "b/shard-000000.tar"] {
+            index.push_shard(Shard { name, bytes: 1024, crc32c: 0, records: 0 }).unwrap();
+        }
+        index.set_places(PlacesKind::Shards, base.path().as_os_str().as_encoded_bytes(), Vec::new());
+        fs::write(there.join(INDEX_FILE), index.finish().unwrap()).unwrap();
+        assert_eq!(look(&there, &[]).unwrap().0.path, base.path(), "no shard is there");
+        fs::write(part.join("shard-000000.tar"), [0; 1024]).unwrap();
+        assert_eq!(look(&there, &[]).unwrap().0.path, part);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! A shard is opened when it is first read, which takes extra round trips on NFS. The daemon does
 //! that once in days; in a probe of seconds over hundreds of shards it would be most of the result.
-//! So the probe uses some shards only, and reads one record of each before it measures.
+//! So the probe uses some shards only, and reads one record of each before it measures. Where each
+//! image is a file, the daemon opens one for nearly every read, and so does the probe.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use shade_formats::index::Index;
+use shade_formats::index::{Index, PlacesKind};
 use shade_formats::{SampleId, ShardId};
 
 /// Most shards to read from: enough to spread over a server's disks.
@@ -22,7 +23,7 @@ pub(super) struct Picks {
     firsts: Vec<(ShardId, SampleId)>,
     /// Number of these that were handed out.
     opened: usize,
-    /// All samples of the chosen shards.
+    /// All samples of the chosen shards; of the dataset where each has a file of its own.
     samples: Vec<SampleId>,
 }
 
@@ -33,6 +34,10 @@ impl Picks {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let random = ChaCha8Rng::seed_from_u64(now.as_secs() ^ (u64::from(now.subsec_nanos()) << 32));
         let mut picks = Self { random, firsts: Vec::new(), opened: 0, samples: Vec::new() };
+        if index.places().is_some_and(|places| places.kind == PlacesKind::Files) {
+            picks.samples = (0..index.len()).map(SampleId).collect();
+            return picks;
+        }
         let mut chosen = BTreeMap::new();
         for _ in 0..SHARDS_MAX {
             // A shard that is drawn twice does no harm.
@@ -143,6 +148,28 @@ mod tests {
             let read = picks.random().unwrap();
             assert!(opened.iter().any(|opened| shard(*opened) == shard(read)), "{read:?}");
         }
+    }
+
+    #[test]
+    fn where_each_sample_is_a_file_all_are_read_from_and_opened_then() {
+        let mut index = IndexBuilder::new();
+        index.push_class(b"a").unwrap();
+        for id in 0..200 {
+            index.push_shard(Shard { name: "", bytes: 100, crc32c: 0, records: 1 }).unwrap();
+            let (codec, media) = Default::default();
+            let (shard, offset, stored_len, raw_len) = (ShardId(id), 0, 100, 100);
+            let (crc32c, label, width, height) = (None, 0, 0, 0);
+            let entry =
+                Entry { shard, offset, stored_len, raw_len, crc32c, label, width, height, codec, media };
+            index.push_sample(&entry, format!("a/{id:06}").as_bytes()).unwrap();
+        }
+        index.set_places(PlacesKind::Files, b"/images", vec![0; 200]);
+        let index = Index::open(index.finish().unwrap()).unwrap();
+        let mut picks = Picks::new(&index);
+        assert_eq!(picks.next_shard(), None);
+        picks.keep_opened(&index);
+        let read: BTreeSet<SampleId> = (0..10_000).filter_map(|_| picks.random()).collect();
+        assert_eq!(read.len(), 200);
     }
 
     #[test]
