@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -155,6 +156,26 @@ fn a_file_that_changed_is_an_error_whatever_on_error_says() {
     });
     assert!(row.unwrap() == fs::read(&victim).unwrap());
     drop(daemon);
+}
+
+#[test]
+fn a_damaged_byte_of_a_tar_is_never_delivered_with_its_fields() {
+    let (images, [_, tars]) = sources();
+    let index = images.beside("index");
+    let mut command = Command::new(program("shade-pack"));
+    assert!(command.args(["index", "-q", "--checksums"]).args([&tars, &index]).status().unwrap().success());
+    // One sample's, in a file that looks as it did.
+    let file = fs::File::options().write(true).open(tars.join("0.tar")).unwrap();
+    let changed = file.metadata().unwrap().modified().unwrap();
+    let opened = Index::open(fs::read(index.join(INDEX_FILE)).unwrap()).unwrap();
+    let last = opened.entry(SampleId(7)).unwrap();
+    file.write_all_at(b"damage", last.offset + u64::from(last.stored_len) - 6).unwrap();
+    file.set_modified(changed).unwrap();
+    let daemon = Daemon::start(&index, &[&"--fields", &"all"]);
+    let session = attach(&index, 0, spec(4, 1));
+    let told = take_epoch(&session, 0).unwrap_err().to_string();
+    assert!(told.contains("checksum mismatch") && told.contains("sample 7"), "{told}");
+    drop((session, daemon));
 }
 
 #[test]

@@ -106,7 +106,9 @@ impl<'de> Deserialize<'de> for FieldsRead {
             Value::Bool(true) => Ok(Self::All),
             Value::Bool(false) => Ok(Self::None),
             Value::String(text) => text.parse().map_err(D::Error::custom),
-            other => Err(D::Error::custom(format_args!("got {other}, expected all, none or names of fields"))),
+            other => {
+                Err(D::Error::custom(format_args!("got {other}, expected all, none or names of fields")))
+            }
         }
     }
 }

@@ -7,7 +7,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shade_dataset::{Content, Dataset, Decompressor, Dictionaries, IsStopped, ReadMemory, RecordFault};
+use shade_dataset::{
+    Content, Dataset, Decompressor, Dictionaries, IsStopped, Origin, ReadMemory, RecordFault,
+};
 use shade_formats::SampleId;
 use shade_formats::index::{Entry, Index};
 use shade_formats::printable::OneLine;
@@ -124,10 +126,13 @@ impl RecordReader {
             format!(" in shard {shard} at byte {}", entry.offset)
         });
         let place = place.unwrap_or_default();
-        let folder = self.folder.display();
+        // Where that is a bucket, the folder is one of the user's cache and has its index alone.
+        let origin = Origin::of_folder(&self.folder).ok().flatten();
+        let dataset =
+            origin.map_or_else(|| self.folder.display().to_string(), |origin| origin.url.to_string());
         ClientError::Record {
             text: format!(
-                "sample {sample} ({path}){place}: {text}; `shade-pack verify {folder}` checks the whole dataset and \
+                "sample {sample} ({path}){place}: {text}; `shade-pack verify {dataset}` checks the whole dataset and \
                  says how its damaged shards are made again"
             ),
         }
@@ -344,6 +349,11 @@ mod tests {
             text.starts_with(&place) && text.contains("checksum") && text.contains("shade-pack verify"),
             "{text}"
         );
+        let place = packed.folder.path();
+        assert!(text.contains(&format!("`shade-pack verify {}`", place.display())), "{text}");
+        std::fs::write(place.join("origin"), "shade-origin 1\ns3://bucket/train\n").unwrap();
+        let text = reader.fault(1, &"damaged").to_string();
+        assert!(text.contains("`shade-pack verify s3://bucket/train`"), "where users know it: {text}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct Session {
     content: Content,
     present: Content,
     batches_per_epoch: u32,
-    /// Of an epoch.
+    /// Places of an epoch's plan.
     pub(crate) positions: u32,
     link: Arc<Mutex<Arc<Link>>>,
     succession: Arc<Succession>,
@@ -133,7 +133,7 @@ impl Session {
         FieldsReader::new(&self.dataset, self.content(), buffered)
     }
 
-    /// The daemon's settings. Those that mean the same as the options' are spelled alike, and so are
+    /// The daemon's settings. Those that mean the same as the options' are spelled alike. So are
     /// `fields` if it reads them all, whatever more it reads.
     #[must_use]
     pub fn settings(&self) -> Map<String, Value> {

@@ -26,7 +26,7 @@ impl Session {
     /// [`Session::load_state`].
     ///
     /// # Errors
-    /// As for [`Session::stats`], and if the state is too long for the dataset and the job's epochs.
+    /// As for [`Session::stats`]. The state is too long for the dataset and the job's epochs.
     pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
         self.ask_for_bytes("save_state", &Request::SaveState { epoch, batch }, "the state")
     }

@@ -290,7 +290,7 @@ impl Succession {
             options.launch = None;
             options.timeout = options.timeout.min(RESTART_PATIENCE);
         } else if let Ok(settings) = Settings::new(welcome.settings.clone()) {
-            // Not this rank's own: other jobs need what the daemon had, whoever is the first.
+            // Not this rank's own: other jobs need what the daemon had.
             options.launch.iter_mut().for_each(|launch| launch.settings = settings.clone());
             options.settings = settings;
         }

@@ -9,8 +9,8 @@ use super::field_ends::{FieldEnd, FieldEndsBuilder};
 use super::field_rows::FieldRowsBuilder;
 use super::layout::{
     FIELDS_BYTES, HEADER_BYTES, Header, KEY_BYTES, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
-    KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, MINOR_EXTRAS,
-    MINOR_PLACES, MINOR_PLAIN, SECTION_BYTES, Section, required_flags,
+    KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES,
+    KIND_SHARDS, MINOR_EXTRAS, MINOR_PLACES, MINOR_PLAIN, SECTION_BYTES, Section, required_flags,
 };
 use super::members::{FieldPlace, MEMBER_BYTES, MembersBuilder};
 use super::names::NamesBuilder;
@@ -114,8 +114,8 @@ impl IndexBuilder {
         self.members.push(self.paths.len(), field)
     }
 
-    /// Says where a field ends of the sample that was pushed last, in a shard: those of one sample in
-    /// their order there. What is not said is read with all other fields of its sample.
+    /// Says where a field of the sample that was pushed last ends, in a shard. Those of one sample
+    /// come in their order there. A sample of which nothing is said is read with all its fields.
     ///
     /// # Errors
     /// There are 2³² fields already, or 2¹⁶ names.

@@ -8,9 +8,9 @@ use super::entry::{Codec, Entry};
 use super::extras::{FieldsRow, check_dictionaries, check_fields, check_keys};
 use super::field_ends::FieldEndsLayout;
 use super::layout::{
-    ENTRY_BYTES, FIELDS_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES, KIND_ENTRIES,
-    KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS, KIND_PLACES, KIND_SHARDS, SHARD_BYTES,
-    Section, required_flags, u32_at, u64_at,
+    ENTRY_BYTES, FIELDS_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES,
+    KIND_ENTRIES, KIND_FIELD_ENDS, KIND_FIELDS, KIND_KEYS, KIND_MEMBERS, KIND_NAMES, KIND_OPTIONS,
+    KIND_PLACES, KIND_SHARDS, SHARD_BYTES, Section, required_flags, u32_at, u64_at,
 };
 use super::members::MembersLayout;
 use super::names::Names;

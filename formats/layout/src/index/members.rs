@@ -96,7 +96,9 @@ impl MembersLayout {
     ) -> impl Iterator<Item = FieldPlace<'a>> + use<'a> {
         let rows = self.0.of(index, sample).unwrap_or_default();
         rows.filter_map(move |row| place(&self.0, index, row))
-            .filter(move |(name, _)| wanted.is_none_or(|wanted| wanted.get(usize::from(*name)) == Some(&true)))
+            .filter(move |(name, _)| {
+                wanted.is_none_or(|wanted| wanted.get(usize::from(*name)) == Some(&true))
+            })
             .map(|(_, place)| place)
     }
 
@@ -136,8 +138,7 @@ fn check_sample(
 ) -> Result<(), String> {
     let mut seen = Vec::new();
     for number in of_sample.clone() {
-        let (_, place) =
-            place(rows, index, number).ok_or_else(|| format!("member {number} without name"))?;
+        let (_, place) = place(rows, index, number).ok_or_else(|| format!("member {number} without name"))?;
         if !field_name_is_valid(place.name) || seen.contains(&place.name) {
             return Err(format!("a field {:?}", place.name));
         }
@@ -163,11 +164,7 @@ fn span_of<'a>(places: impl Iterator<Item = FieldPlace<'a>>) -> Option<FieldsSpa
 }
 
 /// The position of a row's name, and the row.
-fn place<'a>(
-    rows: &FieldRows<MEMBER_BYTES>,
-    index: &'a [u8],
-    row: u32,
-) -> Option<(u16, FieldPlace<'a>)> {
+fn place<'a>(rows: &FieldRows<MEMBER_BYTES>, index: &'a [u8], row: u32) -> Option<(u16, FieldPlace<'a>)> {
     let row = rows.row(index, row)?;
     let crc32c = match (row.flags, u32_at(row.bytes, 12)?) {
         (0, crc32c) => Some(crc32c),

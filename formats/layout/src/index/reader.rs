@@ -236,10 +236,7 @@ impl Index {
         self.ends_of(sample).into_iter().flatten().map(|(_, end)| end)
     }
 
-    fn ends_of(
-        &self,
-        sample: SampleId,
-    ) -> Option<impl DoubleEndedIterator<Item = (u16, FieldEnd<'_>)>> {
+    fn ends_of(&self, sample: SampleId) -> Option<impl DoubleEndedIterator<Item = (u16, FieldEnd<'_>)>> {
         let ends = self.layout.field_ends.as_ref().filter(|_| sample.0 < self.layout.samples)?;
         ends.ends(self.bytes(), sample.index())
     }

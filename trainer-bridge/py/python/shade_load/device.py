@@ -37,8 +37,8 @@ class CudaDevice:
         self._stream = torch.cuda.Stream(self._device)
         # Copies that may not be done, in the stream's order, with what they read.
         self._under_way: deque[tuple[Event, Batch | Tensor]] = deque()
-        # Batches of which the caller has columns on the CPU, since the last was given. Those before,
-        # with the end of what the current stream had to do by then.
+        # Batches of which the caller has columns on the CPU, since the last was given. Those
+        # before, with the end of what the current stream had to do by then.
         self._lent: list[Batch] = []
         self._kept: tuple[Event, list[Batch]] | None = None
         self._address, self._successors = address, 0

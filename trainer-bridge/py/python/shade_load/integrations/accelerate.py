@@ -50,7 +50,7 @@ class PreparedLoader(DataLoaderStateMixin):
             for batch in self.loader:
                 self.end_of_dataloader = batch.index + 1 == len(self.loader)
                 if self.end_of_dataloader and self.loader.world_size == 1:
-                    # What is gathered of the last batch is cut to as many rows: padding is behind them.
+                    # What is gathered of the last batch is cut to so few rows: padding is last.
                     self.remainder = len(batch) - int(batch.padding.sum())
                 yield batch if self.device is None else batch.to(self.device)
         finally:

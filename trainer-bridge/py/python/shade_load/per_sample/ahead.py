@@ -175,8 +175,8 @@ class Ahead:
         except LoaderTimeout:
             raise
         except BaseException:
-            # A process has ended, and what it had is lost. Or this is Ctrl-C, perhaps in the middle of
-            # a message. The next iteration starts others.
+            # A process has ended, and what it had is lost. Or this is Ctrl-C, perhaps in the middle
+            # of a message. The next iteration starts others.
             self.close()
             raise
         finally:
