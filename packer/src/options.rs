@@ -9,7 +9,7 @@ use shade_formats::SampleId;
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::catalogue::{Catalogue, Field, FieldContent};
+use crate::catalogue::{Catalogue, FieldContent};
 use crate::config::{Compression, Layout};
 use crate::error::Error;
 use crate::pack::{Format, Transform};
@@ -181,7 +181,7 @@ impl PackOptions {
         let member = |bytes: u64| padded_len(bytes).saturating_add(MEMBER_HEADER_BYTES as u64);
         let bytes = |id: SampleId| {
             let Some(sample) = catalogue.sample(id) else { return 0 };
-            let fields = catalogue.fields(id).map(|field| member(field_bytes(&field)));
+            let fields = catalogue.fields(id).map(|field| member(field.content.bytes()));
             let cls = if self.cls { member(1) } else { 0 };
             fields.fold(member(sample.bytes.into()).saturating_add(cls), u64::saturating_add)
         };
@@ -225,6 +225,9 @@ impl PackOptions {
     }
 }
 
+/// How fields lie in a shard. Shards of another layout are those of other work.
+const FIELDS_LAYOUT: u8 = 2;
+
 impl Work {
     /// The work of packing these sources with these options. A source file that is written to makes
     /// other work of it.
@@ -236,6 +239,7 @@ impl Work {
                 hash.update(&sample.changed_ns.to_le_bytes());
                 hash.update(&sample.offset.to_le_bytes());
                 for field in catalogue.fields(id) {
+                    hash.update(&[FIELDS_LAYOUT]);
                     if let FieldContent::File { changed_ns, .. } = field.content {
                         hash.update(&changed_ns.to_le_bytes());
                     }
@@ -243,13 +247,6 @@ impl Work {
             }
         }
         Self { id: format!("{:016x}", hash.digest()) }
-    }
-}
-
-fn field_bytes(field: &Field<'_>) -> u64 {
-    match field.content {
-        FieldContent::Inline(content) => content.len() as u64,
-        FieldContent::Stored { bytes, .. } | FieldContent::File { bytes, .. } => bytes.into(),
     }
 }
 

@@ -198,14 +198,15 @@ def test_wrong_arguments_say_what_is_expected(dataset: packed.Packed, plain: pac
         loader(plain)
 
 
-def test_a_daemon_without_fields_says_how_to_start_one(dataset: packed.Packed) -> None:
-    with loader(dataset, fields=None, daemon=Daemon(job="first")) as first:
+def test_a_daemon_without_fields_says_how_to_start_one(dataset: packed.Packed, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    with loader(dataset, fields=None, daemon=Daemon(job="first", socket=one)) as first:
         next(iter(first))
         with pytest.raises(ShadeError, match="serve --fields all"):
-            loader(dataset, daemon=Daemon(job="second"))
-    with loader(dataset, fields=None, daemon=Daemon(job="first", fields=True)) as first:
+            loader(dataset, daemon=Daemon(job="second", socket=one))
+    with loader(dataset, fields=None, daemon=Daemon(job="first", socket=other, fields=True)) as first:
         next(iter(first))
-        with loader(dataset, daemon=Daemon(job="second")) as second:
+        with loader(dataset, daemon=Daemon(job="second", socket=other)) as second:
             check(next(iter(second)))
 
 
@@ -222,10 +223,11 @@ def small_and_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_only_the_fields_with_names_are_read(small_and_large: Path) -> None:
+def test_only_the_fields_with_names_are_read(small_and_large: Path, tmp_path: Path) -> None:
     read = {}
-    for fields in (), ("caption",), ("caption", "note"), ("mask",), ("nothing",):
-        with loader(small_and_large, fields=fields or None, train=False, decode=[CenterCrop(8)]) as batches:
+    for number, fields in enumerate([(), ("caption",), ("caption", "note"), ("mask",), ("nothing",)]):
+        options: Any = {"train": False, "decode": [CenterCrop(8)], "daemon": Daemon(socket=tmp_path / str(number))}
+        with loader(small_and_large, fields=fields or None, **options) as batches:
             for batch in batches:
                 ids = batch.ids.tolist()
                 if "caption" in fields:
@@ -242,16 +244,24 @@ def test_only_the_fields_with_names_are_read(small_and_large: Path) -> None:
     assert read["mask",] > read["caption", "note"] + 40 * 12_000
 
 
-def test_a_daemon_that_reads_other_fields_says_so(small_and_large: Path) -> None:
-    with loader(small_and_large, fields=("caption",), daemon=Daemon(job="first")) as first:
-        next(iter(first))
-        with pytest.raises(ShadeError, match='does not read "mask"'):
-            loader(small_and_large, fields=("caption", "mask"), daemon=Daemon(job="second"))
-    for daemon in Daemon(job="first", fields=("mask",)), Daemon(job="first", fields=True):
-        with loader(small_and_large, fields=("caption",), daemon=daemon) as first:
-            next(iter(first))
-            with loader(small_and_large, fields=("mask",), daemon=Daemon(job="second")) as second:
-                assert len(next(iter(second))["mask"]) == BATCH
+def test_a_daemon_that_reads_other_fields_says_so(small_and_large: Path, tmp_path: Path) -> None:
+    for number, fields in enumerate([False, ("mask",), True]):
+        socket = tmp_path / str(number)
+        second: Any = {"fields": ("caption", "mask"), "daemon": Daemon(job="second", socket=socket)}
+        first = Daemon(job="first", socket=socket, fields=fields)
+        with loader(small_and_large, fields=("caption",), daemon=first) as batches:
+            next(iter(batches))
+            if not fields:
+                with pytest.raises(ShadeError, match='does not read "mask"'):
+                    loader(small_and_large, **second)
+                continue
+            with loader(small_and_large, **second) as others:
+                assert len(next(iter(others))["mask"]) == BATCH
+    for fields in iter(["b", "a"]), ("a", "b"), "b,a":
+        daemon = Daemon(fields=fields)
+        assert [daemon.settings(None, "permutations", more)["fields"] for more in ((), ["c"])] == ["a,b", "a,b,c"]
+    for fields, text in (True, "all"), ("all", "all"), ("all,", "all,"), (False, "none"), ("none", "none"):
+        assert Daemon(fields=fields).settings(None, "permutations")["fields"] == text
     with pytest.raises(TypeError, match="names of some"):
         Daemon(fields=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"caption,mask\.png"):

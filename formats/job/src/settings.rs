@@ -200,7 +200,13 @@ impl Settings {
         for parameter in DaemonSpec::DECLARED {
             let given = self.get(parameter.name).filter(|given| defaults.get(parameter.name) != Some(given));
             let Some(given) = given else { continue };
-            options.push(format!("--{}", parameter.option()));
+            let option = format!("--{}", parameter.option());
+            if let Some(text) = given.as_str().filter(|text| text.starts_with('-')) {
+                // As a word of its own it would be another option.
+                options.push(format!("{option}={text}"));
+                continue;
+            }
+            options.push(option);
             match given {
                 Value::String(text) => options.push(text.clone()),
                 _ if parameter.name == "linger" => options.push(format!("{given}s")),
@@ -314,7 +320,8 @@ mod tests {
         ]);
         let reads = (
             prop::option::of(1..=4096u32),
-            prop::sample::select(vec!["none", "all", "all,", "a,b.c"]).prop_map(|text| text.parse().unwrap()),
+            prop::sample::select(vec!["none", "all", "all,", "-a,b.c"])
+                .prop_map(|text| text.parse().unwrap()),
             prop::option::of(1..=512u16),
             prop::sample::select(EngineChoice::ALL),
             prop::sample::select(IoMode::ALL),
@@ -386,8 +393,11 @@ mod tests {
             let mut from_options = DaemonSpec::default();
             let mut options = settings.options().into_iter().peekable();
             while let Some(option) = options.next() {
+                let (option, text) = match option.split_once('=') {
+                    Some((option, text)) => (option.to_owned(), text.to_owned()),
+                    None => (option, options.next().unwrap()),
+                };
                 let name = option.trim_start_matches("--").replace('-', "_");
-                let text = options.next().unwrap();
                 from_options.set(&name, &text).unwrap();
             }
             prop_assert!(same_share(from_options.cache, spec.cache));

@@ -300,11 +300,11 @@ fn who_wants_some_fields_is_told_where_the_last_of_them_ends() {
 fn ends_that_are_not_those_of_the_sample_are_refused() {
     let whole = FieldsRow { blocks: 9, crc32c: 3 };
     for (ends, say) in [
-        (vec![("a", 2, 1), ("b", 4, 2)], "b up to"),
-        (vec![("a", 2, 1), ("b", 9, 4)], "b up to"),
-        (vec![("a", 10, 3)], "a up to"),
-        (vec![("a", 0, 0), ("b", 9, 3)], "a at block 0"),
-        (vec![("a", 4, 1), ("b", 4, 1), ("c", 9, 3)], "b at block 4"),
+        (vec![("a", 2, 1), ("b", 4, 2)], "up to FieldsRow { blocks: 4"),
+        (vec![("a", 2, 1), ("b", 9, 4)], "up to FieldsRow { blocks: 9"),
+        (vec![("a", 10, 3)], "up to FieldsRow { blocks: 10"),
+        (vec![("a", 0, 0), ("b", 9, 3)], "a field at block 0"),
+        (vec![("a", 4, 1), ("b", 4, 1), ("c", 9, 3)], "a field at block 4"),
         (vec![("a", 4, 1), ("a", 9, 3)], "a field \"a\""),
         (vec![("cls", 9, 3)], "a field \"cls\""),
     ] {

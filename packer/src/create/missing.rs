@@ -199,7 +199,11 @@ impl Missing {
     /// The recipes by which its records may have been made: one for each dictionary. The index
     /// tells which kinds of images were compressed.
     fn recipes(&self, dataset: &Dataset, layout: &Layout) -> Vec<Recipe> {
-        let recipe = |zstd| Recipe { transform: layout.transform, zstd, cls: layout.cls };
+        // The first datasets have neither the ends of fields nor their order.
+        let index = &dataset.index;
+        let is_old = |sample| index.fields(sample).is_some() && index.field_ends(sample).next().is_none();
+        let fields_as_listed = self.samples.iter().any(|(sample, _)| is_old(*sample));
+        let recipe = |zstd| Recipe { transform: layout.transform, zstd, cls: layout.cls, fields_as_listed };
         let level = match layout.compression {
             Compression::None | Compression::Auto => ZSTD_LEVEL,
             Compression::Zstd { level } => level,

@@ -46,7 +46,7 @@ pub(crate) fn choose_recipe(
     readers: &Workers,
     stop: &Stop,
 ) -> Result<(Recipe, Option<u64>), Error> {
-    let mut recipe = Recipe { transform: layout.transform, zstd: None, cls: layout.cls };
+    let mut recipe = Recipe { transform: layout.transform, cls: layout.cls, ..Recipe::default() };
     let choice = readers.install(|| choose_zstd(catalogue, &recipe, layout.compression, stop))?;
     recipe.zstd = choice.zstd;
     Ok((recipe, choice.forgone_percent))
@@ -135,7 +135,7 @@ fn probe(
         let position = u64::from(number) * u64::from(samples) / u64::from(count.max(1));
         SampleId(u32::try_from(position).unwrap_or(u32::MAX))
     };
-    let plain = Recipe { transform: recipe.transform, zstd: None, cls: false };
+    let plain = Recipe { transform: recipe.transform, ..Recipe::default() };
     let memory = memory_gate();
     let look = |number| {
         let Some(sample) = catalogue.sample(spaced(number)) else { return Ok(None) };

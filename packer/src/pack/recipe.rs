@@ -23,6 +23,9 @@ pub struct Recipe {
     pub(crate) zstd: Option<Zstd>,
     /// Whether each record is followed by its label as a `.cls` member, for WebDataset.
     pub(crate) cls: bool,
+    /// Whether a sample's fields have the order of the source, as in the first datasets. Else the
+    /// small ones come first.
+    pub(crate) fields_as_listed: bool,
 }
 
 /// How records are compressed, where it saves [`SAVING_MIN_PERCENT`].

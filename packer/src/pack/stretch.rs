@@ -190,7 +190,9 @@ impl<'a> StretchBuilder<'a> {
         }
         let mut fields: Vec<_> = self.catalogue.fields(id).collect();
         // The large ones last: who wants a caption need not read the mask behind it.
-        fields.sort_by_key(|field| field.content.bytes());
+        if !self.recipe.fields_as_listed {
+            fields.sort_by_key(|field| field.content.bytes());
+        }
         for field in fields {
             if is_named_like_image(field.name, sample, self.recipe) {
                 return Err(StretchFault::FieldName(field.name.to_owned()));

@@ -307,7 +307,7 @@ impl PlanFile {
                 plan_id: dataset.plan_id.clone(),
                 options: dataset.options.clone(),
             },
-            recipe: Recipe { transform: layout.transform, zstd, cls: layout.cls },
+            recipe: Recipe { transform: layout.transform, zstd, cls: layout.cls, ..Recipe::default() },
             forgone_percent: dataset.forgone_percent,
         })
     }

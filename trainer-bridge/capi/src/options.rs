@@ -211,9 +211,10 @@ mod tests {
         let [images] = output.views() else { panic!("{output:?}") };
         assert_eq!((images.height, images.width, images.flip, images.grey), (32, 24, 0.5, false));
         assert_eq!(images.framing, Framing::Random { short: 40, padding: 4, before: 0 });
-        let args = options.launch.unwrap().args;
-        let expected = "serve /d --private --detach --cache 8589934592 --decode-once 1048576 --linger 2.0s";
-        assert_eq!(args.join(" ".as_ref()), *expected);
+        let launch = options.launch.unwrap();
+        assert_eq!(launch.args.join(" ".as_ref()), *"serve /d --private --detach");
+        let settings = "--cache 8589934592 --decode-once 1048576 --linger 2.0s";
+        assert_eq!(launch.settings.options().join(" "), settings);
         assert!(!options.or_free_name);
     }
 

@@ -6,7 +6,6 @@ use super::extras::FieldsRow;
 use super::field_rows::{FieldRows, FieldRowsBuilder};
 use super::layout::FIELDS_BYTES;
 use crate::error::FormatError;
-use crate::shard::field_name_is_valid;
 
 const ENDS: &str = "index field ends";
 
@@ -57,27 +56,20 @@ impl FieldEndsLayout {
         whole: impl Fn(usize) -> FieldsRow,
     ) -> Result<Self, FormatError> {
         let check = |rows: &FieldRows<FIELDS_BYTES>, sample: usize, of_sample: Range<u32>| {
-            let mut ends: Vec<FieldEnd<'_>> = Vec::new();
+            if of_sample.is_empty() {
+                return Ok(());
+            }
+            let (whole, mut last) = (whole(sample), FieldsRow::default());
             for number in of_sample {
-                let (_, end) =
-                    end(rows, index, number).ok_or_else(|| format!("field {number} without name"))?;
-                let is_again = ends.iter().any(|before| before.name == end.name);
-                if !field_name_is_valid(end.name) || is_again {
-                    return Err(format!("a field {:?}", end.name));
+                let row = rows.row(index, number).filter(|row| row.flags == 0);
+                let up_to = row.and_then(|row| FieldsRow::decode(row.bytes));
+                let up_to = up_to.ok_or_else(|| format!("field {number} with flags"))?;
+                if up_to.blocks <= last.blocks {
+                    return Err(format!("a field at block {}, behind {}", up_to.blocks, last.blocks));
                 }
-                let before = ends.last().map_or(0, |before| before.up_to.blocks);
-                if end.up_to.blocks <= before {
-                    return Err(format!("{} at block {}, behind {before}", end.name, end.up_to.blocks));
-                }
-                ends.push(end);
+                last = up_to;
             }
-            let whole = whole(sample);
-            match ends.last() {
-                Some(last) if last.up_to != whole => {
-                    Err(format!("{} up to {:?}, of {whole:?}", last.name, last.up_to))
-                }
-                _ => Ok(()),
-            }
+            if last == whole { Ok(()) } else { Err(format!("fields up to {last:?}, of {whole:?}")) }
         };
         FieldRows::check(index, range, samples, ENDS, check).map(Self)
     }
@@ -87,21 +79,29 @@ impl FieldEndsLayout {
         self.0.wanted(index, is_wanted)
     }
 
-    /// The fields of a sample, each with the position of its name, in their order in the shard.
-    /// `None` if nothing is known of the sample.
+    /// Whether anything is known of a sample.
+    pub(super) fn has(&self, index: &[u8], sample: usize) -> bool {
+        self.0.of(index, sample).is_some_and(|rows| !rows.is_empty())
+    }
+
+    /// All up to the last field of a sample that is wanted; `None` if it has none of them.
+    pub(super) fn up_to(&self, index: &[u8], sample: usize, wanted: &[bool]) -> Option<FieldsRow> {
+        let rows = self.0.of(index, sample)?.rev().filter_map(|row| self.0.row(index, row));
+        let mut wanted = rows.filter(|row| wanted.get(usize::from(row.name)) == Some(&true));
+        FieldsRow::decode(wanted.next()?.bytes)
+    }
+
+    /// The fields of a sample, in their order in the shard.
     pub(super) fn ends<'a>(
         &'a self,
         index: &'a [u8],
         sample: usize,
-    ) -> Option<impl DoubleEndedIterator<Item = (u16, FieldEnd<'a>)> + use<'a>> {
-        let rows = self.0.of(index, sample).filter(|rows| !rows.is_empty())?;
-        Some(rows.filter_map(|row| end(&self.0, index, row)))
+    ) -> impl Iterator<Item = FieldEnd<'a>> + use<'a> {
+        let rows = self.0.of(index, sample).unwrap_or_default();
+        rows.filter_map(|row| {
+            let row = self.0.row(index, row)?;
+            let name = self.0.name(index, row.name.into())?;
+            Some(FieldEnd { name, up_to: FieldsRow::decode(row.bytes)? })
+        })
     }
-}
-
-/// The position of a row's name, and the row.
-fn end<'a>(rows: &FieldRows<FIELDS_BYTES>, index: &'a [u8], row: u32) -> Option<(u16, FieldEnd<'a>)> {
-    let row = rows.row(index, row).filter(|row| row.flags == 0)?;
-    let up_to = FieldsRow::decode(row.bytes)?;
-    Some((row.name, FieldEnd { name: rows.name(index, row.name)?, up_to }))
 }

@@ -1,12 +1,13 @@
 //! Rows of single fields: those of one sample after the other, each with its field's name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::layout::{u16_at, u32_at};
 use super::names::{Names, NamesBuilder};
 use crate::error::FormatError;
 use crate::limits::NAME_BYTES_MAX;
+use crate::shard::field_name_is_valid;
 
 /// Numbers of rows and names, before the tables.
 const HEAD_BYTES: usize = 8;
@@ -132,13 +133,17 @@ impl<const N: usize> FieldRows<N> {
         }
         let names = Names::check(index, table..range.end, name_count.into(), NAME_BYTES_MAX, structure)?;
         let checked = Self { ends, rows, names, name_count };
+        checked.check_names(index).map_err(|got| wrong(&got, &"names of fields, each once"))?;
+        // By name: one more than the last sample that has it.
+        let mut seen = vec![0; name_count as usize];
         let mut last = 0;
         for sample in 0..samples as usize {
             let end = checked.end_of(index, sample).unwrap_or(0);
             let fault = if end < last || end > count {
                 Err(format!("an end at {end}, after {last} of {count}"))
             } else {
-                check_sample(&checked, sample, last..end)
+                let each = checked.check_each_once(index, last..end, sample, &mut seen);
+                each.and_then(|()| check_sample(&checked, sample, last..end))
             };
             fault
                 .map_err(|got| wrong(&format_args!("sample {sample} with {got}"), &"fields in its shard"))?;
@@ -148,6 +153,39 @@ impl<const N: usize> FieldRows<N> {
             return Err(wrong(&format_args!("{count} fields"), &format_args!("{last}, the samples' own")));
         }
         Ok(checked)
+    }
+
+    /// Checks all names. An error is what is there.
+    fn check_names(&self, index: &[u8]) -> Result<(), String> {
+        let mut names = HashSet::new();
+        for number in 0..self.name_count {
+            let name = self.name(index, number).ok_or_else(|| format!("name {number} that is no text"))?;
+            if !field_name_is_valid(name) || !names.insert(name) {
+                return Err(format!("a field {name:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each of a sample's rows has a name, and no two the same.
+    fn check_each_once(
+        &self,
+        index: &[u8],
+        rows: Range<u32>,
+        sample: usize,
+        seen: &mut [usize],
+    ) -> Result<(), String> {
+        for number in rows {
+            let name = self.row(index, number).map(|row| row.name);
+            let last = name.and_then(|name| seen.get_mut(usize::from(name)));
+            let last = last.ok_or_else(|| format!("field {number} without name"))?;
+            if *last == sample + 1 {
+                let name = name.and_then(|name| self.name(index, name.into())).unwrap_or_default();
+                return Err(format!("a field {name:?} twice"));
+            }
+            *last = sample + 1;
+        }
+        Ok(())
     }
 
     /// The rows of a sample.
@@ -166,15 +204,13 @@ impl<const N: usize> FieldRows<N> {
     }
 
     /// The name at this position of the table.
-    pub(super) fn name<'a>(&self, index: &'a [u8], number: u16) -> Option<&'a str> {
+    pub(super) fn name<'a>(&self, index: &'a [u8], number: u32) -> Option<&'a str> {
         std::str::from_utf8(self.names.get(index, number.into())?).ok()
     }
 
     /// For each name, in the order of the table, whether it is wanted.
     pub(super) fn wanted(&self, index: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<bool> {
-        // A row's name has 16 bits: there may be more names, which no row has.
-        let count = u16::try_from(self.name_count).unwrap_or(u16::MAX);
-        (0..count).map(|number| self.name(index, number).is_some_and(&is_wanted)).collect()
+        (0..self.name_count).map(|number| self.name(index, number).is_some_and(&is_wanted)).collect()
     }
 
     fn end_of(&self, index: &[u8], sample: usize) -> Option<u32> {

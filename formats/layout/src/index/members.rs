@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::extras::FieldsSpan;
-use super::field_rows::{FieldRows, FieldRowsBuilder};
+use super::field_rows::{FieldRow, FieldRows, FieldRowsBuilder};
 use super::layout::{u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::error::FormatError;
 use crate::limits::FIELDS_BYTES_MAX;
-use crate::shard::{Field, field_name_is_valid};
+use crate::shard::Field;
 
 const MEMBERS: &str = "index members";
 /// A row without its name: offset, bytes and CRC32C.
@@ -95,11 +95,11 @@ impl MembersLayout {
         wanted: Option<&'a [bool]>,
     ) -> impl Iterator<Item = FieldPlace<'a>> + use<'a> {
         let rows = self.0.of(index, sample).unwrap_or_default();
-        rows.filter_map(move |row| place(&self.0, index, row))
-            .filter(move |(name, _)| {
-                wanted.is_none_or(|wanted| wanted.get(usize::from(*name)) == Some(&true))
-            })
-            .map(|(_, place)| place)
+        let rows = rows.filter_map(move |row| self.0.row(index, row));
+        let is_wanted = move |row: &FieldRow<'_, MEMBER_BYTES>| {
+            wanted.is_none_or(|wanted| wanted.get(usize::from(row.name)) == Some(&true))
+        };
+        rows.filter(is_wanted).filter_map(move |row| place(&self.0, index, &row))
     }
 
     /// These fields in `bytes`, which begin at the first of them.
@@ -136,18 +136,14 @@ fn check_sample(
     of_sample: Range<u32>,
     shard_bytes: u64,
 ) -> Result<(), String> {
-    let mut seen = Vec::new();
+    let place = |number| place(rows, index, &rows.row(index, number)?);
     for number in of_sample.clone() {
-        let (_, place) = place(rows, index, number).ok_or_else(|| format!("member {number} without name"))?;
-        if !field_name_is_valid(place.name) || seen.contains(&place.name) {
-            return Err(format!("a field {:?}", place.name));
-        }
+        let place = place(number).ok_or_else(|| format!("member {number} without name"))?;
         if place.offset.checked_add(place.bytes.into()).is_none_or(|end| end > shard_bytes) {
             return Err(format!("{} bytes at {} of {shard_bytes}", place.bytes, place.offset));
         }
-        seen.push(place.name);
     }
-    let places = of_sample.filter_map(|row| place(rows, index, row)).map(|(_, place)| place);
+    let places = of_sample.filter_map(place);
     match span_of(places) {
         Some(span) if span.len > FIELDS_BYTES_MAX => Err(format!("fields over {} bytes", span.len)),
         _ => Ok(()),
@@ -163,15 +159,17 @@ fn span_of<'a>(places: impl Iterator<Item = FieldPlace<'a>>) -> Option<FieldsSpa
     Some(FieldsSpan { offset: span.start, len: span.end - span.start, crc32c: None })
 }
 
-/// The position of a row's name, and the row.
-fn place<'a>(rows: &FieldRows<MEMBER_BYTES>, index: &'a [u8], row: u32) -> Option<(u16, FieldPlace<'a>)> {
-    let row = rows.row(index, row)?;
+/// The member that a row says.
+fn place<'a>(
+    rows: &FieldRows<MEMBER_BYTES>,
+    index: &'a [u8],
+    row: &FieldRow<'_, MEMBER_BYTES>,
+) -> Option<FieldPlace<'a>> {
     let crc32c = match (row.flags, u32_at(row.bytes, 12)?) {
         (0, crc32c) => Some(crc32c),
         (FLAG_NO_CHECKSUM, 0) => None,
         _ => return None,
     };
-    let name = rows.name(index, row.name)?;
-    let place = FieldPlace { name, offset: u64_at(row.bytes, 0)?, bytes: u32_at(row.bytes, 8)?, crc32c };
-    Some((row.name, place))
+    let name = rows.name(index, row.name.into())?;
+    Some(FieldPlace { name, offset: u64_at(row.bytes, 0)?, bytes: u32_at(row.bytes, 8)?, crc32c })
 }

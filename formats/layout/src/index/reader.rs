@@ -175,10 +175,11 @@ impl Index {
         if let Some(members) = self.members(sample) {
             return members.span(self.bytes(), sample.index(), Some(&wanted.names));
         }
-        let whole = self.fields(sample)?;
-        let Some(ends) = self.ends_of(sample) else { return Some(whole) };
-        let (_, end) = ends.rev().find(|(name, _)| wanted.names.get(usize::from(*name)) == Some(&true))?;
-        end.up_to.span(&self.entry(sample)?)
+        let entry = self.entry(sample)?;
+        match self.layout.field_ends.as_ref().filter(|ends| ends.has(self.bytes(), sample.index())) {
+            Some(ends) => ends.up_to(self.bytes(), sample.index(), &wanted.names)?.span(&entry),
+            None => self.fields(sample),
+        }
     }
 
     /// The extra fields of `sample` in `span`, the bytes that [`fields`](Self::fields) names, in
@@ -233,12 +234,8 @@ impl Index {
 
     /// Where each of the extra fields of `sample` ends in its shard; none if that is not known.
     pub fn field_ends(&self, sample: SampleId) -> impl Iterator<Item = FieldEnd<'_>> {
-        self.ends_of(sample).into_iter().flatten().map(|(_, end)| end)
-    }
-
-    fn ends_of(&self, sample: SampleId) -> Option<impl DoubleEndedIterator<Item = (u16, FieldEnd<'_>)>> {
-        let ends = self.layout.field_ends.as_ref().filter(|_| sample.0 < self.layout.samples)?;
-        ends.ends(self.bytes(), sample.index())
+        let ends = self.layout.field_ends.as_ref().filter(|_| sample.0 < self.layout.samples);
+        ends.into_iter().flat_map(move |ends| ends.ends(self.bytes(), sample.index()))
     }
 
     /// Whether any sample has extra fields.

@@ -35,7 +35,7 @@ impl Windows {
     /// The windows of all samples of the dataset, nine bytes each.
     pub(super) fn new(index: &dyn Samples, window_bytes: u32) -> Self {
         let mut order: Vec<SampleId> = entries(index).map(|(id, _)| id).collect();
-        order.sort_unstable_by_key(|&id| index.entry(id).map(|entry| (entry.shard, entry.offset)));
+        order.sort_by_cached_key(|&id| index.entry(id).map(|entry| (entry.shard, entry.offset)));
         let mut at = vec![0; order.len()];
         for (position, id) in (0..).zip(&order) {
             if let Some(at) = at.get_mut(id.0 as usize) {

@@ -151,6 +151,7 @@ class Daemon(Options):
             raise TypeError(f'exchange: got {shown(self.exchange)}, expected "torch", None or a function of bytes')
         if self.socket is not None and not isinstance(self.socket, str | os.PathLike):
             raise TypeError(f"socket: got {shown(self.socket)}, expected the path of a socket")
+        object.__setattr__(self, "fields", _named(self.fields))
         self.ring_bytes()
         self.settings(None, _DEFAULT_PRESET)
 
@@ -176,16 +177,23 @@ class Daemon(Options):
 
     def _fields_read(self, names: Iterable[str]) -> str:
         """The fields that the daemon reads, as it has them."""
-        own = self.fields
-        if isinstance(own, bool):
-            own = ["all"] if own else []
-        elif isinstance(own, str):
-            own = own.split(",")
-        if not isinstance(own, Iterable) or not all(isinstance(name, str) for name in own):
-            raise TypeError(f"fields: got {shown(self.fields)}, expected True for all fields, or names of some")
-        own = [name.strip() for name in own]
-        # One field may be called "all": a comma makes it a name.
-        return "all" if own == ["all"] else ",".join([*own, *names, ""]) if own or names else "none"
+        if self.fields is True or self.fields == "all":
+            return "all"
+        own = () if self.fields is False or self.fields == "none" else self.fields
+        named = [*(own.split(",") if isinstance(own, str) else own), *names]
+        # One field may be called "all" or "none": a comma makes it a name.
+        return ",".join([*named, ""]) if named else "none"
+
+
+def _named(given: Any) -> bool | str | tuple[str, ...]:
+    """The fields to read as they are given; an iterator is read once."""
+    given = plain(given)
+    if isinstance(given, bool | str):
+        return given
+    names = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"fields: got {shown(given)}, expected True for all fields, or names of some")
+    return names
 
 
 def settings(given: Mapping[str, Any]) -> dict[str, Any]:

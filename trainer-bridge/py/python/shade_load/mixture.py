@@ -111,7 +111,9 @@ def _index_of(folders: Sequence[Path], content_ids: Sequence[str]) -> tuple[Path
     """The folder of the index of all, which never changes: another content has another one. And the file of `_use`."""
     key = hashlib.sha256(socket.gethostname().encode())
     for folder, content_id in zip(folders, content_ids, strict=True):
-        key.update(b"\0" + os.fsencode(folder) + b"\0" + content_id.encode())
+        # One that was packed anew may say more of the same content: where single fields end.
+        index_bytes = (folder / INDEX_FILE).stat().st_size
+        key.update(b"\0".join([b"", os.fsencode(folder), content_id.encode(), str(index_bytes).encode()]))
     name = "+".join(folder.stem for folder in folders)[:_NAMES]
     kept = _mixtures() / f"{name}-{key.hexdigest()[:16]}"
     in_use = _use(kept)
