@@ -153,8 +153,8 @@ impl WholeSamples {
         let offset = span.offset.min(record.offset);
         let offset = offset - offset % SHARD_ALIGN_BYTES;
         let len = end - offset;
-        // Only an index that lies has fields far from their record. Such a row is a fault. Those that
-        // are not wanted may lie between.
+        // Only an index that lies has fields far from their record. Such a row is a fault. Fields
+        // that are not wanted may lie between.
         let all = self.index.fields(sample).map_or(0, |all| all.len);
         let most = u64::from(record.stored_len) + all + BETWEEN_BYTES_MAX;
         let len = u32::try_from(len).ok().filter(|_| len <= most);

@@ -117,6 +117,7 @@ proptest! {
         let remainder = len(&plan) % global;
         let delivered = if tail == Tail::Drop { len(&plan) - remainder } else { len(&plan) };
         prop_assert_eq!(real, (0..delivered).collect::<Vec<_>>());
+        prop_assert_eq!(slices.end(), delivered);
         let padded = match tail {
             Tail::Pad if remainder > 0 => global - remainder,
             Tail::Even if remainder > 0 && remainder < world_size && (batch_size == 1 || len(&plan) < global) =>
