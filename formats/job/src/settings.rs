@@ -391,7 +391,7 @@ mod tests {
             prop_assert!(same_share(read.cache, spec.cache));
             prop_assert_eq!(DaemonSpec { cache: spec.cache, ..read }, spec.clone());
             let mut from_options = DaemonSpec::default();
-            let mut options = settings.options().into_iter().peekable();
+            let mut options = settings.options().into_iter();
             while let Some(option) = options.next() {
                 let (option, text) = match option.split_once('=') {
                     Some((option, text)) => (option.to_owned(), text.to_owned()),

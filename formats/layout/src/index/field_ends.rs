@@ -39,10 +39,9 @@ impl FieldEndsBuilder {
         self.0.push(samples, end.name, end.up_to.encode(), 0)
     }
 
-    /// The section's rows, if there are any, as long as the samples.
-    pub(super) fn finish(mut self, samples: usize) -> Option<FieldRowsBuilder<FIELDS_BYTES>> {
-        self.0.end(samples);
-        (!self.0.is_empty()).then_some(self.0)
+    /// The section's rows, if there are any.
+    pub(super) fn finish(self, samples: usize) -> Option<FieldRowsBuilder<FIELDS_BYTES>> {
+        self.0.finish(samples)
     }
 }
 

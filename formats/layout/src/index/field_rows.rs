@@ -79,14 +79,11 @@ impl<const N: usize> FieldRowsBuilder<N> {
         Ok(())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Makes it as long as the samples.
-    pub(super) fn end(&mut self, samples: usize) {
-        let last = self.ends.last().copied().unwrap_or(0);
+    /// The rows, if there are any, with an end for each of the samples.
+    pub(super) fn finish(mut self, samples: usize) -> Option<Self> {
+        let last = self.ends.last().copied()?;
         self.ends.resize(samples, last);
+        Some(self)
     }
 
     /// Bytes that [`write`](Self::write) will append.

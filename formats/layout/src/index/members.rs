@@ -54,10 +54,9 @@ impl MembersBuilder {
         self.0.push(samples, field.name, row, flags)
     }
 
-    /// The section's rows, if there are any, as long as the samples.
-    pub(super) fn finish(mut self, samples: usize) -> Option<FieldRowsBuilder<MEMBER_BYTES>> {
-        self.0.end(samples);
-        (!self.0.is_empty()).then_some(self.0)
+    /// The section's rows, if there are any.
+    pub(super) fn finish(self, samples: usize) -> Option<FieldRowsBuilder<MEMBER_BYTES>> {
+        self.0.finish(samples)
     }
 }
 
