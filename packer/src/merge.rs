@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use shade_dataset::{ReadMemory, regular};
+use shade_dataset::{ReadMemory, Url, regular};
 use shade_formats::checksum::crc32c_append;
 use shade_formats::index::{INDEX_FILE, Index, Shard};
 use shade_formats::{FormatError, ShardId};
@@ -59,8 +59,8 @@ pub(crate) struct MergeArgs {
     link: bool,
     /// Write an index alone: shards stay where they are, and must be left there.
     ///
-    /// The datasets may lie on several file systems, and may have equal paths. Nothing can be added
-    /// to such a dataset.
+    /// The datasets may lie on several file systems, or all in one bucket, and may have equal
+    /// paths. Nothing can be added to such a dataset.
     #[arg(long, conflicts_with = "link")]
     in_place: bool,
     /// Threads.
@@ -129,18 +129,17 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
             "--link: {address} is in an object store: leave --link out to copy"
         )));
     }
-    let all = || args.datasets.iter().chain([&args.out]);
-    if let (true, Some(address)) = (args.in_place, all().find(|dir| is_address(dir))) {
-        let address = address.display();
-        return Err(Error::Usage(format!(
-            "--in-place: {address} is in an object store: leave --in-place out to copy"
-        )));
+    if args.in_place && is_address(&args.out) {
+        let address = args.out.display();
+        let text = format!("--in-place: {address} is in an object store: give a folder for the index");
+        return Err(Error::Usage(text));
     }
+    let bucket = if args.in_place { common_bucket(&datasets)? } else { None };
     let remedy = "`shade-pack create` packs its source, and that can be merged";
     let of_datasets = "merge the datasets that it was merged of with the others";
     datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy, of_datasets))?;
     if args.in_place {
-        for dataset in &mut datasets {
+        for dataset in datasets.iter_mut().filter(|_| bucket.is_none()) {
             dataset.dir = fs::canonicalize(&dataset.dir).map_err(Error::io("look at", &dataset.dir))?;
         }
     } else {
@@ -170,7 +169,8 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         Ok(())
     })?;
     let fault = |source| Error::Index { path: args.out.clone(), source };
-    let assembled = assemble(args.in_place, &datasets, &times, &classes)?.map_err(fault)?;
+    let base = args.in_place.then(|| bucket.unwrap_or_else(|| common_folder(&datasets)));
+    let assembled = assemble(base.as_deref(), &datasets, &times, &classes)?.map_err(fault)?;
     assembled.write(made.folder(), true)?;
     let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
@@ -305,24 +305,24 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &United<&[u8]>) -> Result<
     Ok(())
 }
 
-/// Puts the index together. An index of shards that lie where they are names them by their paths.
+/// Puts the index together. An index of shards that lie where they are names them by their paths
+/// below `base`.
 fn assemble(
-    in_place: bool,
+    base: Option<&Path>,
     datasets: &[Dataset],
     times: &[Times],
     classes: &United<&[u8]>,
 ) -> Result<Result<Assembled, FormatError>, Error> {
-    let base = in_place.then(|| common_folder(datasets));
     let mut names: Vec<String> = Vec::new();
     for dataset in datasets {
         for shard in dataset.shard_ids() {
-            names.push(match &base {
+            names.push(match base {
                 Some(base) => name_below(base, &dataset.shard_path(shard))?,
                 None => shard_name(u32::try_from(names.len()).unwrap_or(u32::MAX)),
             });
         }
     }
-    Ok(united(base.as_deref(), &names, datasets, times, classes))
+    Ok(united(base, &names, datasets, times, classes))
 }
 
 fn united(
@@ -357,9 +357,40 @@ fn common_folder(datasets: &[Dataset]) -> PathBuf {
     })
 }
 
+/// The deepest prefix of a bucket that has all datasets in it; `None` if all are in folders.
+fn common_bucket(datasets: &[Dataset]) -> Result<Option<PathBuf>, Error> {
+    let urls: Vec<Url> = datasets.iter().filter_map(Dataset::address).collect();
+    let Some(first) = urls.first() else { return Ok(None) };
+    let is_beside = |other: &&Url| (other.scheme(), other.bucket()) == (first.scheme(), first.bucket());
+    if urls.len() < datasets.len() || !urls.iter().all(|url| is_beside(&url)) {
+        let names: Vec<String> = datasets.iter().map(|dataset| dataset.name.display().to_string()).collect();
+        return Err(Error::Usage(format!(
+            "--in-place: {} are not all in folders, or all in one bucket: leave --in-place out to copy",
+            names.join(", ")
+        )));
+    }
+    // The last part is the dataset's own name.
+    let parents = |url: &Url| -> Vec<String> {
+        let parents = url.prefix().rsplit_once('/').map(|(parents, _)| parents.split('/'));
+        parents.into_iter().flatten().map(str::to_owned).collect()
+    };
+    let common = urls.iter().map(parents).reduce(|common, parents| {
+        let same = common.into_iter().zip(parents).take_while(|(left, right)| left == right);
+        same.map(|(part, _)| part).collect()
+    });
+    let bucket = format!("{}://{}", first.scheme(), first.bucket());
+    let base = common.into_iter().flatten().fold(bucket, |base, part| format!("{base}/{part}"));
+    Ok(Some(base.into()))
+}
+
 /// The path of a shard within `base`, as an index has it.
 fn name_below(base: &Path, shard: &Path) -> Result<String, Error> {
-    let below = shard.strip_prefix(base).ok().and_then(Path::to_str);
+    // As text: a path would lose the two slashes of an address.
+    let text = base
+        .to_str()
+        .zip(shard.to_str())
+        .and_then(|(base, shard)| shard.strip_prefix(base.trim_end_matches('/'))?.strip_prefix('/'));
+    let below = text.or_else(|| shard.strip_prefix(base).ok().and_then(Path::to_str));
     let fault = "its path is not UTF-8, which an index of shards in place needs: rename its folder";
     below.map(str::to_owned).ok_or_else(|| Error::source(shard, fault))
 }

@@ -75,6 +75,27 @@ def test_an_epoch_is_that_of_the_folder(dataset: packed.Packed, address: str) ->
     assert epoch(address) == epoch(dataset.path)
 
 
+def test_datasets_in_a_bucket_are_mixed_as_folders_are(
+    dataset: packed.Packed, bucket: Server, address: str, tmp_path: Path
+) -> None:
+    """Beside one another, one of them deeper than the other, and one twice."""
+    packed.image_folder(tmp_path / "others", "jpeg", {"ant": 9, "wasp": 12})
+    other = packed.pack(tmp_path / "others", tmp_path / "others.shade", "--shard-size", "8KiB")
+    shutil.copytree(other.path, tmp_path / "root/photos/more/others")
+    bucket.be()
+    deeper = f"{SCHEME}://photos/more/others"
+    fields = {"cache": "30%", "plan": Plan(sampler="uniform")}
+    local = epoch([(dataset.path, 0.5), (other.path, 0.5)], **fields)
+    assert epoch([(address, 0.5), (deeper, 0.5)], **fields) == local
+    twice = epoch([(other.path, 2), (other.path, 1)])
+    assert epoch([(deeper, 2), (deeper, 1)]) == twice
+    with pytest.raises(ShadeError, match="are not all in folders, or all in one bucket"):
+        Loader([(address, 0.5), (other.path, 0.5)], 8)
+    kept = tmp_path / "kept"
+    packed.run_pack("merge", kept, address, deeper, "--in-place", "--relabel")
+    packed.run_pack("verify", kept)
+
+
 def test_an_image_folder_reads_the_records(dataset: packed.Packed, address: str) -> None:
     remote, local = ImageFolder(address), ImageFolder(dataset.path)
     assert remote.classes == local.classes and len(remote) == len(local)

@@ -254,7 +254,7 @@ def test_what_cannot_be_mixed_is_refused_by_name(both: Both, tmp_path: Path) -> 
         ([(path, 1, "pads"), (path, 1, "seta")], ValueError, "sampler is infobatch or seta beside pads"),
         ([(path, 0)], ValueError, "share: got 0, expected 1e-06 to"),
         ([(path, "much")], TypeError, "share: got 'much'"),
-        ([("s3://bucket/a", 1)], ValueError, "whose datasets must be folders"),
+        ([(5, 1)], TypeError, "got 5 in a list, expected the path of a folder, or an address"),
         ([(tmp_path, 1)], FileNotFoundError, "shade-pack create SRC OUT"),
         ([(path, 1)] * 17, ValueError, "parts is 17, but must be at most 16 datasets"),
     ]:

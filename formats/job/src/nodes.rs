@@ -1,4 +1,5 @@
-//! Which jobs several nodes can serve: each draws its part of a plan from what it knows itself.
+//! Which jobs several nodes can serve: each draws its part of a plan from what it knows itself, or
+//! all of it from what all of them know.
 
 use crate::Sampler;
 use crate::SpecError;
@@ -16,23 +17,42 @@ impl JobSpec {
         if let Some(why) = plan.drawn_whole().filter(|_| strata > 1) {
             return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
         }
-        let is_on_several = self.local_ranks() < world_size;
+        if !self.draws_alike() || self.pools_scores() {
+            return Ok(());
+        }
+        // The remedy, where there is one.
+        let pooled = match plan.depends_on_residents() {
+            true => "",
+            false => ", or pool_scores, which Python's Loader has where torch.distributed carries them",
+        };
         let is_whole = plan.subset_digest != 0 || !plan.parts.is_empty() || !plan.bucket.is_empty();
-        if is_on_several && is_whole && plan.depends_on_its_node() {
-            let expected = "one that goes by no losses, deliveries or caches, where ranks are on several nodes and \
-                            indices, buckets or a mixture are given: these are drawn as a whole, and each node knows \
-                            its own";
+        if is_whole {
+            let expected = format_args!(
+                "one that goes by no losses, deliveries or caches, where ranks are on several nodes and indices, \
+                 buckets or a mixture are given: these are drawn as a whole, and each node knows its own{pooled}"
+            );
             return Err(SpecError::new("sampler", plan.by_its_node(), expected));
         }
-        let is_divided = strata.is_multiple_of(world_size);
-        if is_on_several && !is_divided && plan.depends_on_its_node() {
-            let expected = format_args!(
-                "a multiple of world_size, {world_size}, where ranks are on several nodes and the plan depends on \
-                 losses, deliveries or caches: each node knows its own"
-            );
-            return Err(SpecError::new("strata", strata, expected));
-        }
-        Ok(())
+        let expected = format_args!(
+            "a multiple of world_size, {world_size}, where ranks are on several nodes and the plan depends on \
+             losses, deliveries or caches: each node knows its own{pooled}"
+        );
+        Err(SpecError::new("strata", strata, expected))
+    }
+
+    /// Whether nodes must draw one plan that depends on what each of them has seen: it does, and
+    /// the strata are not the ranks' own.
+    fn draws_alike(&self) -> bool {
+        let is_on_several = self.local_ranks() < self.world_size;
+        let is_divided = self.plan.strata.is_multiple_of(self.world_size);
+        is_on_several && !is_divided && self.plan.depends_on_its_node()
+    }
+
+    /// Whether the nodes pool their scores before each epoch, and draw one plan from them. What is
+    /// cached differs from node to node, and is not pooled.
+    #[must_use]
+    pub fn pools_scores(&self) -> bool {
+        self.pool_scores && self.draws_alike() && !self.plan.depends_on_residents()
     }
 }
 

@@ -89,7 +89,8 @@ declared! {
 
         /// Equal parts of the dataset that are drawn each on its own, so that no node needs what
         /// another knows. Every rank has its parts to itself if their number is a multiple of the
-        /// ranks'. 1 draws the dataset as a whole, which needs all ranks on one node.
+        /// ranks'. 1 draws the dataset as a whole: by losses with ranks on several nodes, these
+        /// pool their scores (`pool_scores`).
         strata: u32 = 1, in 1 to STRATA_MAX, as "strata N";
 
         /// Share of the strata that change seats at each epoch, and so perhaps ranks and nodes,
@@ -259,6 +260,11 @@ declared! {
         /// Ranks of the job that attach to this daemon; 0 means all of them. They say themselves
         /// which ones they are. Every node has its own number.
         ranks_here: u32 = 0;
+
+        /// Whether the ranks of all nodes pool their scores before an epoch is drawn. Then nodes
+        /// can draw one plan by losses together, which they need where the strata are not the
+        /// ranks' own. Else it has no effect.
+        pool_scores: bool = false;
 
         /// What happens to an incomplete last batch.
         tail: Tail = Tail::default(), of Tail;
@@ -596,6 +602,43 @@ mod tests {
             for ranks_here in [0, 8] {
                 JobSpec { ranks_here, ..on_two_nodes(plan) }.validate().unwrap();
             }
+        }
+    }
+
+    /// Nodes that pool their scores draw one plan, unless it depends on what each has cached.
+    #[test]
+    fn nodes_that_pool_their_scores_draw_one_plan_by_losses() {
+        let pooled = |plan| JobSpec { ranks_here: 4, pool_scores: true, plan, ..spec() };
+        let plan = PlanSpec::default();
+        let parts = Parts::new(&[(100, 0.7), (50, 0.3)]).unwrap();
+        for &sampler in Sampler::ALL {
+            for plan in [
+                PlanSpec { sampler, ..plan },
+                PlanSpec { sampler, subset_digest: 1, ..plan },
+                PlanSpec { sampler, draw_ahead: true, ..plan },
+                PlanSpec { sampler, parts, ..plan },
+            ] {
+                let spec = pooled(plan);
+                spec.validate().unwrap();
+                assert_eq!(
+                    spec.pools_scores(),
+                    plan.is_by_importance() || plan.is_by_deliveries(),
+                    "{plan:?}"
+                );
+                let alone = JobSpec { ranks_here: 0, ..spec.clone() };
+                assert!(!alone.pools_scores(), "one daemon knows all");
+            }
+        }
+        let divided = pooled(PlanSpec { sampler: Sampler::Pads, strata: 24, ..plan });
+        assert!(!divided.pools_scores() && divided.validate().is_ok(), "each draws its own strata");
+        for plan in [
+            PlanSpec { sampler: Sampler::Pads, rep: 2.0, ..plan },
+            PlanSpec { sampler: Sampler::Pads, pace: true, ..plan },
+            PlanSpec { sampler: Sampler::Pads, order: Order::HitsFirst, ..plan },
+        ] {
+            let spec = pooled(plan);
+            assert!(!spec.pools_scores());
+            assert_eq!(spec.validate().unwrap_err().field, "strata", "{plan:?}");
         }
     }
 

@@ -247,7 +247,7 @@ proptest! {
 /// the state's magic up.
 #[test]
 fn the_canonical_form_does_not_change_by_accident() {
-    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"parts":[],"epoch_length":"first","bucket":[],"weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"tail":"drop","decode":null,"channels_last":false,"dtype":"uint8","normalize":null,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
+    let default = r#"{"plan":{"sampler":"uniform","order":"shuffled","seed":0,"rep":1.0,"hit_cap":0.6,"cover":5,"explore":0.0,"echo":2.0,"gap":"auto","prune":0.5,"whole_from":0,"replacement":true,"pace":false,"draw_ahead":false,"strata":1,"mix":0.0,"parts":[],"epoch_length":"first","bucket":[],"weights_digest":0,"subset_digest":0,"group":0},"batch_size":1,"world_size":1,"ranks_here":0,"pool_scores":false,"tail":"drop","decode":null,"channels_last":false,"dtype":"uint8","normalize":null,"exact":false,"fields":{},"admit":true,"on_error":"raise","bad_max":0.01,"ring_bytes":0}"#;
     assert_eq!(JobSpec::default().to_text(), default);
     assert_eq!(JobSpec::from_text("{}").unwrap(), JobSpec::default());
     assert_eq!(PlanSpec::default().digest(), 1_251_418_270_495_400_952);

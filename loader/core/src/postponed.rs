@@ -1,5 +1,6 @@
 //! What a job's ranks say while the plan of its due epoch is drawn waits until it is there. So they
-//! see an epoch that begins at once, however long the drawing takes.
+//! see an epoch that begins at once, however long the drawing takes. Where nodes pool their scores,
+//! reports wait from the moment when a rank asks for the epoch.
 
 use crate::brain::Core;
 use crate::event::{Event, SessionId};
@@ -9,7 +10,11 @@ use crate::memory::Memory;
 impl<M: Memory> Core<M> {
     /// The job whose plan the event waits for.
     pub(super) fn waits_for_plan(&self, event: &Event<M>) -> Option<JobId> {
-        let job = self.training.job_of(postponed_of(event)?)?;
+        let session = postponed_of(event)?;
+        let job = self.training.job_of(session)?;
+        if matches!(event, Event::Report { .. }) && self.training.waits_for_pool(session) {
+            return Some(job.id());
+        }
         // A rank tells its seats with its hello, before it hands over anything: others wait for it.
         let is_awaited = matches!(event, Event::Seat { .. }) && job.is_gathering();
         (job.is_postponed() && !is_awaited).then_some(job.id())
@@ -23,8 +28,7 @@ impl<M: Memory> Core<M> {
 
     /// The next event that was postponed and need not wait any more.
     pub(super) fn next_postponed(&mut self) -> Option<Event<M>> {
-        let waits = |id: JobId| self.training.job(id).is_some_and(|job| job.is_postponed());
-        let at = self.postponed.iter().position(|&(job, _)| !waits(job))?;
+        let at = self.postponed.iter().position(|(_, event)| self.waits_for_plan(event).is_none())?;
         Some(self.postponed.remove(at).1)
     }
 
@@ -32,7 +36,12 @@ impl<M: Memory> Core<M> {
     /// use any more.
     pub(super) fn postponed_reports(&mut self, session: SessionId) -> Vec<Event<M>> {
         let of_session = self.postponed.extract_if(.., |(_, event)| postponed_of(event) == Some(session));
-        let is_report = |event: &Event<M>| matches!(event, Event::Report { .. } | Event::Validation { .. });
+        let waits = self.training.waits_for_pool(session);
+        let is_report = |event: &Event<M>| match event {
+            Event::Report { .. } => !waits,
+            Event::Validation { .. } => true,
+            _ => false,
+        };
         of_session.map(|(_, event)| event).filter(is_report).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Losses: what they change in the cache, and what is counted of them.
 
+use shade_formats::SampleId;
+
 use crate::action::Action;
 use crate::brain::Core;
 use crate::ids::{BatchId, SessionId};
@@ -25,8 +27,13 @@ impl<M: Memory> Core<M> {
         };
         self.figures.count(job, |counts| counts.nonfinite_losses += u64::from(nonfinite));
         self.figures.count_reported(job, new_rows, is_current);
-        let importance = self.training.jobs().importance();
-        rescored.into_iter().for_each(|sample| self.records.rescore(sample, importance));
+        self.rescore(rescored);
         self.trace_report(now_ns, job, batch, rank, losses, actions);
+    }
+
+    /// These samples have another score.
+    pub(super) fn rescore(&mut self, samples: Vec<SampleId>) {
+        let importance = self.training.jobs().importance();
+        samples.into_iter().for_each(|sample| self.records.rescore(sample, importance));
     }
 }

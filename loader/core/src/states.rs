@@ -72,8 +72,8 @@ impl<M: Memory> Core<M> {
 
     /// Takes what another node has told.
     pub(super) fn take_scores(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
-        let taken = self.training.take_scores(session, bytes);
-        actions.extend(taken.map(|taken| answer(session, taken)));
+        let Some(taken) = self.training.take_scores(session, bytes) else { return };
+        actions.push(answer(session, taken.map(|rescored| self.rescore(rescored))));
     }
 
     /// A rank tells the seats of its job's plans.

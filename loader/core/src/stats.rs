@@ -44,6 +44,9 @@ pub struct Stats {
     pub waiting_for_ranks: Vec<u32>,
     /// Number of ranks that are still to attach to this daemon.
     pub ranks_to_attach: u32,
+    /// Ranks of other nodes whose scores an epoch's start waits for, where nodes draw one plan
+    /// together.
+    pub waiting_for_scores_of: Vec<u32>,
     /// The rank's own figures; `None` without one.
     pub rank: Option<RankStatus>,
     /// All jobs of the daemon, which share the cache.
@@ -247,6 +250,7 @@ impl<M: Memory> Core<M> {
             tier: records.tier,
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.training.waiting_for_ranks(job)),
             ranks_to_attach: job.map_or(0, |job| self.training.ranks_to_attach(job)),
+            waiting_for_scores_of: job.map_or_else(Vec::new, |job| self.training.waiting_for_scores_of(job)),
             rank: self.training.rank(session).map(|rank| self.status_of(rank)),
             jobs: self.jobs(),
         }

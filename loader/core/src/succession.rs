@@ -112,6 +112,14 @@ impl<M: Memory> Core<M> {
                         let batch = BatchId { epoch, number: batch };
                         self.training.redeliver(session, batch, &rows, &mut places)
                     }
+                    // It came after the rank had asked for an epoch that others are told of.
+                    Step::Reported { epoch, batch, losses }
+                        if is_new && self.training.reports_late(session, started) =>
+                    {
+                        let report = Event::Report { session, epoch, batch, losses };
+                        self.postponed.extend(self.job_id_of(session).map(|job| (job, report)));
+                        Ok(())
+                    }
                     Step::Reported { epoch, batch, losses } if is_new => {
                         self.report(now_ns, session, BatchId { epoch, number: batch }, &losses, actions);
                         Ok(())
@@ -121,7 +129,8 @@ impl<M: Memory> Core<M> {
                         Ok(())
                     }
                     Step::Heard { scores } if is_new => {
-                        self.training.take_scores(session, &scores).unwrap_or(Ok(()))
+                        let taken = self.training.take_scores(session, &scores).unwrap_or(Ok(Vec::new()));
+                        taken.map(|rescored| self.rescore(rescored))
                     }
                     Step::Reported { .. } | Step::Validated { .. } | Step::Heard { .. } => Ok(()),
                 };

@@ -39,6 +39,7 @@ mod hit_ratios_policies;
 mod lookahead;
 mod memory;
 mod mixtures_keep_their_ratio;
+mod nodes_draw_one_plan;
 mod nodes_share_one_plan;
 mod nodes_tell_their_scores;
 mod plan_draws;

@@ -56,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(spec::field_row, module)?)?;
     module.add_function(wrap_pyfunction!(spec::field_content, module)?)?;
     module.add_function(wrap_pyfunction!(spec::drawn_whole, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::pools_scores, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::subset, module)?)?;

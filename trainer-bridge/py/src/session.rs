@@ -186,11 +186,18 @@ impl Session {
         Ok(())
     }
 
-    /// The epoch's next batch, or none at its end. Waits up to `timeout_seconds`.
-    fn next(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Option<Batch>> {
+    /// The epoch's next batch, or none at its end. Waits up to `timeout_seconds`. In between it
+    /// calls `check`, which may raise what ends the wait.
+    #[pyo3(signature = (timeout_seconds, check=None))]
+    fn next(
+        &self,
+        py: Python<'_>,
+        timeout_seconds: f64,
+        check: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Batch>> {
         let timeout = seconds("timeout", timeout_seconds)?;
         let begun = Instant::now();
-        let outcome = self.wait_next(py, begun, timeout);
+        let outcome = self.wait_next(py, begun, timeout, check);
         let waited_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.stall_ns.fetch_add(waited_ns, Ordering::Relaxed);
         outcome
@@ -275,7 +282,13 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn wait_next(&self, py: Python<'_>, begun: Instant, timeout: Duration) -> PyResult<Option<Batch>> {
+    fn wait_next(
+        &self,
+        py: Python<'_>,
+        begun: Instant,
+        timeout: Duration,
+        check: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Batch>> {
         self.give_warning(py)?;
         loop {
             self.warn_of_successors(py)?;
@@ -291,6 +304,7 @@ impl Session {
                 Next::EpochEnd => return Ok(None),
                 Next::Pending => py.check_signals()?,
             }
+            check.map(Bound::call0).transpose()?;
             let waited = begun.elapsed();
             if waited >= timeout {
                 return Err(LoaderTimeout::new_err(self.waiting_text(waited)?));

@@ -98,6 +98,12 @@ pub(crate) fn drawn_whole(document: &str) -> PyResult<Option<&'static str>> {
     Ok(job(document)?.plan.drawn_whole())
 }
 
+/// Whether the nodes of this job pool their scores before each epoch.
+#[pyfunction]
+pub(crate) fn pools_scores(document: &str) -> PyResult<bool> {
+    Ok(job(document)?.pools_scores())
+}
+
 /// The number of strata of a plan for this number of nodes.
 #[pyfunction]
 pub(crate) fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {

@@ -3,6 +3,7 @@
 
 mod codec;
 mod field;
+mod pooled;
 mod redo;
 mod reply;
 mod request;
@@ -14,6 +15,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub use codec::PROTOCOL;
+pub use pooled::{PlacedScore, Pooled, PooledSample};
 pub use redo::{RedoRow, Step, redo_from_bytes, redo_to_bytes};
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,

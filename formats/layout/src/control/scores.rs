@@ -92,26 +92,37 @@ impl Scores {
     }
 }
 
-/// One bit for each member, the lowest of a byte first.
-fn bitmap(members: &[Member], is_set: impl Fn(&Member) -> bool) -> impl Iterator<Item = u8> {
-    members.chunks(8).map(move |eight| {
-        (0..8).zip(eight).map(|(bit, member)| u8::from(is_set(member)) << bit).fold(0, |byte, bit| byte | bit)
+/// One bit for each of these, the lowest of a byte first.
+pub(super) fn bitmap<T>(of: &[T], is_set: impl Fn(&T) -> bool) -> impl Iterator<Item = u8> {
+    of.chunks(8).map(move |eight| {
+        (0..8).zip(eight).map(|(bit, one)| u8::from(is_set(one)) << bit).fold(0, |byte, bit| byte | bit)
     })
 }
 
-fn read_members(reader: &mut Reader<'_>, len: u32) -> Result<Vec<Member>, FormatError> {
+/// Reads the bits of `len` members, as [`bitmap`] writes them.
+pub(super) fn read_bitmap(
+    structure: &'static str,
+    reader: &mut Reader<'_>,
+    len: u32,
+) -> Result<Vec<bool>, FormatError> {
     let (at, len) = (reader.offset(), len as usize);
-    let delivered = reader.bytes(len.div_ceil(8))?;
-    let scored = reader.bytes(len.div_ceil(8))?;
-    let is_set = |bitmap: &[u8], at: usize| bitmap.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-    if (len..len.next_multiple_of(8)).any(|at| is_set(delivered, at) || is_set(scored, at)) {
-        return Err(FormatError::new(STRUCTURE, at, "a bit behind the last member", "0"));
+    let bytes = reader.bytes(len.div_ceil(8))?;
+    let mut bits: Vec<bool> =
+        bytes.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1)).collect();
+    if bits.drain(len..).any(|is_set| is_set) {
+        return Err(FormatError::new(structure, at, "a bit behind the last member", "0"));
     }
-    let member = |at| {
-        let score = is_set(scored, at).then(|| reader.get("score")).transpose()?;
-        Ok(Member { delivered: is_set(delivered, at), score })
+    Ok(bits)
+}
+
+fn read_members(reader: &mut Reader<'_>, len: u32) -> Result<Vec<Member>, FormatError> {
+    let delivered = read_bitmap(STRUCTURE, reader, len)?;
+    let scored = read_bitmap(STRUCTURE, reader, len)?;
+    let member = |(delivered, is_scored): (bool, bool)| {
+        let score = is_scored.then(|| reader.get("score")).transpose()?;
+        Ok(Member { delivered, score })
     };
-    (0..len).map(member).collect()
+    delivered.into_iter().zip(scored).map(member).collect()
 }
 
 #[cfg(test)]

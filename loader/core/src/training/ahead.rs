@@ -45,7 +45,8 @@ impl Training {
         let plan = &job.spec.plan;
         let is_drawn = job.ahead.is_some() || job.is_postponed() || job.next_plan.is_some();
         // With `mix` a rank has other strata in each epoch. Other nodes may still tell what counts.
-        if is_drawn || plan.draw_ahead || plan.mix > 0.0 || job.shared_scores.is_some() {
+        let hears_others = job.shared_scores.is_some() || job.pool.is_some();
+        if is_drawn || plan.draw_ahead || plan.mix > 0.0 || hears_others {
             return false;
         }
         // The next validation comes after an epoch of training, whose reads these would delay.

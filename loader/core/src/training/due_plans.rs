@@ -74,7 +74,7 @@ impl Training {
 
     /// An epoch that some rank wants and whose plan is not the current one. The successor of a
     /// daemon that died begins with the earliest: ranks may have been apart by an epoch's end.
-    fn due_epoch(&self, job: &Job) -> Option<u32> {
+    pub(super) fn due_epoch(&self, job: &Job) -> Option<u32> {
         let requests = self.ranks_of(job.id).filter_map(|rank| rank.request);
         if job.epoch().is_none() && self.ranks_of(job.id).any(Rank::goes_on) {
             return requests.map(|request| request.epoch).min();
@@ -83,11 +83,12 @@ impl Training {
     }
 
     /// A job every rank of which wants the same new epoch. Until then none starts: a plan is drawn
-    /// from all losses of the epoch before, and messages of one rank arrive in order.
+    /// from all losses of the epoch before, and messages of one rank arrive in order. Where nodes
+    /// draw one plan together, it is drawn from the losses of all.
     pub(crate) fn due_plan(&mut self, now_ns: u64) -> Option<JobId> {
         let is_due = |job: &&Job| !job.is_postponed() && self.is_due(job);
         let due: Vec<JobId> = self.jobs.iter().filter(is_due).map(|job| job.id).collect();
-        due.into_iter().find(|&job| !self.waits_for_group(job, now_ns))
+        due.into_iter().find(|&job| self.has_pooled(job) && !self.waits_for_group(job, now_ns))
     }
 
     /// The plan of a job's due epoch is wanted. `is_resident` says what the cache has, and
@@ -119,7 +120,7 @@ impl Training {
         job.awaits = Some(Awaited::Order(order));
         let seats_of_next = || job.mixed_seats(&job.strata, &job.seats, epoch, epoch.wrapping_add(1));
         let seats_of_next = spec.draw_ahead.then(seats_of_next);
-        let is_told = job.shared_scores.is_some() && !exchanges;
+        let is_told = (job.shared_scores.is_some() && !exchanges) || job.pool.is_some();
         let inputs = job.plan_inputs(spec, epoch, is_resident);
         let after = job.scripted_after.take();
         let base = self.base_order(id, epoch, exchanges);
@@ -169,6 +170,7 @@ impl Training {
         if !exchanges {
             job.note_lists(epoch, &lists, by_losses, content_id);
         }
+        job.begin_pooled(&lists);
         job.begin(Some(plan));
         job.next_plan = next_plan;
         job.scored_at.end_epoch();

@@ -13,6 +13,7 @@ use super::epoch::Epoch;
 use super::gathering::Gathering;
 use super::lists::SharedScores;
 use super::pace::Pace;
+use super::pool::Pool;
 use super::reports::Reports;
 use super::scored_at::ScoredAt;
 use super::use_numbers::UseNumbers;
@@ -59,6 +60,8 @@ pub(crate) struct Job {
     pub(super) validation: Vec<Validation>,
     /// What other nodes need to know; `None` if they need nothing.
     pub(super) shared_scores: Option<SharedScores>,
+    /// What it draws plans from together with other nodes; `None` if it draws alone.
+    pub(super) pool: Option<Pool>,
     /// The strata that the job's ranks ask for. A state may have brought a plan of others.
     pub(super) own_strata: Strata,
     /// The strata of the current plan, and their seats.
@@ -160,7 +163,7 @@ impl Job {
         let (payload, ring) = payload_size(&spec, &output, index, strata.subset(), weights.as_ref(), &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
-        let shared_scores = SharedScores::of(&spec, samples);
+        let (shared_scores, pool) = (SharedScores::of(&spec, samples), Pool::of(&spec, samples));
         let current = Epoch::new(None, slices, spec.world_size);
         Ok(Self {
             id,
@@ -181,6 +184,7 @@ impl Job {
             reports: Reports::default(),
             validation: Vec::new(),
             shared_scores,
+            pool,
             own_strata: strata.clone(),
             strata,
             seats: Seats::IN_ORDER,

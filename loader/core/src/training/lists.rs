@@ -51,10 +51,11 @@ impl Lists {
 impl SharedScores {
     /// `None` if plans of the job do not depend on scores, on others than of one node, or on more
     /// than can be told: on what is cached, on an epoch before the last, or on who had a stratum.
+    /// Nodes that draw one plan together have another [`Pool`](super::pool::Pool) of scores.
     pub(super) fn of(spec: &JobSpec, samples: u32) -> Option<Self> {
         let plan = &spec.plan;
         let cannot = plan.depends_on_residents() || plan.draw_ahead || plan.mix > 0.0;
-        let is_told = plan.depends_on_its_node() && !cannot;
+        let is_told = plan.depends_on_its_node() && !cannot && !spec.pools_scores();
         (is_told && spec.local_ranks() < spec.world_size).then(|| Self {
             part: Part::of(Vec::new(), spec.world_size),
             known: vec![Known::Yes; samples as usize],

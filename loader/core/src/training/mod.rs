@@ -17,7 +17,7 @@
 //! | `report`, `reports`, `scored_at`, `validation` | losses and validation scores |
 //! | `states`, `snapshot`, `loading`, `stop`, `resume` | the saved state, and where it goes on |
 //! | `base`, `gathering`, `succession` | what a successor of this daemon goes on from |
-//! | `seats`, `scores`, `lists` | what nodes tell each other |
+//! | `seats`, `scores`, `lists`, `pool`, `pooling` | what nodes tell each other |
 //! | `tables`, `use_numbers` | weights and subsets; which use of its sample a position is |
 
 mod ahead;
@@ -37,6 +37,8 @@ mod loading;
 mod outcome;
 mod pace;
 mod planned;
+mod pool;
+mod pooling;
 mod rank;
 mod report;
 mod reports;

@@ -51,6 +51,11 @@ impl Reports {
         self.is_plan_used = true;
     }
 
+    /// Whether the next plan will go by losses, if no more come: see [`end_plan`](Self::end_plan).
+    pub(super) fn will_have_come(&self) -> bool {
+        self.has_come || (!self.is_plan_used && self.had_come)
+    }
+
     /// The current plan ends, and the next one goes by what has come. An epoch of which nothing was
     /// taken has no losses to report: then those before it still count. Returns whether the user is
     /// to be warned, once, that a sampler that goes `by_losses` misses them.
@@ -76,9 +81,12 @@ mod tests {
     fn a_plan_goes_by_the_losses_of_the_last_one_that_was_used() {
         let mut reports = Reports::default();
         reports.use_plan();
+        assert!(!reports.will_have_come());
         reports.come();
+        assert!(reports.will_have_come());
         assert!(!reports.end_plan(true, true) && reports.had_come() && !reports.have_come());
         // Nobody took a batch of the next plan: its losses are those of the one before.
+        assert!(reports.will_have_come());
         assert!(!reports.end_plan(true, true) && reports.had_come() && !reports.are_missing());
         reports.use_plan();
         assert!(reports.end_plan(true, true) && !reports.had_come() && reports.are_missing());

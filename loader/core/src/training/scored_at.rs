@@ -40,6 +40,12 @@ impl ScoredAt {
     /// before. Whether it decides the sample's score: notes that.
     pub(super) fn decides(&mut self, sample: usize, order: u32, is_current: bool) -> bool {
         let place = order.saturating_add(1).min(CURRENT - 1) | if is_current { CURRENT } else { 0 };
+        self.hears(sample, place)
+    }
+
+    /// Another node has a score of the sample that came at this place, as
+    /// [`places`](Self::places) there has it. Whether it decides the sample's score: notes that.
+    pub(super) fn hears(&mut self, sample: usize, place: u32) -> bool {
         let known = &mut self.places[sample];
         let decides = place >= *known;
         if decides {

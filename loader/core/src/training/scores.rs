@@ -4,7 +4,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use shade_formats::SampleId;
-use shade_formats::control::{Member, OfStratum, Scores};
+use shade_formats::control::{Member, OfStratum, Pooled, Scores};
 
 use super::Training;
 use super::job::Job;
@@ -16,17 +16,30 @@ use crate::portable_scores::{score_of_step, step_of_score};
 impl Training {
     /// What other nodes need to know of `epoch`: nothing if it is not drawn or they need nothing.
     pub(crate) fn tell_scores(&self, session: SessionId, epoch: u32) -> Vec<u8> {
-        let shared = self.job_of(session).and_then(|job| job.shared_scores.as_ref());
+        let job = self.job_of(session);
+        if let Some(told) = job.and_then(|job| job.told_pooled(epoch)) {
+            return told;
+        }
+        let shared = job.and_then(|job| job.shared_scores.as_ref());
         let told = shared.filter(|shared| shared.lists.epoch == epoch);
         told.map_or_else(Vec::new, |shared| shared.told.clone())
     }
 
-    /// Takes what another node has told. `None` if the session is not there.
-    pub(crate) fn take_scores(&mut self, session: SessionId, bytes: &[u8]) -> Option<Result<(), String>> {
+    /// Takes what another node has told. Returns the samples whose score matters here and is
+    /// another one. `None` if the session is not there.
+    pub(crate) fn take_scores(
+        &mut self,
+        session: SessionId,
+        bytes: &[u8],
+    ) -> Option<Result<Vec<SampleId>, String>> {
+        if Pooled::is(bytes) {
+            self.rank(session)?;
+            return Some(self.take_pooled(session, bytes));
+        }
         let content_id = self.index.content_id().0;
         let job = self.job_of_mut(session)?;
         let scores = Scores::from_bytes(bytes, job.importance.len()).map_err(|error| error.to_string());
-        Some(scores.and_then(|scores| job.take(&scores, content_id)))
+        Some(scores.and_then(|scores| job.take(&scores, content_id).map(|()| Vec::new())))
     }
 }
 
@@ -63,6 +76,7 @@ impl Job {
     pub(super) fn has_scored(&mut self, sample: SampleId) {
         let known = self.shared_scores.as_mut().and_then(|shared| shared.known.get_mut(sample.index()));
         known.into_iter().for_each(|known| *known = Known::No);
+        self.has_scored_for_pool(sample);
     }
 
     /// A plan was drawn, after epoch `ended`. Prepares what the others are told.

@@ -169,6 +169,7 @@ impl Job {
         self.is_restored = true;
         (self.strata, self.seats, self.gap) = (strata, seats, gap);
         self.forget_lists();
+        self.forget_pooled();
         self.begin(plan);
         self.next_plan = next_plan;
         self.validation = validation;

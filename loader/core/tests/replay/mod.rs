@@ -109,6 +109,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         batch_size,
         world_size,
         ranks_here: 0,
+        pool_scores: false,
         tail: Tail::Even,
         decode: Decode::Raw,
         channels_last: false,

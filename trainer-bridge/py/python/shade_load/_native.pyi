@@ -1,6 +1,6 @@
 """The native module: a session with the daemon, its batches, and DLPack views of their columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypedDict, final
 
@@ -48,6 +48,9 @@ def field_content(name: str, kind: str, bytes: bytes) -> bytes:
 
 def daemon_settings(given: str) -> str:
     """These settings of a daemon, a JSON object, with each value as the daemon has it."""
+
+def pools_scores(document: str) -> bool:
+    """Whether the nodes of this job pool their scores before each epoch."""
 
 def drawn_whole(document: str) -> str | None:
     """Why the plan of this job has one stratum only; None if it may have several."""
@@ -153,7 +156,7 @@ class Session:
     def fields(self, buffered: bool) -> Fields: ...
     def check_open(self) -> None: ...
     def start_epoch(self, epoch: int, first_batch: int) -> None: ...
-    def next(self, timeout_seconds: float) -> Batch | None: ...
+    def next(self, timeout_seconds: float, check: Callable[[], None] | None = None) -> Batch | None: ...
     def report(self, batch: Batch, losses: Sequence[float] | Any) -> None: ...
     def report_validation(self, score: float) -> None: ...
     def stats(self) -> str: ...

@@ -243,10 +243,11 @@ class Loader(AsDataLoader):
 
     def _attach(self, attach: Attach, placement: Placement, daemon: Daemon, suffix: str) -> None:
         """Attaches to the daemon, as a rank of the job of that name or of a free one."""
-        # Plans by losses or deliveries are each node's own, and a state needs all of them.
-        is_own = not samplers(self._job["plan"]).isdisjoint(("replacement", *BY_LOSS))
-        if daemon.exchange == "torch" and is_own and len(placement.leaders) > 1:
-            self._leaders = Leaders(placement.leaders, self.rank, daemon.timeout * EXCHANGE_SHARE)
+        self._job["pool_scores"] = daemon.exchange == "torch" and len(placement.leaders) > 1
+        # Plans by losses or deliveries need those of all nodes: each plan, or only a state.
+        if self._job["pool_scores"] and not samplers(self._job["plan"]).isdisjoint(("replacement", *BY_LOSS)):
+            self._leaders = Leaders(placement.leaders, self.rank, daemon.timeout * EXCHANGE_SHARE, self._job)
+            self._patience.check = self._leaders.check
         # Ranks of one training need the same name.
         or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
         session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
@@ -255,8 +256,7 @@ class Loader(AsDataLoader):
             session.seat(placement.seats)
         if self._leaders is not None and self._leaders.has_this_rank:
             self._scores = ScoreExchange(session, self._leaders)
-        buffered = daemon.io == "buffered"
-        self._fields = session.fields(buffered)
+        self._fields = session.fields(buffered := daemon.io == "buffered")
         self._dataset = PackedDataset(self, attach.dataset, session.content, buffered)
         if self._in_run is not None:
             self._in_run.attached(self, session.settings, session.content_id)
@@ -339,19 +339,17 @@ class Loader(AsDataLoader):
         session = self._open()
         epoch = integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._at.epoch and self._at.is_unbegun:
-            session.start_epoch(epoch, 0)
-            self._begin_ahead()
+            self._start(session, epoch, 0)
         self._at.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
         epoch = self._at.next_epoch(len(self))
-        session.start_epoch(epoch, self._at.resume_at)
+        self._start(session, epoch, self._at.resume_at)
         # Only now, as all that follows: a start that fails changes nothing.
         self._reports.begin(is_first=self._at.iteration == 0)
         self._at.begin(epoch)
-        self._begin_ahead()
         if self._in_run is not None:
             self._in_run.began()
         return _RestOfEpoch(self)
@@ -454,16 +452,18 @@ class Loader(AsDataLoader):
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._at.load(epoch, batch, batches)
         if self._scores is not None:
-            self._scores.restart()
+            self._scores.restart(state["daemon"])
         if self._at.is_unbegun:
-            session.start_epoch(epoch, batch)
-            self._begin_ahead()
+            self._start(session, epoch, batch)
             self._at.take_over()
 
-    def _begin_ahead(self) -> None:
-        """An epoch was started: what a function of PerSample has ahead is of another one."""
+    def _start(self, session: _native.Session, epoch: int, batch: int) -> None:
+        # What a function of PerSample has ahead is of another epoch.
+        session.start_epoch(epoch, batch)
         if self._ahead is not None:
             self._ahead.begin()
+        if self._scores is not None:
+            self._scores.start(epoch)
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
@@ -516,7 +516,7 @@ class Loader(AsDataLoader):
             self._at.end()
             return None
         if is_first and self._scores is not None:
-            self._scores.begin(self._at.epoch)
+            self._scores.arrive(self._at.epoch)
         if self._device is not None and self._device.is_of_another_ring(session.successors):
             self._device.move(session.successors, *session.payload)
             session.let_go_of_former_payloads()

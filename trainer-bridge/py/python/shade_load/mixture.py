@@ -33,7 +33,7 @@ _FILES = {INDEX_FILE, "dataset.times"}
 _UNUSED_SECONDS = 30 * 24 * 3600
 
 
-# A dataset of a mixture: its path, its share, and a sampler of its own.
+# A dataset of a mixture: its path or address, its share, and a sampler of its own.
 Share = tuple[str | os.PathLike[str], float] | tuple[str | os.PathLike[str], float, str]
 
 
@@ -84,44 +84,44 @@ def mixed(dataset: Any) -> tuple[Any, Mixture | None]:
     if not dataset:
         raise ValueError("dataset: got an empty list, expected (dataset, share) for each dataset of a mixture")
     given = [_entry(entry) for entry in dataset]
-    folders, shares, own = zip(*given, strict=True)
+    paths, shares, own = zip(*given, strict=True)
+    folders = [dataset_path(path) for path in paths]
     contents = [_native.dataset_content(str(folder)) for folder in folders]
     mixture = Mixture(tuple(samples for samples, _ in contents), shares, own)
-    kept, in_use = _index_of(folders, [content_id for _, content_id in contents])
+    # The folder of an address has the index only.
+    sources = [path if "://" in path else str(folder) for path, folder in zip(paths, folders, strict=True)]
+    kept, in_use = _index_of(sources, folders, [content_id for _, content_id in contents])
     finalize(mixture, in_use.close)
     return kept, mixture
 
 
-def _entry(entry: Any) -> tuple[Path, float, str | None]:
-    """The folder, the share and the sampler of a dataset in the list."""
+def _entry(entry: Any) -> tuple[str, float, str | None]:
+    """The path or address, the share and the sampler of a dataset in the list."""
     if not isinstance(entry, list | tuple) or len(entry) not in (2, 3):
         raise TypeError(f"dataset: got {shown(entry)} in a list, expected (dataset, share) or (dataset, share, sampler)")
     path, share, own = (*entry, None)[:3]
     if own is not None:
         _native.check_field("sampler", own)
-    if isinstance(path, str | os.PathLike) and "://" in os.fsdecode(path):
-        raise ValueError(
-            f"dataset: got {shown(path)} in a mixture, whose datasets must be folders: copy it "
-            f"(shade-pack merge FOLDER {os.fsdecode(path)}), and give FOLDER"
-        )
-    return dataset_path(path), number("share", share, *SHARES), own
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"dataset: got {shown(path)} in a list, expected the path of a folder, or an address")
+    return os.fsdecode(path), number("share", share, *SHARES), own
 
 
-def _index_of(folders: Sequence[Path], content_ids: Sequence[str]) -> tuple[Path, FileIO]:
+def _index_of(sources: Sequence[str], folders: Sequence[Path], content_ids: Sequence[str]) -> tuple[Path, FileIO]:
     """The folder of the index of all, which never changes: another content has another one. And the file of `_use`."""
     key = hashlib.sha256(socket.gethostname().encode())
     for folder, content_id in zip(folders, content_ids, strict=True):
         # One that was packed anew may say more of the same content: where single fields end.
         index_bytes = (folder / INDEX_FILE).stat().st_size
         key.update(b"\0".join([b"", os.fsencode(folder), content_id.encode(), str(index_bytes).encode()]))
-    name = "+".join(folder.stem for folder in folders)[:_NAMES]
+    name = "+".join(Path(source).stem for source in sources)[:_NAMES]
     kept = _mixtures() / f"{name}-{key.hexdigest()[:16]}"
     in_use = _use(kept)
     try:
         if not (kept / INDEX_FILE).is_file():
             with alone(_lock(kept), name):
                 if not (kept / INDEX_FILE).is_file():
-                    _write(kept, folders)
+                    _write(kept, sources)
                     _remove_unused(kept.parent)
     except BaseException:
         in_use.close()
@@ -175,8 +175,8 @@ def _mixtures() -> Path:
     return path
 
 
-def _write(kept: Path, folders: Sequence[Path]) -> None:
-    command = [str(find_program("shade-pack")), "merge", str(kept), *map(str, folders), "--in-place", "--relabel", "-q"]
+def _write(kept: Path, sources: Sequence[str]) -> None:
+    command = [str(find_program("shade-pack")), "merge", str(kept), *sources, "--in-place", "--relabel", "-q"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        raise ShadeError(f"cannot mix {', '.join(map(str, folders))}: {done.stderr.strip()}")
+        raise ShadeError(f"cannot mix {', '.join(sources)}: {done.stderr.strip()}")

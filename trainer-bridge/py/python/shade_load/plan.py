@@ -107,8 +107,9 @@ class Plan(Options):
             parts to itself if this is a multiple of the number of ranks: then each node draws from
             its own losses, and caches its own samples only. Default: None, which is 1, the dataset
             as a whole, or on several nodes a number that suits them. "weighted", "balanced", "iis",
-            "infobatch", "seta", `pace` and `indices` need 1. Set it to resume a training with the number
-            that it had.
+            "infobatch", "seta", `pace` and `indices` need 1: then all nodes draw one plan, and wait for
+            each other's losses if it goes by them. Set it to resume a training with the number that
+            it had.
         mix: Share of the strata, 0 to 1, that change seats at each epoch, and so perhaps ranks and
             nodes, which read them anew. Default: 0.0: each sample stays at its rank. Set it if
             ranks need to see more than their share of the dataset, as for BatchNorm with local

@@ -3,17 +3,22 @@
 One rank of each node, its leader, asks its daemon once an epoch is drawn, and sends that to the other
 leaders over a group of gloo of their own. Then any rank's state has all scores. The training never
 waits for it; after a failure it goes on without.
+
+Where nodes pool their scores, to draw one plan from them, it is before an epoch is drawn. Each epoch
+waits for it, and a failure ends the training.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from hashlib import sha256
 from queue import SimpleQueue
 from typing import Any
 
@@ -31,7 +36,9 @@ SCORES_SECONDS = 5.0
 class Leaders:
     """The leaders of all nodes. Every rank of the training makes it, at the same point."""
 
-    def __init__(self, leaders: Sequence[int], rank: int, seconds: float) -> None:
+    def __init__(self, leaders: Sequence[int], rank: int, seconds: float, job: Mapping[str, Any]) -> None:
+        # Whether each epoch waits for what the leaders exchange.
+        self.pools = _native.pools_scores(json.dumps(job))
         self._distributed: Any = sys.modules["torch.distributed"]
         self._count = len(leaders)
         self.has_this_rank = rank in leaders
@@ -50,9 +57,15 @@ class Leaders:
         """Whether a leader has failed, after which nothing is exchanged."""
         return self._store.check([f"{self._prefix}/failed"])
 
-    def fail(self) -> None:
-        """Lets the others know that this one exchanges nothing any more."""
-        self._store.set(f"{self._prefix}/failed", b"1")
+    def fail(self, text: str) -> None:
+        """Lets the others know that this one exchanges nothing any more, and why."""
+        self._store.set(f"{self._prefix}/failed", text.encode())
+
+    def check(self) -> None:
+        """Raises what ends a training whose epochs wait for the scores of all nodes."""
+        if self.pools and self.has_failed():
+            text = self._store.get(f"{self._prefix}/failed").decode()
+            raise ShadeError(f"the next epoch is drawn from the scores of all nodes, which were not exchanged: {text}")
 
     def wait(self, is_missing: Callable[[], bool]) -> None:
         """Waits until the other nodes have told their scores, but not for long."""
@@ -77,8 +90,8 @@ class Leaders:
             with suppress(ValueError):
                 self._distributed.destroy_process_group(self._gloo)
 
-    def gather(self, occasion: str, mine: bytes, gives_up: Callable[[], bool]) -> list[bytes]:
-        """The bytes of all leaders for this one's; nothing if one of them has given up before all had come."""
+    def gather(self, occasion: str, mine: tuple[bytes, bytes], gives_up: Callable[[], bool]) -> list[tuple[bytes, bytes]]:
+        """What all leaders have for this one's; nothing if one of them has given up before all had come."""
         store, prefix = self._store, f"{self._prefix}/{occasion}"
         verdict = f"{prefix}/verdict"
 
@@ -114,21 +127,37 @@ class ScoreExchange:
         self._begun: SimpleQueue[tuple[int, int, int] | None] = SimpleQueue()
         self._last: tuple[int, int] | None = None
         self._loads = self._visits = 0
+        # Number of the epochs begun of which the last has given its first batch.
+        self._arrived = 0
+        # Tells the state that was loaded last.
+        self._state = b""
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="shade-scores", daemon=True)
         self._thread.start()
 
-    def begin(self, epoch: int) -> None:
+    def start(self, epoch: int) -> None:
+        """An epoch is asked for."""
+        if self._leaders.pools:
+            self._begin(epoch)
+
+    def arrive(self, epoch: int) -> None:
         """An epoch's first batch has come, so it is drawn."""
+        if self._leaders.pools:
+            self._arrived = self._visits
+        else:
+            self._begin(epoch)
+
+    def _begin(self, epoch: int) -> None:
         if self._last != (self._loads, epoch):
             self._last = (self._loads, epoch)
             self._begun.put((self._loads, self._visits, epoch))
             self._visits += 1
 
-    def restart(self) -> None:
+    def restart(self, state: bytes) -> None:
         """A state was loaded, on all ranks."""
         self._loads += 1
-        self._visits = 0
+        self._visits = self._arrived = 0
+        self._state = sha256(state).digest()
 
     def close(self) -> None:
         self._is_closing = True
@@ -143,8 +172,8 @@ class ScoreExchange:
                 self._exchange(begun)
             except Exception as error:
                 with suppress(Exception):
-                    self._leaders.fail()
-                if not self._is_closing:
+                    self._leaders.fail(str(error))
+                if not self._is_closing and not self._leaders.pools:
                     warnings.warn(
                         f"the nodes' scores were not exchanged, and are no more: {error}. The training goes on. A state that it "
                         f"saves goes back to the ranks of its node only",
@@ -155,11 +184,21 @@ class ScoreExchange:
 
     def _exchange(self, begun: tuple[int, int, int]) -> None:
         loads, visits, epoch = begun
-        mine = self._session.tell_scores(epoch)
+
+        def gives_up() -> bool:
+            return not self._begun.empty() or self._loads != loads
+
+        state, mine = self._state, self._session.tell_scores(epoch)
+        while self._leaders.pools and not mine:
+            # Not all ranks here want it yet, or it goes on, as after a state was loaded.
+            if gives_up() or self._arrived > visits:
+                return
+            time.sleep(_PAUSE_SECONDS)
+            mine = self._session.tell_scores(epoch)
         # One that goes on to another epoch, or ends, lets the others go, too.
-        everyone = self._leaders.gather(
-            f"{loads}/{visits}/{epoch}", mine, lambda: not self._begun.empty() or self._loads != loads
-        )
-        for scores in everyone:
+        everyone = self._leaders.gather(f"{loads}/{visits}/{epoch}", (state, mine), gives_up)
+        if self._leaders.pools and any(of_other != state for of_other, _ in everyone):
+            raise ShadeError("the nodes have loaded different states: let all ranks load the state that one of them saved")
+        for _, scores in everyone:
             if scores and scores != mine:
                 self._session.take_scores(scores)

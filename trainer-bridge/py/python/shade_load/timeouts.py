@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from . import _native
@@ -18,6 +19,8 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        # Raises what ends the wait, if something else than the daemon may.
+        self.check: Callable[[], None] | None = None
         self._warned_of_ranks = False
 
     def next_batch(self, session: _native.Session) -> _native.Batch | None:
@@ -30,7 +33,7 @@ class Patience:
         """
         while True:
             try:
-                return session.next(self.seconds)
+                return session.next(self.seconds, self.check)
             except LoaderTimeout as error:
                 stats = _stats(error, session)
                 if not (late := _late_ranks(stats, session.job)):
@@ -80,6 +83,11 @@ def _reason(stats: dict[str, Any], job: str) -> str:
         return f"the epoch starts when {named} ask for it too, which are not attached: they did not come, or have ended"
     if waiting:
         return f"the epoch starts when ranks {waiting} ask for it too, but they wait for another epoch: give all ranks the same"
+    if nodes := stats["waiting_for_scores_of"]:
+        return (
+            f"the epoch is drawn from the scores of all nodes, and those of ranks {nodes} have not come: they have ended, or "
+            f"validate or save; Daemon(timeout=...) is how long they may"
+        )
     rank = stats["rank"] or {"waits_for": "storage"}
     # It has batches in its ring, and no other is on its way.
     if rank["waits_for"] is None and rank["in_ring"] > 0 and rank["open"] == 0:
