@@ -134,10 +134,10 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         let text = format!("--in-place: {address} is in an object store: give a folder for the index");
         return Err(Error::Usage(text));
     }
-    let bucket = if args.in_place { common_bucket(&datasets)? } else { None };
     let remedy = "`shade-pack create` packs its source, and that can be merged";
     let of_datasets = "merge the datasets that it was merged of with the others";
     datasets.iter().try_for_each(|dataset| dataset.refuse_in_place("merge", remedy, of_datasets))?;
+    let bucket = if args.in_place { common_bucket(&datasets)? } else { None };
     if args.in_place {
         for dataset in datasets.iter_mut().filter(|_| bucket.is_none()) {
             dataset.dir = fs::canonicalize(&dataset.dir).map_err(Error::io("look at", &dataset.dir))?;
@@ -156,7 +156,9 @@ pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
         refuse_stale_labels(&datasets, &classes)?;
     }
     // Before anything is copied: what cannot be read is told at once.
-    let times: Vec<Times> = args.datasets.iter().map(|dir| Times::read(dir)).collect::<Result<_, _>>()?;
+    // Nothing is added to an index of shards that stay, so nobody asks for times in a bucket.
+    let times_of = |dir: &PathBuf| if bucket.is_some() { Ok(Times::default()) } else { Times::read(dir) };
+    let times: Vec<Times> = args.datasets.iter().map(times_of).collect::<Result<_, _>>()?;
     let workers = Workers::start(args.jobs.jobs)?;
     let mut made = Made::begin_or_find(&args.out)?;
     let moves = if args.in_place { Vec::new() } else { moves(args, &datasets, made.folder()) };
@@ -367,6 +369,13 @@ fn common_bucket(datasets: &[Dataset]) -> Result<Option<PathBuf>, Error> {
         return Err(Error::Usage(format!(
             "--in-place: {} are not all in folders, or all in one bucket: leave --in-place out to copy",
             names.join(", ")
+        )));
+    }
+    // The parts of a web server's address are decoded, and those of a shard's name are not.
+    let is_encoded = |url: &&Url| url.scheme().starts_with("http") && url.prefix().contains('%');
+    if let Some(url) = urls.iter().find(is_encoded) {
+        return Err(Error::Usage(format!(
+            "--in-place: {url} has an encoded character: write it as it is, or leave --in-place out to copy"
         )));
     }
     // The last part is the dataset's own name.

@@ -94,6 +94,12 @@ def test_datasets_in_a_bucket_are_mixed_as_folders_are(
     kept = tmp_path / "kept"
     packed.run_pack("merge", kept, address, deeper, "--in-place", "--relabel")
     packed.run_pack("verify", kept)
+    # Each dataset's objects are compared with its index: a shard that is not there is a bad one.
+    (tmp_path / "root/photos/more/others/shard-000000.tar").unlink()
+    bucket.be()
+    with Loader([(address, 1), (deeper, 1)], 8, plan=Plan(on_error="skip", bad_max=1.0)) as loader:
+        skipped, given = zip(*((batch.skipped, len(batch)) for batch in loader), strict=True)
+    assert 0 < sum(skipped) < sum(given)
 
 
 def test_an_image_folder_reads_the_records(dataset: packed.Packed, address: str) -> None:

@@ -72,6 +72,14 @@ impl Objects {
         match *self {}
     }
 
+    /// The objects in a folder below the address.
+    ///
+    /// # Errors
+    /// None.
+    pub fn list_in(&self, _folder: &str) -> Result<Vec<Found>, StoreFault> {
+        match *self {}
+    }
+
     /// Some objects below the address.
     ///
     /// # Errors

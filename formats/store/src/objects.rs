@@ -196,6 +196,18 @@ impl Objects {
         Ok(all)
     }
 
+    /// The objects in a folder below the address, and in those below that. Nothing else is asked
+    /// for: other keys may be no business of these credentials, and many.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn list_in(&self, folder: &str) -> Result<Vec<Found>, StoreFault> {
+        let prefix = self.path(folder);
+        let work =
+            async { self.store.list(Some(&prefix)).map_ok(|object| self.listed(object)).try_collect().await };
+        self.wait(work)
+    }
+
     /// As [`list`](Self::list), the first `most` that the store names.
     ///
     /// # Errors

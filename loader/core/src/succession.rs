@@ -97,15 +97,15 @@ impl<M: Memory> Core<M> {
     /// Takes in what happened to ranks before.
     fn redo(&mut self, now_ns: u64, redos: Redos, actions: &mut Vec<Action<M>>) {
         let Redos { epoch: of_base, of_ranks } = redos;
-        let mut places = Places::default();
+        let (mut places, mut heard) = (Places::default(), Vec::new());
         for Redo { session, steps } in of_ranks {
-            let mut started = None;
+            // What the rank said before it asked for the base's epoch is in the base.
+            let (mut started, mut is_new) = (None, of_base.is_none());
             for step in steps {
-                // What the rank said before it asked for the base's epoch is in the base.
-                let is_new = of_base.is_none() || started >= of_base;
                 let done = match step {
                     Step::Started { epoch } => {
                         started = Some(epoch);
+                        is_new |= started >= of_base;
                         Ok(())
                     }
                     Step::Delivered { epoch, batch, rows } => {
@@ -129,8 +129,8 @@ impl<M: Memory> Core<M> {
                         Ok(())
                     }
                     Step::Heard { scores } if is_new => {
-                        let taken = self.training.take_scores(session, &scores).unwrap_or(Ok(Vec::new()));
-                        taken.map(|rescored| self.rescore(rescored))
+                        heard.push((session, scores));
+                        Ok(())
                     }
                     Step::Reported { .. } | Step::Validated { .. } | Step::Heard { .. } => Ok(()),
                 };
@@ -138,6 +138,14 @@ impl<M: Memory> Core<M> {
                     actions.push(Action::Close(session, text));
                     break;
                 }
+            }
+        }
+        // After all that the ranks here have told.
+        for (session, scores) in heard {
+            match self.training.take_scores(session, &scores) {
+                Some(Ok(rescored)) => self.rescore(rescored),
+                Some(Err(text)) => actions.push(Action::Close(session, text)),
+                None => {}
             }
         }
     }

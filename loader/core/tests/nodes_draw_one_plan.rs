@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::replay::{GivenBase, Replay, Taken, index_of_images, spec};
 use proptest::prelude::*;
@@ -41,6 +41,8 @@ struct Case {
     late: Vec<bool>,
     /// By rank and epoch, by turns: the rank does not report.
     silent: Vec<bool>,
+    /// Ranks leave each epoch after as many batches; what was published of the rest is delivered.
+    leaves_after: u32,
 }
 
 fn case(sampler: Sampler, whole: Whole, draw_ahead: bool, batch_size: u32, groups: Vec<Vec<u32>>) -> Case {
@@ -70,7 +72,8 @@ fn case(sampler: Sampler, whole: Whole, draw_ahead: bool, batch_size: u32, group
     let job =
         JobSpec { plan, decode, pool_scores: true, ring_bytes: 1 << 20, ..spec(batch_size, world_size) };
     let (deaths, late, silent) = (vec![Vec::new()], vec![false], vec![false]);
-    Case { job, tables, groups, deaths, dies_at_the_start: false, late, silent }
+    let (dies_at_the_start, leaves_after) = (false, u32::MAX);
+    Case { job, tables, groups, deaths, dies_at_the_start, late, silent, leaves_after }
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -98,12 +101,18 @@ fn cases() -> impl Strategy<Value = Case> {
     let deaths = prop::collection::vec(prop::collection::vec(0..12_usize, 0..2), 1..7);
     let disturbed = (deaths, any::<bool>(), prop::collection::vec(any::<bool>(), 1..5));
     let silent = prop::collection::vec(prop::bool::weighted(0.5), 1..6);
+    let silent = (silent, prop_oneof![Just(u32::MAX), 1..6_u32], 0..4_u32);
     (sampler, whole, order, any::<bool>(), 3..9_u32, groups, disturbed, silent).prop_filter_map(
         "a mixture that no sampler suits",
         |(sampler, whole, order, draw_ahead, batch_size, groups, disturbed, silent)| {
             let mut case = case(sampler, whole, draw_ahead, batch_size, groups);
             (case.deaths, case.dies_at_the_start, case.late) = disturbed;
-            (case.job.plan.order, case.silent) = (order, silent);
+            case.job.plan.order = order;
+            (case.silent, case.leaves_after, case.job.plan.cover) = silent;
+            if sampler == Sampler::Replacement {
+                // Without it nobody needs what others know.
+                case.job.plan.cover += 1;
+            }
             case.job.validate().is_ok().then_some(case)
         },
     )
@@ -120,6 +129,7 @@ struct Node {
     /// By rank: its next batch.
     next: BTreeMap<u32, u32>,
     taken: Vec<Taken>,
+    leaves_after: u32,
 }
 
 impl Node {
@@ -128,9 +138,10 @@ impl Node {
         let job = JobSpec { ranks_here, ..case.job.clone() };
         let steps = ranks.iter().map(|&rank| (rank, Vec::new())).collect();
         let (ranks, tables) = (ranks.to_vec(), case.tables.clone());
-        let (next, taken) = (BTreeMap::new(), Vec::new());
+        let (base, next, taken) = (None, BTreeMap::new(), Vec::new());
         let replay = Self::daemon(&job, &tables, &ranks);
-        Self { replay, ranks, job, tables, base: None, steps, next, taken }
+        let leaves_after = case.leaves_after;
+        Self { replay, ranks, job, tables, base, steps, next, taken, leaves_after }
     }
 
     fn daemon(job: &JobSpec, tables: &Tables, ranks: &[u32]) -> Replay {
@@ -164,7 +175,9 @@ impl Node {
             }
             self.base = Some(base);
         }
-        for taken in std::mem::take(&mut self.replay.taken) {
+        let taken = std::mem::take(&mut self.replay.taken);
+        let leaves_after = self.leaves_after;
+        for taken in taken.into_iter().filter(|taken| taken.batch < leaves_after) {
             let row = |(&id, &flags): (&u32, &u32)| RedoRow { sample: SampleId(id), flags };
             let rows = taken.ids.iter().zip(&taken.flags).map(row).collect();
             let (rank, epoch, batch) = (taken.rank, taken.epoch, taken.batch);
@@ -203,8 +216,14 @@ impl Node {
     }
 
     fn told(&mut self, epoch: u32) -> Vec<u8> {
-        self.replay.step(Event::TellScores { session: self.leader(), epoch });
-        self.replay.states.pop().unwrap()
+        let session = self.leader();
+        self.replay.step(Event::TellScores { session, epoch });
+        let told = self.replay.states.pop().unwrap();
+        // The next daemon may not know of all that was published.
+        if !told.is_empty() {
+            self.say(session, Step::Heard { scores: told.clone() });
+        }
+        told
     }
 
     fn hear(&mut self, scores: &[u8]) {
@@ -265,11 +284,14 @@ fn pool(nodes: &mut [Node], case: &Case, epoch: u32) {
     }
 }
 
+/// By sample: its score, and the epoch in which it was delivered last.
+type Table = Vec<(f32, Option<u32>)>;
+
 /// What a rank was given in a batch of an epoch: ids and weights.
 type Given = (u32, u32, u32, Vec<u32>, Vec<u32>);
 
-/// Trains on these nodes. Returns what each rank was given, and the scores at each node.
-fn train(case: &Case, groups: &[Vec<u32>]) -> (Vec<Given>, Vec<Vec<f32>>) {
+/// Trains on these nodes. Returns what each rank was given, and each node's table.
+fn train(case: &Case, groups: &[Vec<u32>]) -> (Vec<Given>, Vec<Table>) {
     let mut nodes: Vec<Node> = groups.iter().map(|ranks| Node::new(case, ranks)).collect();
     let of = |flags: &[bool], epoch: u32| flags[epoch as usize % flags.len()];
     let mut before: Vec<Taken> = Vec::new();
@@ -300,15 +322,14 @@ fn train(case: &Case, groups: &[Vec<u32>]) -> (Vec<Given>, Vec<Vec<f32>>) {
     // All know what all have learned.
     nodes.iter_mut().for_each(|node| node.start(EPOCHS));
     pool(&mut nodes, case, EPOCHS);
-    let scores = |node: &Node| node.replay.core().importance(node.leader()).unwrap().scores().to_vec();
-    let scores = nodes.iter().map(scores).collect();
+    let tables = tables(&nodes);
     let bits = |weights: &[f32]| weights.iter().map(|weight| weight.to_bits()).collect();
     let given =
         |taken: &Taken| (taken.epoch, taken.batch, taken.rank, taken.ids.clone(), bits(&taken.weights));
     let mut given: Vec<Given> = nodes.iter().flat_map(|node| &node.taken).map(given).collect();
     given.retain(|given| given.0 < EPOCHS);
     given.sort();
-    (given, scores)
+    (given, tables)
 }
 
 proptest! {
@@ -320,15 +341,17 @@ proptest! {
         let (expected, of_one) = train(&case, &all);
         let (given, of_each) = train(&case, &case.groups);
         prop_assert_eq!(given, expected);
-        for scores in of_each {
-            prop_assert_eq!(&scores, &of_one[0]);
-        }
+        // On one node the next epoch has begun.
+        let scores = |table: &[(f32, Option<u32>)]| table.iter().map(|row| row.0).collect::<Vec<_>>();
+        prop_assert_eq!(scores(&of_each[0]), scores(&of_one[0]));
+        prop_assert!(of_each.iter().all(|table| *table == of_each[0]));
     }
 
     /// Any node's state goes on with other ranks on other nodes, and then they pool their scores.
     #[test]
     fn any_node_s_state_goes_on_anywhere(case in cases(), after in 0..3_usize, at in 0..5_u32) {
         let after = [vec![vec![0], vec![1, 2]], vec![vec![0]], vec![vec![3, 0], vec![2, 1]]][after].clone();
+        let case = Case { leaves_after: u32::MAX, ..case };
         let mut nodes: Vec<Node> = case.groups.iter().map(|ranks| Node::new(&case, ranks)).collect();
         for epoch in 0..2 {
             nodes.iter_mut().for_each(|node| node.start(epoch));
@@ -387,16 +410,23 @@ fn nodes_go_on(nodes: &mut [Node], case: &Case) {
     }
     let undisturbed = Case { dies_at_the_start: false, ..case.clone() };
     pool(nodes, &undisturbed, 2);
-    let tables: Vec<Vec<f32>> = nodes
-        .iter()
-        .map(|node| node.replay.core().importance(node.leader()).unwrap().scores().to_vec())
-        .collect();
-    assert!(tables.windows(2).all(|pair| pair[0] == pair[1]), "one table");
+    assert!(tables(nodes).windows(2).all(|pair| pair[0] == pair[1]), "one table");
     nodes.iter_mut().for_each(|node| drop(node.run(2, &[])));
 }
 
+/// The scores and last epochs of all samples, as each node has them.
+fn tables(nodes: &[Node]) -> Vec<Table> {
+    let of_node = |node: &Node| {
+        let table = node.replay.core().importance(node.leader()).unwrap();
+        (0..SAMPLES).map(SampleId).map(|id| (table.score(id), table.last_epoch(id))).collect()
+    };
+    nodes.iter().map(of_node).collect()
+}
+
 fn two_nodes() -> (Case, Vec<Node>) {
-    let case = case(Sampler::Pads, Whole::Mixture, false, 5, vec![vec![0, 1], vec![2, 3]]);
+    let mut case = case(Sampler::Pads, Whole::Mixture, false, 5, vec![vec![0, 1], vec![2, 3]]);
+    // Nothing is put in for being forgotten: plans follow from scores alone.
+    case.job.plan.cover = 0;
     let mut nodes: Vec<Node> = case.groups.iter().map(|ranks| Node::new(&case, ranks)).collect();
     for epoch in 0..2 {
         nodes.iter_mut().for_each(|node| node.start(epoch));
@@ -454,11 +484,16 @@ fn pooled_scores_that_do_not_fit_are_refused_and_change_nothing() {
         (Pooled { ranks: vec![2, 4], ..pooled.clone() }.to_bytes(), "for rank 4"),
         (Pooled { list_crc32c: Some(1), ..pooled.clone() }.to_bytes(), "has drawn another plan of epoch 1"),
         (wild.to_bytes(), "with the score NaN"),
-        (own, "for rank 0"),
+        (Pooled { ranks: vec![0], ..pooled.clone() }.to_bytes(), "for rank 0"),
     ] {
         node.replay.step(Event::TakeScores { session: 0, bytes: bad });
         let text = node.replay.failed.pop().unwrap();
         assert!(text.contains(why), "{text}");
+    }
+    // What was told after another state was loaded, and what it has told itself.
+    for known in [Pooled { state: 5, ..pooled }.to_bytes(), own] {
+        node.replay.step(Event::TakeScores { session: 0, bytes: known });
+        assert!(node.replay.failed.is_empty(), "{:?}", node.replay.failed);
     }
     assert_eq!(node.replay.save(1, 0), before);
     // A job that draws alone.
@@ -468,7 +503,7 @@ fn pooled_scores_that_do_not_fit_are_refused_and_change_nothing() {
     assert!(replay.failed[0].contains("has no use for"), "{:?}", replay.failed);
 }
 
-/// A rank asks for another epoch before all were heard: the first draw is given up, or made up for.
+/// Ranks ask for another epoch when one node has heard all and begun, and the other has not.
 #[test]
 fn an_epoch_that_is_given_up_leaves_one_table() {
     for is_heard in [false, true] {
@@ -476,18 +511,43 @@ fn an_epoch_that_is_given_up_leaves_one_table() {
         let told: Vec<Vec<u8>> = nodes.iter_mut().map(|node| node.told(2)).collect();
         if is_heard {
             nodes[0].hear(&told[1]);
+            assert_eq!(nodes[0].replay.core().stats(0).epoch.epoch, Some(2));
         }
         nodes.iter_mut().for_each(|node| node.start(9));
         if is_heard {
-            // It hears of epoch 2 when it already wants epoch 9.
             nodes[1].hear(&told[0]);
         }
         pool(&mut nodes, &case, 9);
-        let given: Vec<Vec<Taken>> = nodes.iter_mut().map(|node| node.run(9, &[])).collect();
-        let ids = given.iter().flatten().filter(|taken| taken.epoch == 9).flat_map(|taken| &taken.ids);
-        let distinct: BTreeSet<u32> = ids.copied().collect();
-        let share = nodes[0].replay.core().stats(0).epoch.distinct_share;
-        let expected = (share * f64::from(SAMPLES)).round();
-        assert!((distinct.len() as f64 - expected).abs() < 0.1, "one plan, heard {is_heard}");
+        assert_eq!(tables(&nodes)[0], tables(&nodes)[1]);
+        for epoch in 9..11 {
+            for node in &mut nodes {
+                for taken in node.run(epoch, &[]) {
+                    node.report(&taken, |id| loss(id, epoch));
+                }
+            }
+            nodes.iter_mut().for_each(|node| node.start(epoch + 1));
+            // They compare the lists that they have drawn.
+            pool(&mut nodes, &case, epoch + 1);
+            assert_eq!(tables(&nodes)[0], tables(&nodes)[1]);
+        }
     }
+}
+
+/// Ranks go back to the epoch that they had left, before others were heard: what they report there
+/// is told, too.
+#[test]
+fn ranks_that_go_back_are_heard_again() {
+    let (case, mut nodes) = two_nodes();
+    let first: Vec<Vec<u8>> = nodes.iter_mut().map(|node| node.told(2)).collect();
+    let of_one = |node: &Node| node.taken.iter().rfind(|taken| taken.epoch == 1).unwrap().clone();
+    for node in &mut nodes {
+        node.start(1);
+        let taken = of_one(node);
+        node.report(&taken, |id| loss(id, 50));
+        node.start(2);
+    }
+    let again: Vec<Vec<u8>> = nodes.iter_mut().map(|node| node.told(2)).collect();
+    assert!(first.iter().zip(&again).all(|(first, again)| first != again));
+    pool(&mut nodes, &case, 2);
+    assert_eq!(tables(&nodes)[0], tables(&nodes)[1]);
 }

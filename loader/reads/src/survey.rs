@@ -1,6 +1,6 @@
 //! Checks the shards' files before the first read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::stat;
@@ -47,25 +47,40 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     is_changed.then_some(ShardWarning::Changed { path })
 }
 
-/// Compares the objects of a bucket with the index, by one list of them; not images' own objects,
-/// as each is compared when it is read. Where these keys may not
-/// list, or the store cannot now, the first read of each shard tells the same.
+/// Compares the objects of a bucket with the index, by one list of them, or by one of each dataset
+/// that shards are of; not images' own objects, as each is compared when it is read. Where these
+/// keys may not list, or the store cannot now, the first read of each shard tells the same.
 pub(super) fn survey_objects(objects: &Objects, index: &Index) -> Vec<(ShardId, ShardWarning)> {
-    if index.places().is_some_and(|places| places.kind == PlacesKind::Files) {
+    let kind = index.places().map(|places| places.kind);
+    if kind == Some(PlacesKind::Files) {
         return Vec::new();
     }
-    let there = match objects.list() {
-        Ok(there) => there,
-        Err(fault) => {
-            tracing::debug!("{}: shards are not compared with the index: {fault}", objects.url());
-            return Vec::new();
+    // Beside the datasets whose shards these are, a bucket may have anything.
+    let folder_of = |name: &str| match kind {
+        Some(PlacesKind::Shards) => name.rsplit_once('/').map(|(folder, _)| folder.to_owned()),
+        _ => None,
+    };
+    let names = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)).map(|shard| shard.name));
+    let folders: BTreeSet<Option<String>> = names.map(folder_of).collect();
+    let list = |folder: Option<String>| {
+        let listed = folder.as_deref().map_or_else(|| objects.list(), |folder| objects.list_in(folder));
+        match listed {
+            Ok(there) => {
+                let by_name = there.into_iter().map(|found| (found.name.clone(), found)).collect();
+                Some((folder, by_name))
+            }
+            Err(fault) => {
+                tracing::debug!("{}: shards are not compared with the index: {fault}", objects.url());
+                None
+            }
         }
     };
-    let there: HashMap<&str, &Found> = there.iter().map(|found| (found.name.as_str(), found)).collect();
+    let there: BTreeMap<Option<String>, HashMap<String, Found>> =
+        folders.into_iter().filter_map(list).collect();
     let warning = |id| {
         let shard = index.shard(id)?;
         let (path, expected) = (objects.url().join(shard.name).as_str().into(), shard.bytes);
-        let Some(found) = there.get(shard.name) else {
+        let Some(found) = there.get(&folder_of(shard.name))?.get(shard.name) else {
             return Some(ShardWarning::Missing { path, errno: Errno::NOENT });
         };
         if found.bytes != expected {

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use shade_formats::control::{Reply, Request, Step};
+use shade_formats::control::{Pooled, Reply, Request, Step};
 use shade_formats::limits::state_bytes_max;
 use shade_shm::{SegmentError, memfd};
 
@@ -69,7 +69,12 @@ impl Session {
     /// # Errors
     /// As for [`Session::save_state`].
     pub fn tell_scores(&self, epoch: u32) -> Result<Vec<u8>, ClientError> {
-        self.ask_for_bytes("tell_scores", &Request::TellScores { epoch }, "the scores")
+        let told = self.ask_for_bytes("tell_scores", &Request::TellScores { epoch }, "the scores")?;
+        // A successor may not know all of it: what was published, and nobody has taken.
+        if Pooled::is(&told) {
+            self.note(Step::Heard { scores: told.clone() });
+        }
+        Ok(told)
     }
 
     /// Hands in what another node has told.

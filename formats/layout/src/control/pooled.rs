@@ -19,6 +19,8 @@ pub struct Pooled {
     pub content_id: u128,
     /// Digest of the plan's parameters.
     pub plan_digest: u64,
+    /// Digest of the state that all ranks have loaded last; 0: none.
+    pub state: u64,
     /// The epoch that will be drawn.
     pub epoch: u32,
     /// The epoch in which samples were delivered, before that one.
@@ -62,10 +64,12 @@ impl Pooled {
     /// As bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { content_id, plan_digest, epoch, ended, list_crc32c, has_losses, ranks, samples } = self;
+        let Self { content_id, plan_digest, state, epoch, ended, list_crc32c, has_losses, ranks, samples } =
+            self;
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&content_id.to_le_bytes());
         bytes.extend_from_slice(&plan_digest.to_le_bytes());
+        bytes.extend_from_slice(&state.to_le_bytes());
         let count = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
         let list = [u32::from(list_crc32c.is_some()), list_crc32c.unwrap_or_default()];
         let header = [*epoch, ended.unwrap_or(NO_EPOCH), list[0], list[1], u32::from(*has_losses), count];
@@ -87,6 +91,7 @@ impl Pooled {
     pub fn from_bytes(bytes: &[u8], samples: u32) -> Result<Self, FormatError> {
         let mut reader = Reader::checked(STRUCTURE, &MAGIC, bytes)?;
         let (content_id, plan_digest) = (reader.get("content_id")?, reader.get("plan_digest")?);
+        let state = reader.get("state")?;
         let (epoch, ended): (u32, u32) = (reader.get("epoch")?, reader.get("ended")?);
         let (has_list, list_crc32c): (bool, u32) = (read_flag(&mut reader)?, reader.get("list_crc32c")?);
         let has_losses = read_flag(&mut reader)?;
@@ -109,7 +114,7 @@ impl Pooled {
         let (samples, ended) = (samples?, (ended != NO_EPOCH).then_some(ended));
         reader.finish()?;
         let list_crc32c = has_list.then_some(list_crc32c);
-        Ok(Self { content_id, plan_digest, epoch, ended, list_crc32c, has_losses, ranks, samples })
+        Ok(Self { content_id, plan_digest, state, epoch, ended, list_crc32c, has_losses, ranks, samples })
     }
 }
 
@@ -135,9 +140,9 @@ mod tests {
         let scored = prop::option::of((any::<u32>(), -9.0..9.0_f32));
         let samples = prop::collection::vec((any::<bool>(), scored), SAMPLES as usize);
         let ranks = prop::collection::btree_set(0..99_u32, 0..5);
-        let header = any::<(u128, u64, u32, Option<u32>, bool)>();
+        let header = any::<(u128, u64, u64, u32, Option<u32>, bool)>();
         (header, prop::option::of(0..u32::MAX), ranks, samples).prop_map(|(header, ended, ranks, samples)| {
-            let (content_id, plan_digest, epoch, list_crc32c, has_losses) = header;
+            let (content_id, plan_digest, state, epoch, list_crc32c, has_losses) = header;
             let of_sample = |(delivered, scored): (bool, Option<(u32, f32)>)| PooledSample {
                 delivered,
                 scored: scored.map(|(place, score)| PlacedScore { place, score }),
@@ -145,6 +150,7 @@ mod tests {
             Pooled {
                 content_id,
                 plan_digest,
+                state,
                 epoch,
                 ended,
                 list_crc32c,
@@ -164,6 +170,7 @@ mod tests {
         let pooled = Pooled {
             content_id: 2,
             plan_digest: 3,
+            state: 9,
             epoch: 5,
             ended: Some(4),
             list_crc32c: Some(0x0506_0708),
@@ -173,6 +180,7 @@ mod tests {
         };
         let mut expected = b"SHADEPO1".to_vec();
         expected.extend([2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([9, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([5, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 8, 7, 6, 5, 1, 0, 0, 0]);
         expected.extend([2, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0b101, 0b001, 4, 3, 2, 1, 0, 0, 0x20, 0x40]);
         expected.extend(crc32c(&expected).to_le_bytes());

@@ -205,6 +205,7 @@ impl Training {
         let job = self.job_of_mut(session).filter(|job| job.epoch() == Some(epoch))?;
         // The accesses that follow may be others than the ones in sight.
         job.current.lookahead = None;
+        job.go_back();
         // What it was given before, it is given again.
         job.current.row_counts[number as usize] = RowCounts::default();
         Some(job.id)

@@ -146,7 +146,9 @@ impl Training {
     pub(crate) fn take_drawn(&mut self) -> Vec<Drawn> {
         let is_drawn = |job: &Job| matches!(job.awaits, Some(Awaited::Group(_)));
         // Not one whose ranks still come back from a daemon that died: some may never.
-        let is_awaited = |other: &Job| !is_drawn(other) && (other.awaits.is_some() || self.is_due(other));
+        // Nor one that waits for other nodes.
+        let is_near = |other: &Job| self.is_due(other) && self.waiting_for_scores_of(other).is_empty();
+        let is_awaited = |other: &Job| !is_drawn(other) && (other.awaits.is_some() || is_near(other));
         let begins = |job: &&Job| is_drawn(job) && !self.jobs.of_group(job).any(is_awaited);
         let begin: Vec<JobId> = self.jobs.iter().filter(begins).map(|job| job.id).collect();
         let take = |job| match self.jobs.get_mut(job).and_then(|job| job.awaits.take()) {
@@ -173,8 +175,13 @@ impl Training {
         job.begin_pooled(&lists);
         job.begin(Some(plan));
         job.next_plan = next_plan;
-        job.scored_at.end_epoch();
-        let told = job.shared_scores.as_ref().map_or(&[][..], |shared| &shared.told);
+        // Nodes that pool their scores have ended the one before together.
+        if job.pool.is_none() {
+            job.scored_at.end_epoch();
+        }
+        let state = job.pooled_in_base();
+        let told = job.shared_scores.as_ref().map(|shared| &shared.told[..]);
+        let told = told.or(state.as_ref().map(|state| &state[..])).unwrap_or_default();
         let base = base.map(|bytes| if told.is_empty() { bytes } else { Arc::new([&bytes, told].concat()) });
         let survivors = self.ranks_of(id.job).filter(|rank| rank.survives).map(|rank| rank.id).collect();
         let base = base.map(|bytes| Base { epoch, sessions: survivors, bytes });

@@ -27,7 +27,7 @@ impl Training {
         let Some(job) = self.job_of_mut(session) else { return };
         for sample in samples {
             if job.keeps_score_of(sample) {
-                job.importance.record_delivery(sample, batch.epoch);
+                job.record_delivery(sample, batch.epoch);
             }
         }
         // A trainer that never reports has only its last batches to begin with.

@@ -9,7 +9,7 @@
 //! ([`Training::waits_for_pool`]).
 #![warn(clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c_append;
@@ -31,8 +31,11 @@ impl Training {
         let Some((job, epoch)) = self.jobs.get_mut(id).zip(epoch) else {
             unreachable!("job {id} is due, and no epoch of it")
         };
-        job.tell(epoch, &here, content_id);
-        job.pool.is_none() || job.awaited_nodes(epoch, &here).is_empty()
+        let can_be_drawn = job.pool.as_ref().is_none_or(|pool| pool.ready == Some(epoch));
+        if !can_be_drawn {
+            job.tell(epoch, &here, content_id);
+        }
+        can_be_drawn
     }
 
     /// The ranks of other nodes whose scores the job's next epoch waits for.
@@ -46,15 +49,14 @@ impl Training {
     /// that others have been told, or are about to be.
     pub(crate) fn waits_for_pool(&self, session: SessionId) -> bool {
         let Some((rank, job)) = self.rank(session).zip(self.job_of(session)) else { return false };
-        let Some(pool) = &job.pool else { return false };
         let has_asked = rank.request.is_some_and(|request| Some(request.epoch) != job.epoch());
-        has_asked || pool.told.is_some()
+        job.pool.is_some() && has_asked
     }
 
     /// Whether what a session reported after it had asked for epoch `started` waits for that, too:
     /// a daemon that died may have told its scores before.
     pub(crate) fn reports_late(&self, session: SessionId, started: Option<u32>) -> bool {
-        self.job_of(session).is_some_and(|job| job.pool.is_some() && started > job.epoch())
+        self.job_of(session).is_some_and(|job| job.pool.is_some() && started != job.epoch())
     }
 
     /// Takes what another node has told. Returns the samples that have another score.
@@ -65,7 +67,7 @@ impl Training {
         let Some(job) = self.jobs.get_mut(id) else { return Ok(Vec::new()) };
         let pooled = Pooled::from_bytes(bytes, job.importance.len()).map_err(|error| error.to_string())?;
         job.check_pooled(&pooled, &here, content_id)?;
-        let rescored = job.hear(&pooled);
+        let rescored = job.hear(&pooled, &here);
         if !self.jobs.admits_job(id) {
             return Ok(Vec::new());
         }
@@ -75,7 +77,7 @@ impl Training {
 }
 
 impl Job {
-    /// Prepares what other nodes are told before `epoch` is drawn, if they are told anything.
+    /// Prepares what other nodes are told before `epoch` is drawn.
     fn tell(&mut self, epoch: u32, here: &BTreeSet<u32>, content_id: u128) {
         let ended = self.epoch();
         let (has_losses, plan_digest) = (self.reports.will_have_come(), self.spec.plan.digest());
@@ -83,22 +85,23 @@ impl Job {
         if pool.told.as_ref().is_some_and(|told| told.epoch == epoch) {
             return;
         }
-        let places = self.scored_at.places();
-        let of_sample = |(id, (&is_scored, &place)): (u32, (&bool, &u32))| PooledSample {
-            delivered: ended.is_some() && self.importance.last_epoch(SampleId(id)) == ended,
-            scored: is_scored.then(|| PlacedScore { place, score: self.importance.score(SampleId(id)) }),
+        let of_sample = |(id, (&place, (&delivered, &is_scored))): (u32, (&u32, (&bool, &bool)))| {
+            let score = || PlacedScore { place, score: self.importance.score(SampleId(id)) };
+            PooledSample { delivered, scored: is_scored.then(score) }
         };
+        let news = pool.delivered.iter().zip(&pool.scored);
         let pooled = Pooled {
             content_id,
             plan_digest,
+            state: pool.state,
             epoch,
             ended,
             list_crc32c: pool.list_crc32c,
             has_losses,
             ranks: here.iter().copied().collect(),
-            samples: (0..).zip(pool.scored.iter().zip(places)).map(of_sample).collect(),
+            samples: (0..).zip(self.scored_at.places().iter().zip(news)).map(of_sample).collect(),
         };
-        pool.told = Some(Told { epoch, bytes: pooled.to_bytes() });
+        (pool.told, pool.ready) = (Some(Told { epoch, bytes: pooled.to_bytes() }), None);
     }
 
     /// What other nodes need to know before `epoch` is drawn; nothing if it is not due.
@@ -125,8 +128,9 @@ impl Job {
                 "pooled scores of another node for another plan or dataset: {theirs:?}, this has {own:?}"
             ));
         }
-        let is_other = |rank: &&u32| **rank >= self.spec.world_size || here.contains(*rank);
-        if let Some(rank) = pooled.ranks.iter().find(is_other) {
+        let is_strange = |rank: &&u32| **rank >= self.spec.world_size || here.contains(*rank);
+        let is_own = pooled.ranks.iter().eq(here);
+        if let Some(rank) = pooled.ranks.iter().find(is_strange).filter(|_| !is_own) {
             return Err(format!("pooled scores of another node for rank {rank}, which is no rank of others"));
         }
         let mut scores = pooled.samples.iter().filter_map(|sample| sample.scored);
@@ -145,16 +149,20 @@ impl Job {
         }
     }
 
-    /// Takes in what another node has told. Returns the samples that have another score. What was
-    /// told before the current epoch began is in its table.
-    fn hear(&mut self, pooled: &Pooled) -> Vec<SampleId> {
-        if self.epoch() == Some(pooled.epoch) {
+    /// Takes in what a node has told: another one, or this one before its daemon died. Returns the
+    /// samples that have another score. What was told before the current epoch began, or a state
+    /// was loaded, is in its table.
+    fn hear(&mut self, pooled: &Pooled, here: &BTreeSet<u32>) -> Vec<SampleId> {
+        let is_of_now = self.pool.as_ref().is_some_and(|pool| pool.state == pooled.state);
+        if !is_of_now || self.epoch() == Some(pooled.epoch) {
             return Vec::new();
         }
+        let is_own = pooled.ranks.iter().eq(here);
         let mut rescored = Vec::new();
         for (id, sample) in (0..).map(SampleId).zip(&pooled.samples) {
             if let Some(ended) = pooled.ended.filter(|_| sample.delivered) {
                 self.importance.record_delivery(id, ended);
+                self.pool.iter_mut().filter(|_| is_own).for_each(|pool| pool.note_delivery(id));
             }
             if let Some(PlacedScore { place, score }) = sample.scored
                 && self.scored_at.hears(id.index(), place)
@@ -166,32 +174,52 @@ impl Job {
         if pooled.has_losses {
             self.reports.come();
         }
-        let heard = self.pool.as_mut().map(|pool| pool.heard.entry(pooled.epoch).or_default());
+        let pool = self.pool.as_mut().filter(|_| !is_own);
+        let heard = pool.map(|pool| pool.heard.entry(pooled.epoch).or_default());
         heard.into_iter().for_each(|heard| heard.extend(&pooled.ranks));
+        self.settle(pooled.epoch, here);
         rescored
     }
 
-    /// The sample has another score, which other nodes do not know.
-    pub(super) fn has_scored_for_pool(&mut self, sample: SampleId) {
-        let scored = self.pool.as_mut().and_then(|pool| pool.scored.get_mut(sample.index()));
-        scored.into_iter().for_each(|scored| *scored = true);
+    /// If all nodes were heard before `epoch`, all have one table from now on, also if the ranks
+    /// here want another epoch by now. Scores of what is delivered from here on are later.
+    fn settle(&mut self, epoch: u32, here: &BTreeSet<u32>) {
+        if !self.awaited_nodes(epoch, here).is_empty() {
+            return;
+        }
+        self.scored_at.end_epoch();
+        self.pool.iter_mut().for_each(|pool| pool.settle(Some(epoch)));
+    }
+
+    /// A rank goes on with the current epoch: what was told for the next one is no longer all.
+    pub(super) fn go_back(&mut self) {
+        self.pool.iter_mut().for_each(|pool| (pool.told, pool.ready) = (None, None));
+    }
+
+    /// The sample was delivered in the current epoch.
+    pub(super) fn record_delivery(&mut self, sample: SampleId, epoch: u32) {
+        self.importance.record_delivery(sample, epoch);
+        self.pool.iter_mut().for_each(|pool| pool.note_delivery(sample));
     }
 
     /// An epoch begins whose plan was drawn from the scores of all, with these lists.
     pub(super) fn begin_pooled(&mut self, lists: &[(u32, u32)]) {
         if let Some(pool) = &mut self.pool {
-            pool.scored.fill(false);
-            (pool.told, pool.heard) = (None, BTreeMap::new());
-            pool.list_crc32c =
-                Some(lists.iter().fold(0, |crc, (_, list)| crc32c_append(crc, &list.to_le_bytes())));
+            let crc = lists.iter().fold(0, |crc, (_, list)| crc32c_append(crc, &list.to_le_bytes()));
+            (pool.list_crc32c, pool.ready) = (Some(crc), None);
         }
     }
 
-    /// A state was loaded, which all nodes have.
-    pub(super) fn forget_pooled(&mut self) {
+    /// A state was loaded, which all nodes have: that of a user with this digest, or a base.
+    pub(super) fn forget_pooled(&mut self, state: u64) {
         if let Some(pool) = &mut self.pool {
-            pool.scored.fill(false);
-            (pool.told, pool.heard, pool.list_crc32c) = (None, BTreeMap::new(), None);
+            pool.settle(None);
+            (pool.state, pool.list_crc32c) = (state, None);
         }
+    }
+
+    /// What a base says of it beside its state.
+    pub(super) fn pooled_in_base(&self) -> Option<[u8; 8]> {
+        Some(self.pool.as_ref()?.state.to_le_bytes())
     }
 }

@@ -76,7 +76,7 @@ impl Job {
     pub(super) fn has_scored(&mut self, sample: SampleId) {
         let known = self.shared_scores.as_mut().and_then(|shared| shared.known.get_mut(sample.index()));
         known.into_iter().for_each(|known| *known = Known::No);
-        self.has_scored_for_pool(sample);
+        self.pool.iter_mut().for_each(|pool| pool.note_score(sample));
     }
 
     /// A plan was drawn, after epoch `ended`. Prepares what the others are told.

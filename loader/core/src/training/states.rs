@@ -103,6 +103,7 @@ impl Training {
             Err(error) => return Some(Err(error.to_string())),
         };
         let resumed = job.restore(state);
+        job.forget_pooled(digest);
         job.loaded = Some(Loaded { digest, ranks: HashSet::from([rank]), resumed });
         let mut interrupted = Vec::new();
         for other in self.ranks.iter_mut().filter(|other| other.job == id.job) {
@@ -169,7 +170,6 @@ impl Job {
         self.is_restored = true;
         (self.strata, self.seats, self.gap) = (strata, seats, gap);
         self.forget_lists();
-        self.forget_pooled();
         self.begin(plan);
         self.next_plan = next_plan;
         self.validation = validation;

@@ -230,6 +230,7 @@ impl Training {
             }
             let ranks = of_ranks(&|version| version == handed.version);
             let ranks = ranks.iter().filter_map(|session| numbers.get(session).copied()).collect();
+            job.forget_pooled(handed.digest);
             job.loaded = Some(Loaded { digest: handed.digest, ranks, resumed });
             Ok(None)
         });
@@ -269,7 +270,7 @@ impl Training {
             job.reports.use_plan();
             for row in rows {
                 if job.keeps_score_of(row.sample) {
-                    job.importance.record_delivery(row.sample, batch.epoch);
+                    job.record_delivery(row.sample, batch.epoch);
                 }
             }
             job.exchange_as_delivered(batch.number, number, rows, places);
@@ -297,7 +298,10 @@ impl Job {
         let next = Next { epoch, batch: 0, position: 0, origin: Origin::default(), batch_size, world_size };
         let mut state = self.state_to_save(content_id, next);
         (state.plan, state.next_plan, state.has_reports) = (None, None, false);
-        state.scored_at.end_epoch();
+        // Nodes that pool their scores have ended it together.
+        if self.pool.is_none() {
+            state.scored_at.end_epoch();
+        }
         Box::new(BaseOrder { had_come: self.reports.had_come(), state })
     }
 
@@ -308,6 +312,11 @@ impl Job {
             return Err(format!("a base of epoch {epoch} with the plan of epoch {of:?}"));
         }
         self.reports.go_on(parts.had_come);
+        if self.pool.is_some() {
+            let state = parts.told.try_into().map_err(|_| "a base without the state that was loaded last")?;
+            self.forget_pooled(u64::from_le_bytes(state));
+            return Ok(());
+        }
         if self.shared_scores.is_none() || parts.told.is_empty() {
             return Ok(());
         }

@@ -25,7 +25,7 @@ from .options import INDEX_FILE, dataset_path, number, shown
 
 # Smallest and largest share: they are rounded to millionths.
 SHARES = (1e-6, 1e6)
-# Characters of the datasets' names in that of the folder of their index.
+# Bytes of the datasets' names in that of the folder of their index.
 _NAMES = 80
 # All that the folder of an index has.
 _FILES = {INDEX_FILE, "dataset.times"}
@@ -114,7 +114,7 @@ def _index_of(sources: Sequence[str], folders: Sequence[Path], content_ids: Sequ
         # One that was packed anew may say more of the same content: where single fields end.
         index_bytes = (folder / INDEX_FILE).stat().st_size
         key.update(b"\0".join([b"", os.fsencode(folder), content_id.encode(), str(index_bytes).encode()]))
-    name = "+".join(Path(source).stem for source in sources)[:_NAMES]
+    name = os.fsencode("+".join(Path(source).stem for source in sources))[:_NAMES].decode(errors="ignore")
     kept = _mixtures() / f"{name}-{key.hexdigest()[:16]}"
     in_use = _use(kept)
     try:
@@ -122,6 +122,9 @@ def _index_of(sources: Sequence[str], folders: Sequence[Path], content_ids: Sequ
             with alone(_lock(kept), name):
                 if not (kept / INDEX_FILE).is_file():
                     _write(kept, sources)
+                    if [_native.dataset_content(str(dataset_path(source)))[1] for source in sources] != list(content_ids):
+                        _remove(kept)
+                        raise ShadeError(f"{', '.join(sources)}: changed while their mixture was made: begin again")
                     _remove_unused(kept.parent)
     except BaseException:
         in_use.close()
@@ -161,12 +164,17 @@ def _remove_unused(mixtures: Path) -> None:
             is_recent = time.time() - os.fstat(used.fileno()).st_mtime < _UNUSED_SECONDS
             if is_recent or kept.is_symlink() or not _FILES.issuperset(names):
                 continue
-            for name in names:
-                (kept / name).unlink()
-            if kept.is_dir():
-                kept.rmdir()
+            _remove(kept)
             _lock(kept).unlink(missing_ok=True)
             path.unlink()
+
+
+def _remove(kept: Path) -> None:
+    """Removes the index of a mixture."""
+    if kept.is_dir():
+        for name in os.listdir(kept):
+            (kept / name).unlink()
+        kept.rmdir()
 
 
 def _mixtures() -> Path:

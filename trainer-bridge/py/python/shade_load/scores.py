@@ -29,6 +29,8 @@ from ._native import ShadeError
 _PAUSE_SECONDS = 0.05
 # How long closing waits for the thread, which may be sending.
 _CLOSING_SECONDS = 2.0
+# How long two leaders wait for different occasions before that is an error.
+_APART_SECONDS = 5.0
 # How long a state waits for the scores of other nodes, which come soon after an epoch has begun.
 SCORES_SECONDS = 5.0
 
@@ -40,7 +42,7 @@ class Leaders:
         # Whether each epoch waits for what the leaders exchange.
         self.pools = _native.pools_scores(json.dumps(job))
         self._distributed: Any = sys.modules["torch.distributed"]
-        self._count = len(leaders)
+        self._leaders, self._rank = list(leaders), rank
         self.has_this_rank = rank in leaders
         # For its collectives. Nothing is sent before all leaders are there. It is of one Loader:
         # their threads gather in any order.
@@ -58,8 +60,9 @@ class Leaders:
         return self._store.check([f"{self._prefix}/failed"])
 
     def fail(self, text: str) -> None:
-        """Lets the others know that this one exchanges nothing any more, and why."""
-        self._store.set(f"{self._prefix}/failed", text.encode())
+        """Lets the others know that this one exchanges nothing any more, and why: the first reason counts."""
+        if self._store.add(f"{self._prefix}/failures", 1) == 1:
+            self._store.set(f"{self._prefix}/failed", text.encode())
 
     def check(self) -> None:
         """Raises what ends a training whose epochs wait for the scores of all nodes."""
@@ -100,20 +103,45 @@ class Leaders:
             if store.add(f"{prefix}/decided", 1) == 1:
                 store.set(verdict, all_come)
 
-        if store.add(f"{prefix}/count", 1) == self._count:
+        if store.add(f"{prefix}/count", 1) == len(self._leaders):
             decide(b"yes")
+        self._say_where(occasion)
+        apart_since = time.monotonic()
         while not store.check([verdict]):
             if self.has_failed():
                 raise ShadeError("another node could not")
             if gives_up():
                 decide(b"no")
-            else:
-                time.sleep(_PAUSE_SECONDS)
+                continue
+            time.sleep(_PAUSE_SECONDS)
+            if (apart := self._apart(occasion)) is None:
+                apart_since = time.monotonic()
+            elif self.pools and time.monotonic() - apart_since > _APART_SECONDS:
+                raise ShadeError(apart)
+        self._say_where("")
         if store.get(verdict) != b"yes":
             return []
-        gathered: list[Any] = [None] * self._count
+        gathered: list[Any] = [None] * len(self._leaders)
         self._distributed.all_gather_object(gathered, mine, group=self._gloo)
         return gathered
+
+
+    def _say_where(self, occasion: str) -> None:
+        self._store.set(f"{self._prefix}/at/{self._rank}", occasion.encode())
+
+    def _apart(self, occasion: str) -> str | None:
+        """Why the leaders will not meet: all wait, and one of them for another occasion."""
+        for rank in self._leaders:
+            key = f"{self._prefix}/at/{rank}"
+            other = self._store.get(key).decode() if self._store.check([key]) else ""
+            if other not in ("", occasion):
+                here, there = occasion.split("/"), other.split("/")
+                return (
+                    f"the nodes have gone apart: rank {self._rank} waits for epoch {here[2]} after {here[0]} loaded states, and "
+                    f"rank {rank} for epoch {there[2]} after {there[0]}: let all ranks load the state that one of them saved, and "
+                    f"give all the same epochs"
+                )
+        return None
 
 
 class ScoreExchange:
@@ -122,9 +150,9 @@ class ScoreExchange:
     def __init__(self, session: _native.Session, leaders: Leaders) -> None:
         self._session = session
         self._leaders = leaders
-        # Epochs that have begun, each with the numbers of states loaded and epochs begun before. At
-        # the end None.
-        self._begun: SimpleQueue[tuple[int, int, int] | None] = SimpleQueue()
+        # Epochs that have begun, each with the numbers of states loaded and epochs begun before,
+        # and what tells the last of these states. At the end None.
+        self._begun: SimpleQueue[tuple[int, int, int, bytes] | None] = SimpleQueue()
         self._last: tuple[int, int] | None = None
         self._loads = self._visits = 0
         # Number of the epochs begun of which the last has given its first batch.
@@ -150,7 +178,7 @@ class ScoreExchange:
     def _begin(self, epoch: int) -> None:
         if self._last != (self._loads, epoch):
             self._last = (self._loads, epoch)
-            self._begun.put((self._loads, self._visits, epoch))
+            self._begun.put((self._loads, self._visits, epoch, self._state))
             self._visits += 1
 
     def restart(self, state: bytes) -> None:
@@ -182,13 +210,13 @@ class ScoreExchange:
                     )
                 return
 
-    def _exchange(self, begun: tuple[int, int, int]) -> None:
-        loads, visits, epoch = begun
+    def _exchange(self, begun: tuple[int, int, int, bytes]) -> None:
+        loads, visits, epoch, state = begun
 
         def gives_up() -> bool:
             return not self._begun.empty() or self._loads != loads
 
-        state, mine = self._state, self._session.tell_scores(epoch)
+        mine = self._session.tell_scores(epoch)
         while self._leaders.pools and not mine:
             # Not all ranks here want it yet, or it goes on, as after a state was loaded.
             if gives_up() or self._arrived > visits:
