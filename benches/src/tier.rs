@@ -2,7 +2,7 @@
 //! daemon's own threads, without a daemon.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use shade_core::{Memory, TierEvent, TierOrder, TierPut, block_bytes_for};
@@ -22,7 +22,9 @@ use crate::result::Result;
 use crate::tier_killed;
 
 /// Times that a record is offered again.
-const PUTS_MAX: u32 = 20;
+const PUTS_MAX: u32 = 60;
+/// Time between two of these.
+const PUT_PAUSE: Duration = Duration::from_millis(500);
 const RECORD_BYTES: u32 = 110_080;
 /// What a read of the store takes.
 const STORE: &str = "latency=2ms";
@@ -153,13 +155,15 @@ impl World {
                     self.free.release(FreeList::take_back(record));
                     return Ok(());
                 }
-                // A server on a busy machine may not answer in time.
+                // A server on a busy machine may not answer in time. Then it is left alone for a
+                // while, in which it would be refused again at once.
                 TierEvent::Put { record, .. } if refused < PUTS_MAX => {
                     refused += 1;
+                    std::thread::sleep(PUT_PAUSE);
                     self.tier.order(TierOrder::Put { sample: SampleId(sample), len: RECORD_BYTES, record });
                 }
                 // Each server that is found tells what all of them have room for.
-                TierEvent::Room { .. } => {}
+                TierEvent::Room { .. } | TierEvent::Held(_) => {}
                 _ => return Err("the server does not store a record".into()),
             }
         }
