@@ -96,7 +96,10 @@ def wait_for_nobody(dataset: Path, out: Path) -> str:
     """The first node asks for an epoch, and the second one does not for long."""
     rank = torch.distributed.get_rank()
     late = out / f"late-{rank ^ 2}"
-    with Loader(dataset, 4, plan=Plan(sampler="pads", strata=1), daemon=Daemon(timeout=5.0)) as loader:
+    with Loader(dataset, 4, plan=Plan(sampler="pads", strata=1), daemon=PATIENT) as loader:
+        # Only now: on a busy machine ranks may take longer to meet.
+        loader._patience.seconds = 5.0
+        torch.distributed.barrier()
         told = "none"
         if rank < 2:
             try:
