@@ -352,16 +352,7 @@ proptest! {
     fn any_node_s_state_goes_on_anywhere(case in cases(), after in 0..3_usize, at in 0..5_u32) {
         let after = [vec![vec![0], vec![1, 2]], vec![vec![0]], vec![vec![3, 0], vec![2, 1]]][after].clone();
         let case = Case { leaves_after: u32::MAX, ..case };
-        let mut nodes: Vec<Node> = case.groups.iter().map(|ranks| Node::new(&case, ranks)).collect();
-        for epoch in 0..2 {
-            nodes.iter_mut().for_each(|node| node.start(epoch));
-            pool(&mut nodes, &case, epoch);
-            for node in &mut nodes {
-                for taken in node.run(epoch, &[]) {
-                    node.report(&taken, |id| loss(id, epoch));
-                }
-            }
-        }
+        let mut nodes = after_two_epochs(&case);
         let epoch_of = |nodes: &[Node], epoch| -> Vec<u32> {
             let rows = nodes.iter().flat_map(|node| &node.taken).filter(|taken| taken.epoch == epoch);
             let mut ids: Vec<u32> = rows.flat_map(|taken| taken.ids.iter().copied()).collect();
@@ -423,20 +414,26 @@ fn tables(nodes: &[Node]) -> Vec<Table> {
     nodes.iter().map(of_node).collect()
 }
 
-fn two_nodes() -> (Case, Vec<Node>) {
-    let mut case = case(Sampler::Pads, Whole::Mixture, false, 5, vec![vec![0, 1], vec![2, 3]]);
-    // Nothing is put in for being forgotten: plans follow from scores alone.
-    case.job.plan.cover = 0;
-    let mut nodes: Vec<Node> = case.groups.iter().map(|ranks| Node::new(&case, ranks)).collect();
+/// The nodes of a training after two epochs.
+fn after_two_epochs(case: &Case) -> Vec<Node> {
+    let mut nodes: Vec<Node> = case.groups.iter().map(|ranks| Node::new(case, ranks)).collect();
     for epoch in 0..2 {
         nodes.iter_mut().for_each(|node| node.start(epoch));
-        pool(&mut nodes, &case, epoch);
+        pool(&mut nodes, case, epoch);
         for node in &mut nodes {
             for taken in node.run(epoch, &[]) {
                 node.report(&taken, |id| loss(id, epoch));
             }
         }
     }
+    nodes
+}
+
+fn two_nodes() -> (Case, Vec<Node>) {
+    let mut case = case(Sampler::Pads, Whole::Mixture, false, 5, vec![vec![0, 1], vec![2, 3]]);
+    // Nothing is put in for being forgotten: plans follow from scores alone.
+    case.job.plan.cover = 0;
+    let mut nodes = after_two_epochs(&case);
     nodes.iter_mut().for_each(|node| node.start(2));
     (case, nodes)
 }

@@ -114,9 +114,11 @@ class Leaders:
                 decide(b"no")
                 continue
             time.sleep(_PAUSE_SECONDS)
+            if not self.pools:
+                continue
             if (apart := self._apart(occasion)) is None:
                 apart_since = time.monotonic()
-            elif self.pools and time.monotonic() - apart_since > _APART_SECONDS:
+            elif time.monotonic() - apart_since > _APART_SECONDS:
                 raise ShadeError(apart)
         self._say_where("")
         if store.get(verdict) != b"yes":
@@ -124,7 +126,6 @@ class Leaders:
         gathered: list[Any] = [None] * len(self._leaders)
         self._distributed.all_gather_object(gathered, mine, group=self._gloo)
         return gathered
-
 
     def _say_where(self, occasion: str) -> None:
         self._store.set(f"{self._prefix}/at/{self._rank}", occasion.encode())
