@@ -80,14 +80,15 @@ pub(crate) struct SourceArgs {
     /// width, height), classes.npy (int64, the category_id) and crowds.npy (uint8, iscrowd). An
     /// annotation without bbox is left out. An image is found by its file_name, a path below
     /// SOURCE; one that FILE does not name is bad (--on-bad). SOURCE is a folder, flat or not, and
-    /// its images have no labels; --labels folders takes its folders as classes.
+    /// its images have no labels; --labels folders takes its folders as classes. FILE is of one
+    /// folder: splits are packed each by itself.
     #[arg(long, value_name = "FILE", value_parser = local())]
     pub(crate) coco: Option<PathBuf>,
     /// Leave out files and folders that match; may be given again.
     ///
-    /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE. '*' and
-    /// '?' stay within a name, '**' crosses folders: '*.tmp', '.ipynb_checkpoints',
-    /// 'cat/**/thumbs'.
+    /// A pattern without '/' matches a name at any depth, one with '/' a path below SOURCE or below
+    /// the folder of a split. '*' and '?' stay within a name, '**' crosses folders: '*.tmp',
+    /// '.ipynb_checkpoints', 'cat/**/thumbs'.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 }

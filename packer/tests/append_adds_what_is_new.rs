@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -152,6 +153,50 @@ fn bad_samples_are_left_out_or_end_it_without_a_trace() {
 }
 
 #[test]
+fn bad_files_beside_what_is_there_are_nothing_new() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("images"), temp.path().join("out"));
+    images(&source, &["bee"], 0..10);
+    // Only packing finds that this is bad.
+    write(&source.join("bee/no image.png"), &noise(1, 300));
+    let skip: [&dyn AsRef<OsStr>; 3] = [&"--on-bad", &"skip", &"-q"];
+    let told = |args: &[&dyn AsRef<OsStr>], code: i32| {
+        let output = run(&[args, &skip].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        if code == 4 { String::from_utf8(output.stdout).unwrap() } else { stderr_of(&output) }
+    };
+    told(&[&"create", &source, &out, &"--format", &"jpeg"], 4);
+    let before = tree(&out);
+    let is_as_before = || assert!(tree(&out) == before, "{:?}", names(&out));
+    for more in [&[][..], &[&"--restart" as &dyn AsRef<OsStr>]] {
+        let args: [&dyn AsRef<OsStr>; 4] = [&"append", &source, &out, &"--json"];
+        let report: Value = serde_json::from_str(&told(&[&args[..], more].concat(), 4)).unwrap();
+        assert_eq!(
+            (&report["unchanged"], &report["skipped"], &report["samples"], &report["appended"]),
+            (&true.into(), &10.into(), &10.into(), &0.into())
+        );
+        assert_eq!(report["bad"].as_array().unwrap().len(), 1, "{report}");
+        is_as_before();
+    }
+    let text = told(&[&"append", &source, &out], 4);
+    assert!(text.contains("bee/no image.png") && text.contains("nothing new"), "{text}");
+    assert!(text.contains("each of the source's 10 other paths"), "{text}");
+    for on_bad in ["fail", "list"] {
+        let output = run(&[&"append", &source, &out, &"--on-bad", &on_bad, &"-q"]);
+        assert!(output.status.code() == Some(1) && stderr_of(&output).contains("no image.png"), "{output:?}");
+        is_as_before();
+    }
+    // A class that would have no sample, and a source of which nothing is left.
+    write(&temp.path().join("alone/bee/neither.png"), &noise(2, 300));
+    write(&source.join("cat/nor this.png"), &noise(3, 300));
+    for source in [source, temp.path().join("alone")] {
+        assert!(told(&[&"append", &source, &out], 1).contains("no sample is left"));
+        is_as_before();
+    }
+    run_well(&[&"verify", &out, &"-q"]);
+}
+
+#[test]
 fn tars_with_fields_are_appended_to_tars() {
     let temp = tempfile::tempdir().unwrap();
     let (source, out) = (temp.path().join("tars"), temp.path().join("out"));
@@ -236,12 +281,48 @@ fn a_killed_append_leaves_the_old_dataset_and_is_resumed() {
 }
 
 #[test]
-fn an_append_of_something_else_leaves_nothing_of_an_unfinished_one() {
-    begin_and_kill(false);
-    begin_and_kill(true);
+fn a_dataset_behind_a_link_grows_and_is_gone_on_with_by_its_own_path() {
+    let temp = tempfile::tempdir().unwrap();
+    let (first, some, more) = (temp.path().join("first"), temp.path().join("some"), temp.path().join("more"));
+    let (out, link) = (temp.path().join("far/out"), temp.path().join("link"));
+    images(&first, &["bee", "dog"], 0..20);
+    images(&some, &["ant"], 50..60);
+    fs::create_dir(temp.path().join("far")).unwrap();
+    run_well(&[&"create", &first, &out, &"--shard-size", &"4KiB", &"-q"]);
+    symlink("far/out", &link).unwrap();
+    let report = append(&some, &link, &[]);
+    assert_eq!((&report["appended"], report["dataset"].as_str()), (&10.into(), link.to_str()));
+    assert_eq!(append(&some, &link, &[])["unchanged"], true);
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("far/out"));
+    for number in 0..400u64 {
+        write(&more.join(format!("{}/n{number:03}.png", number % 3)), &noise(number, 2500));
+    }
+    let mut child = begin(&more, &link);
+    child.kill().unwrap();
+    if child.wait().unwrap().success() {
+        return;
+    }
+    let stamp = |name: &str| fs::metadata(out.join(name)).unwrap().modified().unwrap();
+    let kept =
+        names(&out).into_iter().find_map(|name| name.strip_suffix(".done").map(str::to_owned)).unwrap();
+    let written = stamp(&kept);
+    assert_eq!(append(&more, &out, &["--shard-size", "4KiB"])["appended"], 400);
+    assert_eq!(stamp(&kept), written, "{kept} was packed again");
+    assert_gives_back(&out, &temp.path().join("back"), &[&first, &some, &more]);
+    let is_left = |name: &String| {
+        !name.ends_with(".tar") && !["dataset.shade", "dataset.times"].contains(&name.as_str())
+    };
+    assert!(!names(&out).iter().any(is_left), "{:?}", names(&out));
 }
 
-fn begin_and_kill(restart: bool) {
+#[test]
+fn an_append_of_something_else_leaves_nothing_of_an_unfinished_one() {
+    for then in ["other", "nothing new", "restart"] {
+        begin_and_kill(then);
+    }
+}
+
+fn begin_and_kill(then: &str) {
     let temp = tempfile::tempdir().unwrap();
     let (first, more, out) = (temp.path().join("first"), temp.path().join("more"), temp.path().join("out"));
     images(&first, &["bee", "dog"], 0..20);
@@ -256,17 +337,22 @@ fn begin_and_kill(restart: bool) {
     if child.wait().unwrap().success() {
         return;
     }
-    if restart {
+    if then == "restart" {
         let again = append(&more, &out, &["--restart", "--shard-size", "4KiB"]);
         assert_eq!(again["appended"], 400);
         assert!(!names(&out).iter().any(|name| name.ends_with(".done")));
         return;
     }
-    assert_eq!(append(&other, &out, &[])["appended"], 3);
+    match then {
+        "other" => assert_eq!(append(&other, &out, &[])["appended"], 3),
+        _ => assert_eq!(append(&first, &out, &[])["unchanged"], true),
+    }
     run_well(&[&"verify", &out, &"-q"]);
     let dataset = Dataset::open(&out).unwrap();
     // Index and times, and shards.
     let expected = 2 + usize::try_from(dataset.index.shard_count()).unwrap();
     // A shard that was killed between its name and its record of completion may remain.
     assert!(names(&out).len() <= expected + 1, "{:?}", names(&out));
+    let is_unfinished = |name: &String| name.ends_with(".done") || name == "dataset.unfinished";
+    assert!(!names(&out).iter().any(is_unfinished), "{:?}", names(&out));
 }

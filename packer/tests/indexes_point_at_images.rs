@@ -62,6 +62,24 @@ impl Rig {
     }
 }
 
+/// A TIFF as libtiff writes it: its directory lies behind this many bytes of pixels.
+fn tiff(width: u16, height: u16, pixels: usize) -> Vec<u8> {
+    let directory = u32::try_from(8 + pixels).unwrap();
+    let mut bytes = b"II\x2a\0".to_vec();
+    bytes.extend(directory.to_le_bytes());
+    bytes.extend(noise(pixels as u64, pixels));
+    let entries = [(254u16, 0u16), (256, width), (257, height)];
+    bytes.extend(3u16.to_le_bytes());
+    for (tag, value) in entries {
+        // One value of 16 bits.
+        for part in [tag, 3, 1, 0, value, 0] {
+            bytes.extend(part.to_le_bytes());
+        }
+    }
+    bytes.extend(0u32.to_le_bytes());
+    bytes
+}
+
 /// What is there of each sample: path, label, width, height, media.
 fn listed(dataset: &Path) -> Vec<(String, u32, u16, u16, String)> {
     let dataset = Dataset::open(dataset).unwrap();
@@ -131,6 +149,34 @@ fn an_image_folder_is_what_it_would_be_packed() {
     let listed: Vec<(String, u32)> =
         listed(&rig.path("index")).into_iter().map(|(path, label, ..)| (path, label)).collect();
     assert_eq!(listed, torchvision_order(&source));
+}
+
+#[test]
+fn a_tiff_whose_directory_lies_behind_its_pixels_has_its_size() {
+    // Behind what is read first, across its end, and behind the most that is read of other kinds.
+    let images = [tiff(120, 80, 30_000), tiff(90, 61, (16 << 10) - 20), tiff(300, 333, 300_000)];
+    let expected: [(u16, u16); 3] = [(120, 80), (90, 61), (300, 333)];
+    for kind in [PlacesKind::Files, PlacesKind::Tars] {
+        let rig = Rig::new();
+        let source = rig.path("source");
+        if kind == PlacesKind::Files {
+            for (number, image) in images.iter().enumerate() {
+                write(&source.join(format!("cat/{number}.tif")), image);
+            }
+        } else {
+            let of = |(number, image): (usize, &Vec<u8>)| {
+                [(format!("{number}.tif"), image.clone()), (format!("{number}.cls"), b"0".to_vec())]
+            };
+            let members: Vec<(String, Vec<u8>)> = images.iter().enumerate().flat_map(of).collect();
+            let members: Vec<(&str, &[u8])> =
+                members.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+            tar_of(&source.join("a.tar"), &members);
+        }
+        assert_like_packed(&rig, &source, kind, &[]);
+        let found: Vec<(u16, u16)> =
+            listed(&rig.path("index")).into_iter().map(|(.., width, height, _)| (width, height)).collect();
+        assert_eq!(found, expected, "{kind:?}");
+    }
 }
 
 #[test]

@@ -450,6 +450,54 @@ fn a_plan_that_may_not_be_left_with_holes_is_not_finished() {
 }
 
 #[test]
+fn what_listing_found_keeps_a_plan_from_being_finished() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, out] = ["images", "out"].map(|name| temp.path().join(name));
+    let told = |output: &Output, code: i32, words: &[&str]| {
+        let text = [output.stdout.as_slice(), &output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        words.iter().for_each(|word| assert!(text.contains(word), "{word} in: {text}"));
+    };
+    let plan = |how: &[&str]| {
+        let options = [&OPTIONS[..], &["--restart", "--on-bad"], how].concat();
+        command("plan", &source, &out, &options).output().unwrap()
+    };
+    images(&source, 30);
+    write(&source.join("3/empty.bmp"), b"");
+    told(&plan(&["list"]), 0, &["3/empty.bmp"]);
+    parts(&source, &out, 2);
+    told(&finish(&out, &[]), 1, &["3/empty.bmp", "1 samples cannot be packed"]);
+    assert!(!out.exists());
+    // With what packing finds.
+    told(&plan(&["list"]), 0, &["3/empty.bmp"]);
+    fs::remove_file(source.join("5/005.bmp")).unwrap();
+    told(&part(&source, &out, "0/1").output().unwrap(), 1, &["5/005.bmp"]);
+    told(&finish(&out, &[]), 1, &["3/empty.bmp", "5/005.bmp", "2 samples cannot be packed"]);
+    assert!(!out.exists());
+    told(&plan(&["skip"]), 0, &["3/empty.bmp"]);
+    parts(&source, &out, 2);
+    told(&finish(&out, &[]), 4, &["3/empty.bmp"]);
+    assert_eq!(Dataset::open(&out).unwrap().index.len(), 29);
+}
+
+#[test]
+fn a_plan_without_a_sample_is_not_finished() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, out] = ["images", "out"].map(|name| temp.path().join(name));
+    for number in 0..3 {
+        write(&source.join(format!("{number}/1.bmp")), b"");
+    }
+    let listing = [&OPTIONS[..], &["--on-bad", "list"]].concat();
+    well(&mut command("plan", &source, &out, &listing));
+    let output = finish(&out, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = stderr_of(&output);
+    assert!(text.contains("2/1.bmp") && text.contains("3 samples cannot be packed"), "{text}");
+    assert!(!out.exists());
+}
+
+#[test]
 fn a_damaged_plan_is_refused_and_never_followed() {
     let temp = tempfile::tempdir().unwrap();
     let [source, out] = ["images", "out"].map(|name| temp.path().join(name));

@@ -96,6 +96,47 @@ fn some_labels_may_change_and_classes_keep_their_numbers() {
 }
 
 #[test]
+fn classes_may_share_a_name_and_samples_stay_in_theirs() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    let paths = ["bird.ppm", "cat.ppm", "tool.ppm"];
+    for (number, path) in (0u64..).zip(paths) {
+        write(&at(path), &picture(number, 9, 9));
+    }
+    write(&at("source.csv"), b"path,label\nbird.ppm,0\ncat.ppm,1\ntool.ppm,2\n");
+    write(&at("names.json"), br#"["crane", "cat", "crane"]"#);
+    let (all, out, list, named) = (at("all.shade"), at("new.shade"), at("labels.csv"), at("names.json"));
+    run_well(&[&"create", &at("source.csv"), &all, &"--labels", &named, &"-q"]);
+    let before = [("bird.ppm", 0, "crane"), ("cat.ppm", 1, "cat"), ("tool.ppm", 2, "crane")];
+    assert_eq!(classes(&all), expected(&before));
+    // What `ls` says, given back.
+    let lines = before.map(|(path, _, class)| format!("{path},{class}\n")).concat();
+    write(&list, format!("path,label\n{lines}").as_bytes());
+    let text = run_well(&[&"relabel", &all, &out, &"--labels", &list, &"--keep", &"-q"]);
+    assert!(text.contains("0 samples have another class now"), "{text}");
+    assert_eq!(classes(&out), expected(&before));
+    fs::remove_dir_all(&out).unwrap();
+    // A name that one class has alone is right for every sample.
+    write(&list, b"path,label\ntool.ppm,cat\nbird.ppm,crane\n");
+    run_well(&[&"relabel", &all, &out, &"--labels", &list, &"--keep", &"-q"]);
+    let moved = [("bird.ppm", 0, "crane"), ("cat.ppm", 1, "cat"), ("tool.ppm", 1, "cat")];
+    assert_eq!(classes(&out), expected(&moved));
+    fs::remove_dir_all(&out).unwrap();
+    write(&list, b"path,label\nbird.ppm,crane\ncat.ppm,crane\n");
+    let refused = run(&[&"relabel", &all, &out, &"--labels", &list, &"--keep", &"-q"]);
+    let text = stderr_of(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    for word in ["labels.csv", "line 3", "'crane' is that of several classes", "'cat.ppm'"] {
+        assert!(text.contains(word), "{word} in: {text}");
+    }
+    assert!(!out.exists());
+    write(&list, b"path,label\nbird.ppm,2\ncat.ppm,2\ntool.ppm,2\n");
+    let text = run_well(&[&"relabel", &all, &out, &"--labels", &list, &"--classes", &named, &"-q"]);
+    assert!(text.contains("2 samples have another class now"), "{text}");
+    assert!(classes(&out).iter().all(|(_, label, class)| (*label, class.as_str()) == (2, "crane")));
+}
+
+#[test]
 fn files_that_do_not_fit_are_refused_with_their_line() {
     let temp = tempfile::tempdir().unwrap();
     let (all, out, list) =

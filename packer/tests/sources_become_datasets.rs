@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use crate::support::{names, noise, run, run_well, stderr_of, tree, write};
+use crate::support::{names, noise, run, run_well, stderr_of, tar_of, tree, write};
 use shade_formats::SampleId;
 use shade_formats::shard::parse_fields;
 use shade_pack::dataset::Dataset;
@@ -69,6 +69,64 @@ fn excluded_files_and_folders_are_not_there() {
     assert_eq!(samples(&out), pairs(&[("cat/1.png", "cat"), ("dog/4.png", "dog")]));
     let wrong = run(&[&"create", &source, &temp.path().join("o"), &"--exclude", &"a[", &"-q"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
+
+/// Makes datasets of the splits by `create`, and again by `list`, `plan` and parts where the source
+/// can be listed so.
+fn splits(source: &Path, out: &Path, is_listed: bool, options: &[&str]) {
+    let command = |more: &[&str], options: &[&str]| {
+        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&more[0], &source, &out, &"-q"];
+        args.extend(more[1..].iter().chain(options).map(|arg| arg as &dyn AsRef<std::ffi::OsStr>));
+        run_well(&args);
+    };
+    command(&["create"], options);
+    if !is_listed {
+        return;
+    }
+    let created = tree(out);
+    fs::remove_dir_all(out).unwrap();
+    for part in ["0/2", "1/2"] {
+        command(&["list", "--part", part], options);
+    }
+    command(&["plan", "--listed"], options);
+    command(&["create", "--part", "0/1"], &[]);
+    run_well(&[&"finish", &out, &"-q"]);
+    assert!(tree(out) == created);
+}
+
+#[test]
+fn patterns_match_paths_below_the_source_and_below_a_split() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    for path in [
+        "train/ant/1.png",
+        "train/ant/thumbs/2.png",
+        "train/broken/3.png",
+        "val/ant/4.png",
+        "val/ant/thumbs/5.png",
+        "val/broken/6.png",
+    ] {
+        write(&at("images").join(path), path.as_bytes());
+    }
+    let options = ["--splits", "train,val", "--exclude", "train/broken", "--exclude", "ant/thumbs"];
+    splits(&at("images"), &at("out"), true, &options);
+    assert_eq!(samples(&at("out/train")), pairs(&[("ant/1.png", "ant")]));
+    assert_eq!(samples(&at("out/val")), pairs(&[("ant/4.png", "ant"), ("broken/6.png", "broken")]));
+    let members: [(&str, &[u8]); 4] = [("1.jpg", b"x"), ("1.cls", b"0"), ("2.jpg", b"y"), ("2.cls", b"0")];
+    for tar in ["train/a.tar", "train/b.tar", "val/a.tar", "val/b.tar"] {
+        tar_of(&at("tars").join(tar), &members);
+    }
+    let options = ["--splits", "train,val", "--exclude", "train/a/1.*", "--exclude", "/val/b.tar"];
+    splits(&at("tars"), &at("of-tars"), false, &options);
+    let all = [("a/2.jpg", "0"), ("b/1.jpg", "0"), ("b/2.jpg", "0")];
+    assert_eq!(samples(&at("of-tars/train")), pairs(&all));
+    assert_eq!(samples(&at("of-tars/val")), pairs(&[("a/1.jpg", "0"), ("a/2.jpg", "0")]));
+    // Paths in a list lie below the source as they are, whatever the list is called.
+    write(&at("lists/1.png"), b"x");
+    write(&at("lists/ant/1.png"), b"y");
+    write(&at("lists/one.csv"), b"path,label\n1.png,bee\nant/1.png,bee\n");
+    splits(&at("lists"), &at("of-lists"), false, &["--splits", "one.csv", "--exclude", "*/1.png"]);
+    assert_eq!(samples(&at("of-lists/one.csv")), pairs(&[("1.png", "bee")]));
 }
 
 #[test]

@@ -291,6 +291,13 @@ fn a_file_in_the_place_of_a_new_shard_is_not_overwritten() {
     let [source, out] = ["images", "out"].map(|name| temp.path().join(name));
     images(&source, 8);
     run_well(&[&"create", &source, &out, &"-q"]);
+    // An append of which nothing is left leaves no marker, by which such a file would be ours.
+    let bad = temp.path().join("bad");
+    write(&bad.join("0/no image.png"), b"<html>");
+    let nothing = command(&[&"append", &bad, &out, &"--format", &"jpeg", &"--on-bad", &"skip"]);
+    assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
+    assert!(stderr_of(&nothing).contains("no sample is left"), "{nothing:?}");
+    assert_eq!(names(&out), ["dataset.shade", "dataset.times", "shard-000000.tar"]);
     write(&source.join("0/new.png"), b"new");
     for name in ["shard-000001.tar", "shard-000001.tar.done"] {
         write(&out.join(name), b"of another dataset");

@@ -1,6 +1,6 @@
 //! Where a dataset grows: its folder, or a folder of the user's cache for one in a bucket.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -47,10 +47,13 @@ impl Ground {
     pub(super) fn take(out: &Path) -> Result<(Self, Dataset), Error> {
         let Place { local, bucket } = Place::take(out, &[])?;
         let Some(bucket) = bucket else {
+            // OUT may be a link. The marker has the name of the folder itself, so that a killed
+            // append is gone on with by any path to it.
+            let dir = fs::canonicalize(&local).unwrap_or_else(|_| local.clone());
             // A folder that is no dataset is the first thing to tell.
-            let claim = Claim::take(&local);
-            let dataset = Dataset::open(&local)?;
-            return Ok((Self { dir: local, bucket: None, _claim: Some(claim?) }, dataset));
+            let claim = Claim::take(&dir);
+            let dataset = Dataset { dir: dir.clone(), ..Dataset::open(&local)? };
+            return Ok((Self { dir, bucket: None, _claim: Some(claim?) }, dataset));
         };
         let mut name = local.file_name().unwrap_or_default().to_owned();
         name.push(".append");

@@ -85,7 +85,8 @@ impl fmt::Display for Appended {
         let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
         let Self { appended, skipped, shards, samples, speed, content_id, .. } = self;
         if self.unchanged {
-            let has = format_args!("it has a sample for each of the source's {skipped} paths");
+            let other = if self.bad.is_empty() { "" } else { "other " };
+            let has = format_args!("it has a sample for each of the source's {skipped} {other}paths");
             return write!(f, "{dataset}: nothing new, {has}");
         }
         if !self.new_classes.is_empty() {

@@ -180,10 +180,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
         discard(dataset, bucket, None)?;
     }
     if news.catalogue.is_empty() {
-        // An earlier run may have been killed between its index and the end.
-        clean(here).and_then(|()| unmark(here))?;
-        appended.unchanged = true;
-        return job.refuse_listed(appended);
+        return job.unchanged(appended);
     }
     let (samples, bytes) = (news.catalogue.len(), news.catalogue.bytes());
     let progress = CommandProgress::start(args.pack.output.shown(), "appending", samples.into(), bytes);
@@ -192,8 +189,13 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
     progress.finish();
     let mut left = packed;
     left.lost.retain(|label| *label >= dataset.index.class_count());
+    // All that is new is bad: it ends as if listing had found that.
+    if left.samples == 0 && news.skipped > 0 && left.lost.is_empty() {
+        appended.bad.extend(left.bad);
+        return job.unchanged(appended);
+    }
     if let Err(refused) = refuse_packed(&news.catalogue, &left, accept) {
-        discard(dataset, bucket, None)?;
+        job.leave_nothing()?;
         return Err(refused);
     }
     appended.bad.extend(left.bad);
@@ -265,14 +267,28 @@ impl AppendJob<'_> {
         Ok((assembled, packed))
     }
 
+    /// Ends a run that has nothing to append.
+    fn unchanged(&self, appended: Appended) -> Result<Appended, Error> {
+        // An earlier run may have been killed between its index and the end, or at other work.
+        self.leave_nothing()?;
+        self.refuse_listed(Appended { unchanged: true, ..appended })
+    }
+
     /// With `--on-bad list` one bad sample is enough to append nothing.
     fn refuse_listed(&self, appended: Appended) -> Result<Appended, Error> {
         if self.args.pack.accept().on_bad == OnBad::List && !appended.bad.is_empty() {
-            discard(&self.dataset, self.ground.bucket(), None)?;
-            unmark(&self.dataset.dir)?;
+            self.leave_nothing()?;
             return Err(Error::AllBad { bad: appended.bad });
         }
         Ok(appended)
+    }
+
+    /// Removes all that is unfinished, and the marker last: while it is there, a file in the place
+    /// of a new shard counts as ours.
+    fn leave_nothing(&self) -> Result<(), Error> {
+        let dir = &self.dataset.dir;
+        discard(&self.dataset, self.ground.bucket(), None)?;
+        clean(dir).and_then(|()| unmark(dir))
     }
 }
 

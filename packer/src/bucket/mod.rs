@@ -4,7 +4,8 @@
 //! code as any other, and what is complete goes from there: each shard as soon as it is written,
 //! whose file is then removed, `dataset.times`, and the index last. A reader sees a whole dataset
 //! or none. Records of completion stay in the folder until the end and say which shards the bucket
-//! has, so that the same command on the same machine goes on after a kill.
+//! has, so that the same command on the same machine goes on after a kill. With a stream no command
+//! goes on: what its records said is kept in memory until the end.
 //!
 //! `address` reads OUT, and `place` is where it is. `made` writes to the bucket, `publish` makes a
 //! dataset of what is there, `object` reads small things of it, `claim` keeps two commands from

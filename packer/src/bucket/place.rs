@@ -16,6 +16,7 @@ use super::shards_to::ShardsTo;
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::leftovers::Content;
+use crate::pack::PlacedShard;
 use crate::publish::Partial;
 
 /// What the folders of work for buckets are called in the user's cache.
@@ -143,6 +144,15 @@ impl Made {
     /// # Errors
     /// It cannot be written there; or another one is there: usage.
     pub(crate) fn publish(&mut self, stop: &Stop) -> Result<bool, Error> {
+        self.publish_with(Vec::new(), stop)
+    }
+
+    /// As [`publish`](Self::publish), where a bucket has these shards already, of which no record
+    /// of completion is left.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub(crate) fn publish_with(&mut self, unrecorded: Vec<PlacedShard>, stop: &Stop) -> Result<bool, Error> {
         stop.check()?;
         match &self.bucket {
             None => self.partial.publish()?,
@@ -150,7 +160,7 @@ impl Made {
                 let folder = self.partial.path();
                 match &self.replaces {
                     None if self.is_there => bucket.compare(folder)?,
-                    None => bucket.publish(folder, None, stop)?,
+                    None => bucket.publish(folder, None, unrecorded, stop)?,
                     Some(version) => bucket.extend(folder, version, stop)?,
                 }
                 bucket.note_finished();

@@ -19,13 +19,21 @@ use crate::times::TIMES_FILE;
 
 impl Bucket {
     /// Makes a dataset of what is in `folder`: puts what lies there into the bucket's folder
-    /// `split`, the index last.
+    /// `split`, the index last. `unrecorded` are shards that the bucket has already, and of which
+    /// no record of completion is in `folder`.
     ///
     /// # Errors
     /// The store does not take it; what was written is not there any more, or a dataset with
     /// another index is there by now: usage.
-    pub(crate) fn publish(&self, folder: &Path, split: Option<&str>, stop: &Stop) -> Result<(), Error> {
+    pub(crate) fn publish(
+        &self,
+        folder: &Path,
+        split: Option<&str>,
+        unrecorded: Vec<PlacedShard>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
         let mut placed = placed_in(folder)?;
+        placed.extend(unrecorded);
         for name in names_in(folder)?.into_iter().filter(|name| shard_number(name).is_some()) {
             // A run that was killed behind the record of completion left the file.
             if !done_of(folder, &name).exists() {

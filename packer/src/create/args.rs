@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use shade_dataset::Address;
 
-use crate::args::PackArgs;
+use crate::args::{PackArgs, SourceArgs};
 use crate::bucket::{is_address, out};
 use crate::config::Layout;
 use crate::error::Error;
@@ -94,7 +94,7 @@ impl CreateArgs {
 impl NewArgs {
     /// What is packed and how, if something can be made at OUT.
     pub(crate) fn checked(&self) -> Result<(Source, Layout), Error> {
-        check_splits(&self.splits)?;
+        check_splits(&self.splits, &self.pack.source)?;
         let (source, layout) = (self.pack.source.source()?, self.pack.layout.for_new()?);
         refuse_inside(&self.out, &source.path)?;
         source.pairs.iter().try_for_each(|pair| refuse_inside(&self.out, &pair.folder))?;
@@ -105,11 +105,17 @@ impl NewArgs {
     }
 }
 
-/// Refuses splits that are no names of folders.
-pub(crate) fn check_splits(splits: &[String]) -> Result<(), Error> {
+/// Refuses splits that are no names of folders, and splits of a source with a file that says what
+/// is in one folder.
+pub(crate) fn check_splits(splits: &[String], source: &SourceArgs) -> Result<(), Error> {
     let plain = |name: &String| !name.contains('/') && !matches!(name.as_str(), "" | "." | "..");
     match splits.iter().find(|name| !plain(name)) {
         Some(name) => Err(Error::Usage(format!("--splits: '{name}' is not a folder's name"))),
+        None if source.coco.is_some() && !splits.is_empty() => {
+            let text = "--coco: FILE is of one folder of images, so --splits does not go with it: pack each split by \
+                        itself, SOURCE/SPLIT with the FILE of that split";
+            Err(Error::Usage(text.to_owned()))
+        }
         None => Ok(()),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn refuse_left(
 ) -> Result<(), Error> {
     let refuse = |fault| Err(Error::NothingLeft { bad: bad.to_vec(), samples, fault });
     if samples == 0 {
-        return refuse("no sample is left, so there is no dataset".to_owned());
+        return refuse("no sample is left, so nothing is made".to_owned());
     }
     if lost.is_empty() || accept.allow_empty {
         return Ok(());

@@ -79,7 +79,7 @@ fn publish(partial: &mut Partial, created: &Created, job: &PackJob<'_>) -> Resul
     for CreatedPart { split, .. } in &created.parts {
         let folder =
             split.as_ref().map_or_else(|| partial.path().to_owned(), |split| partial.path().join(split));
-        bucket.publish(&folder, split.as_deref(), job.stop)?;
+        bucket.publish(&folder, split.as_deref(), Vec::new(), job.stop)?;
     }
     bucket.note_finished();
     Ok(())

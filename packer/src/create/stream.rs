@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::leftovers::clean;
 use crate::options::PackOptions;
-use crate::pack::{Packing, Recipe, choose_recipe};
+use crate::pack::{Packing, PlacedShard, Recipe, choose_recipe, placed_in};
 use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
 use crate::publish::sync_dir;
@@ -114,13 +114,14 @@ pub(crate) fn create_from_stream(args: &CreateArgs, stop: &Stop) -> Result<Creat
     packer.to = out.shards_to();
     let pipe = io::BufReader::with_capacity(READ_BYTES, Pipe { stop });
     each_piece(pipe, &cut, &mut |piece| packer.pack(&piece, cut.folder))?;
+    let placed = std::mem::take(&mut packer.placed);
     let (mut created, sync) = (packer.finish(out.folder())?, effort.sync);
     progress.finish();
     clean(out.folder())?;
     if sync {
         sync_dir(out.folder())?;
     }
-    out.publish(stop)?;
+    out.publish_with(placed, stop)?;
     (created.dataset, created.source) = (new.out.clone(), source.path.clone());
     created.read_bytes = progress.bytes_of_this_run();
     created.speed = Speed::since(start, created.read_bytes);
@@ -163,6 +164,8 @@ struct StreamPacker<'a> {
     assembly: Assembly,
     options: Option<PackOptions>,
     packed: Packed,
+    /// Shards that are in a bucket.
+    placed: Vec<PlacedShard>,
     shards: u32,
     /// Samples that were listed: the key of the next one.
     keys: u32,
@@ -179,7 +182,7 @@ impl<'a> StreamPacker<'a> {
         stop: &'a Stop,
     ) -> Self {
         let (recipe, assembly, packed) = (None, Assembly::default(), Packed::default());
-        let (options, shards, keys, to) = (None, 0, 0, None);
+        let (options, placed, shards, keys, to) = (None, Vec::new(), 0, 0, None);
         Self {
             listing,
             source,
@@ -193,6 +196,7 @@ impl<'a> StreamPacker<'a> {
             assembly,
             options,
             packed,
+            placed,
             shards,
             keys,
         }
@@ -251,7 +255,11 @@ impl<'a> StreamPacker<'a> {
         all.samples += packed.samples;
         all.bad.extend(packed.bad);
         all.not_decodable.extend(&packed.not_decodable);
-        // No later run goes on with these.
+        // No later run goes on with these, and a `create` of a folder that found them would refuse
+        // to begin. What they say of objects is compared with the bucket at the end.
+        if self.to.is_some() {
+            self.placed.extend(placed_in(folder)?);
+        }
         packing.forget_done()
     }
 

@@ -1,8 +1,8 @@
-//! Reads the beginning of each image, or all of it for its checksum.
+//! Reads the beginning of each image, and a TIFF's directory, or all of it for its checksum.
 
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{KIND_BYTES, Kind, Media, sniff};
+use shade_formats::index::{KIND_BYTES, Kind, Media, sniff, sniff_directory, tiff_directory};
 
 use crate::catalogue::{Bad, Catalogue, FieldContent, Sample};
 use crate::error::Error;
@@ -18,6 +18,11 @@ const SAMPLES_PER_TASK: usize = 16;
 const HEAD_BYTES: u32 = 16 << 10;
 /// Bytes that are read if the size is not among the first: cameras put a preview before it.
 const LONG_HEAD_BYTES: u32 = 256 << 10;
+/// Bytes of a TIFF before all else: its byte order, and where its directory is.
+const TIFF_START_BYTES: usize = 8;
+/// Bytes that are read of a TIFF's directory: its first 1,365 entries. They are sorted, and the
+/// size is among the first.
+const DIRECTORY_BYTES: u32 = 16 << 10;
 /// Bytes of files that are read whole at a time.
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -101,10 +106,13 @@ impl<'a> Looking<'a> {
             bytes.clear();
             reader.head(sample, LONG_HEAD_BYTES, bytes)?;
         }
-        let (media, width, height) = sniff(bytes);
+        let (media, mut width, mut height) = sniff(bytes);
         let kind = Kind::of(bytes.get(..KIND_BYTES).unwrap_or(bytes));
         let not_decodable = (!matches!(kind, Kind::Image(_))).then_some(kind);
         let crc = self.checksums.then(|| crc32c(bytes));
+        if is_cut && media == Media::Tiff && width == 0 {
+            (width, height) = size_by_directory(sample, reader, bytes)?;
+        }
         let mut fields = Vec::new();
         for field in self.catalogue.fields(id) {
             let is_stored = matches!(field.content, FieldContent::Stored { .. });
@@ -118,4 +126,18 @@ impl<'a> Looking<'a> {
         }
         Ok(Looked { media, width, height, crc32c: crc, fields, not_decodable })
     }
+}
+
+/// The size of a TIFF by its directory, which most programs write behind the pixels; 0 x 0 if it is
+/// unknown. `bytes` begins as the TIFF does, and has other bytes afterwards.
+fn size_by_directory(
+    sample: &Sample<'_>,
+    reader: &mut SourceReader<'_>,
+    bytes: &mut Vec<u8>,
+) -> Result<(u16, u16), SourceFault> {
+    let Some(at) = tiff_directory(bytes).filter(|at| *at < sample.bytes) else { return Ok((0, 0)) };
+    bytes.truncate(TIFF_START_BYTES);
+    reader.part(sample, at, DIRECTORY_BYTES, bytes)?;
+    let (start, directory) = bytes.split_at_checked(TIFF_START_BYTES).unwrap_or_default();
+    Ok(sniff_directory(start, directory))
 }

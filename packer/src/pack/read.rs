@@ -115,20 +115,32 @@ impl<'s> SourceReader<'s> {
         most: u32,
         bytes: &mut Vec<u8>,
     ) -> Result<(), SourceFault> {
+        if sample.bytes <= most {
+            return self.image(sample, bytes);
+        }
+        self.part(sample, 0, most, bytes)
+    }
+
+    /// Appends the bytes of the sample's image from `from` on, `most` of them if there are more.
+    pub(crate) fn part(
+        &mut self,
+        sample: &Sample<'_>,
+        from: u32,
+        most: u32,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), SourceFault> {
+        let len = sample.bytes.saturating_sub(from).min(most);
+        let offset = sample.offset.saturating_add(from.into());
         match sample.store {
-            SampleStore::Folder(_) if sample.bytes <= most => self.image(sample, bytes),
             SampleStore::Folder(folder) => {
-                let Sample { path, bytes: len, changed_ns, .. } = *sample;
-                read_head(self.folder(folder)?, &ListedFile { path, bytes: len, changed_ns }, most, bytes)
+                let Sample { path, bytes: listed, changed_ns, .. } = *sample;
+                let file = ListedFile { path, bytes: listed, changed_ns };
+                read_part(self.folder(folder)?, &file, from, len, bytes)
             }
-            SampleStore::Container(file) => {
-                self.span(file, sample.changed_ns, sample.offset, sample.bytes.min(most), bytes)
-            }
-            SampleStore::Piece { path, .. } => {
-                self.own_span(path, sample.offset, sample.bytes.min(most), bytes)
-            }
+            SampleStore::Container(file) => self.span(file, sample.changed_ns, offset, len, bytes),
+            SampleStore::Piece { path, .. } => self.own_span(path, offset, len, bytes),
             SampleStore::Bucket(_) | SampleStore::BucketTar(_) => {
-                self.object_span(sample, sample.offset, sample.bytes.min(most), bytes)
+                self.object_span(sample, offset, len, bytes)
             }
         }
     }
@@ -264,17 +276,19 @@ fn open_listed(folder: &OwnedFd, listed_file: &ListedFile<'_>) -> Result<(File, 
     Ok((file, before))
 }
 
-/// Appends the first `most` bytes of a longer file.
-fn read_head(
+/// Appends `len` bytes of a file, from `from` on.
+fn read_part(
     folder: &OwnedFd,
     listed_file: &ListedFile<'_>,
-    most: u32,
+    from: u32,
+    len: u32,
     bytes: &mut Vec<u8>,
 ) -> Result<(), SourceFault> {
     let (file, before) = open_listed(folder, listed_file)?;
     let start = bytes.len();
-    bytes.resize(start.saturating_add(most as usize), 0);
-    file.read_exact_at(bytes.get_mut(start..).unwrap_or_default(), 0).map_err(SourceFault::Read)?;
+    bytes.resize(start.saturating_add(len as usize), 0);
+    let target = bytes.get_mut(start..).unwrap_or_default();
+    file.read_exact_at(target, from.into()).map_err(SourceFault::Read)?;
     match FileState::now(&file).map_err(SourceFault::Stat)? == before {
         true => Ok(()),
         false => Err(SourceFault::Torn),

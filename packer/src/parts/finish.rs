@@ -87,7 +87,7 @@ struct Complete {
 ///
 /// # Errors
 /// There is no plan, or it is damaged; another command makes the dataset; a sample could not be
-/// packed and none may be left out; a file cannot be written. Complete shards stay.
+/// listed or packed and none may be left out; a file cannot be written. Complete shards stay.
 pub(crate) fn finish(args: &FinishArgs, stop: &Stop) -> Result<Finished, Error> {
     let start = Instant::now();
     let (out, sync) = (&args.out, args.sync.sync());
@@ -114,7 +114,8 @@ pub(crate) fn finish(args: &FinishArgs, stop: &Stop) -> Result<Finished, Error> 
         finished.note_missing(&shards, &complete);
         return Ok(finished);
     }
-    refuse_bad(complete.into_iter().flatten().flat_map(|complete| complete.bad), plan.accept().on_bad)?;
+    let packed = complete.into_iter().flatten().flat_map(|complete| complete.bad);
+    refuse_bad(plan.bad().cloned().chain(packed), plan.accept().on_bad)?;
     let datasets = whole(&plan)?;
     let effort = Effort { jobs: args.in_flight.in_flight(), in_flight: args.in_flight.in_flight(), sync };
     let job = PackJob {

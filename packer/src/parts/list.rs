@@ -69,7 +69,7 @@ pub(crate) struct Listing {
 /// be written. An earlier list of this part is then what it was.
 pub(crate) fn list(args: &ListArgs, stop: &Stop) -> Result<Listing, Error> {
     let start = Instant::now();
-    check_splits(&args.splits)?;
+    check_splits(&args.splits, &args.source)?;
     let source = args.source.source()?;
     source.refuse_bucket("list")?;
     refuse_inside(&args.out, &source.path)?;

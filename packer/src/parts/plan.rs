@@ -137,7 +137,8 @@ fn plan_as_text<S: serde::Serializer>(plan: &Option<PathBuf>, serializer: S) -> 
 }
 
 impl Printed for PlanMade {
-    /// Samples that are left out are told, but are no reason for a script to end: `finish` says 4.
+    /// Samples that are left out are told, but are no reason for a script to end: `finish` says 4,
+    /// and 1 with `--on-bad list`.
     fn exit_code(&self) -> u8 {
         if self.plan.is_some() { 0 } else { Printed::exit_code(&self.created) }
     }

@@ -173,6 +173,11 @@ impl PlanFile {
         zstd.map_or(&[], |zstd| zstd.dictionary.as_slice())
     }
 
+    /// What listing found and cannot be packed, of all datasets.
+    pub(crate) fn bad(&self) -> impl Iterator<Item = &Bad> {
+        self.outline.datasets.iter().flat_map(|dataset| &dataset.bad)
+    }
+
     /// Shards of all datasets together.
     pub(crate) fn shard_count(&self) -> usize {
         self.file.runs.len()

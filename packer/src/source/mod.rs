@@ -120,6 +120,7 @@ impl Source {
         let folders = below.pairs.iter_mut().map(|pair| &mut pair.folder);
         folders.chain([&mut below.path]).for_each(|path| path.push(folder));
         below.bucket = self.bucket.as_ref().map(|bucket| SourceBucket::new(bucket.url().join(folder)));
+        below.selection = self.selection.below(folder);
         below
     }
 
@@ -214,7 +215,8 @@ impl Source {
                 };
                 tars::scan(&self.path, objects, labels, &self.selection, progress, stop)
             }
-            SourceKind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
+            // A list that is a split lies right in SOURCE, and its paths are relative to that.
+            SourceKind::List => list::scan(&self.path, labels, &self.selection.at_source(), progress, stop),
         }
     }
 

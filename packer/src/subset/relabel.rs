@@ -34,7 +34,9 @@ pub(crate) struct RelabelArgs {
     classes: Option<PathBuf>,
     /// Samples that FILE does not name keep their labels; FILE then names classes.
     ///
-    /// All classes keep their numbers. New ones come behind them, in their sorted order.
+    /// All classes keep their numbers. New ones come behind them, in their sorted order. Where
+    /// several classes share a name, a sample of one of them keeps its label, and any other sample
+    /// with that name is refused.
     #[arg(long)]
     keep: bool,
 }
@@ -45,7 +47,7 @@ pub(crate) struct RelabelArgs {
 pub(crate) struct RelabelReport {
     #[serde(flatten)]
     report: Report,
-    /// Samples whose class has another name now.
+    /// Samples that have another class now.
     changed: u32,
     /// Whether shards hold the old labels, too, as `.cls` members for readers of WebDataset.
     has_old_labels: bool,
@@ -55,7 +57,8 @@ pub(crate) struct RelabelReport {
 ///
 /// # Errors
 /// The dataset cannot be opened; the file of labels cannot be read, or names samples that are not
-/// there, or not all; a label is no class; or as of `subset`. There is no dataset then.
+/// there, or not all; a label is no class, or may be several; or as of `subset`. There is no
+/// dataset then.
 pub(crate) fn relabel(args: &RelabelArgs, stop: &Stop) -> Result<RelabelReport, Error> {
     let dataset = Dataset::open(&args.new.dataset)?;
     let of_datasets = "relabel the datasets that it was merged of, and merge those";
@@ -73,10 +76,16 @@ pub(crate) fn relabel(args: &RelabelArgs, stop: &Stop) -> Result<RelabelReport, 
     let mut relabelling = Relabelling { dataset: &dataset, file: &args.labels, classes };
     let labels = relabelling.labels(&given, args.keep)?;
     let classes = relabelling.classes;
+    let known = classes.iter().map(Vec::as_slice).take(dataset.index.class_count() as usize);
+    let keeps_numbers = known.eq(dataset.class_names());
     let name = |label: u32| classes.get(label as usize).map(Vec::as_slice);
     let is_changed = |(id, label): &(SampleId, &u32)| {
-        let before = dataset.index.entry(*id).and_then(|entry| dataset.index.class_name(entry.label));
-        before != name(**label)
+        let before = dataset.index.entry(*id).map(|entry| entry.label);
+        // Two classes may share a name, so names are compared only where numbers mean others.
+        match keeps_numbers {
+            true => before != Some(**label),
+            false => before.and_then(|label| dataset.index.class_name(label)) != name(**label),
+        }
     };
     let changed = dataset.ids().zip(&labels).filter(is_changed).count();
     let changed = u32::try_from(changed).unwrap_or(u32::MAX);
@@ -94,10 +103,19 @@ struct Relabelling<'a> {
     classes: Vec<Vec<u8>>,
 }
 
+/// What a class of the file means.
+#[derive(Clone, Copy, Debug)]
+enum Meaning<'a> {
+    /// The class with this label.
+    Label(u32),
+    /// One of several classes, which share this name.
+    Shared(&'a str),
+}
+
 impl Relabelling<'_> {
     /// The new label of each sample.
     fn labels(&mut self, given: &GivenLabels, keep: bool) -> Result<Vec<u32>, Error> {
-        let of_class = self.of_class(given, keep)?;
+        let meanings = self.meanings(given, keep)?;
         let mut labels: Vec<Option<u32>> = vec![None; self.dataset.index.len() as usize];
         let ids = self.ids_by_path(given);
         for line in &given.lines {
@@ -107,15 +125,22 @@ impl Relabelling<'_> {
                 (true, Err(_)) => None,
                 (false, _) => ids.get(line.sample.as_str()).copied(),
             };
-            let label = id.and_then(|id| labels.get_mut(id.index()));
-            let label = label.ok_or_else(|| {
+            let found = id.and_then(|id| Some((id, labels.get_mut(id.index())?)));
+            let (id, label) = found.ok_or_else(|| {
                 let dataset = self.dataset.name.display();
                 wrong(format!("{dataset} has no sample '{}'; `shade-pack ls` lists its samples", line.sample))
             })?;
             if label.is_some() {
                 return Err(wrong(format!("'{}' comes twice", line.sample)));
             }
-            *label = of_class.get(line.label as usize).copied();
+            *label = match meanings.get(line.label as usize) {
+                Some(Meaning::Label(label)) => Some(*label),
+                Some(Meaning::Shared(name)) => {
+                    let own = self.label_named(id, name);
+                    Some(own.ok_or_else(|| wrong(shared(name, &line.sample)))?)
+                }
+                None => None,
+            };
         }
         let kept = |id: SampleId| self.dataset.index.entry(id).map(|entry| entry.label).filter(|_| keep);
         let missing = labels.iter().filter(|label| label.is_none()).count();
@@ -131,18 +156,27 @@ impl Relabelling<'_> {
         whole.collect()
     }
 
-    /// The label of each of the file's classes. With `keep` they go by name, and new ones come
-    /// behind those that are there.
+    /// The sample's label, if its class has this name.
+    fn label_named(&self, id: SampleId, name: &str) -> Option<u32> {
+        let label = self.dataset.index.entry(id)?.label;
+        (self.dataset.index.class_name(label) == Some(name.as_bytes())).then_some(label)
+    }
+
+    /// What each of the file's classes means. With `keep` they go by name, and new ones come behind
+    /// those that are there.
     ///
     /// # Errors
     /// With `keep`, one is a number and no class's name: it may be meant as that class's number.
-    fn of_class(&mut self, given: &GivenLabels, keep: bool) -> Result<Vec<u32>, Error> {
+    fn meanings<'g>(&mut self, given: &'g GivenLabels, keep: bool) -> Result<Vec<Meaning<'g>>, Error> {
         if !keep {
-            return Ok((0u32..).take(given.classes.len()).collect());
+            return Ok((0u32..).take(given.classes.len()).map(Meaning::Label).collect());
         }
-        let mut known: HashMap<&[u8], u32> = HashMap::new();
+        // No label stands for a name that several classes share.
+        let mut known: HashMap<&[u8], Option<u32>> = HashMap::new();
         let before = self.classes.clone();
-        known.extend(before.iter().map(Vec::as_slice).zip(0u32..));
+        for (label, name) in (0u32..).zip(&before) {
+            known.entry(name.as_slice()).and_modify(|first| *first = None).or_insert(Some(label));
+        }
         let mut new: Vec<&String> =
             given.classes.iter().filter(|name| !known.contains_key(name.as_bytes())).collect();
         if let Some(number) = new.iter().find(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -153,10 +187,14 @@ impl Relabelling<'_> {
         }
         new.sort_unstable();
         for name in new {
-            known.insert(name.as_bytes(), u32::try_from(self.classes.len()).unwrap_or(u32::MAX));
+            known.insert(name.as_bytes(), Some(u32::try_from(self.classes.len()).unwrap_or(u32::MAX)));
             self.classes.push(name.clone().into_bytes());
         }
-        Ok(given.classes.iter().filter_map(|name| known.get(name.as_bytes()).copied()).collect())
+        let meaning = |name: &'g String| match known.get(name.as_bytes())? {
+            Some(label) => Some(Meaning::Label(*label)),
+            None => Some(Meaning::Shared(name)),
+        };
+        Ok(given.classes.iter().filter_map(meaning).collect())
     }
 
     fn ids_by_path(&self, given: &GivenLabels) -> HashMap<String, SampleId> {
@@ -165,6 +203,14 @@ impl Relabelling<'_> {
             false => self.dataset.ids().map(|id| (self.dataset.path_text(id), id)).collect(),
         }
     }
+}
+
+/// Why a sample of another class cannot get a name that several classes share.
+fn shared(name: &str, sample: &str) -> String {
+    format!(
+        "'{name}' is that of several classes, and '{sample}' is of none of them. Without --keep numbers tell classes \
+         apart, and --classes names them"
+    )
 }
 
 impl Printed for RelabelReport {}

@@ -24,8 +24,34 @@ pub fn sniff(head: &[u8]) -> (Media, u16, u16) {
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => (Media::Bmp, bmp(head)),
         _ => (Media::Other, None),
     };
-    let (width, height) = size.filter(|&(width, height)| width > 0 && height > 0).unwrap_or((0, 0));
+    let (width, height) = or_unknown(size);
     (media, width, height)
+}
+
+/// Where the first directory of the TIFF that begins with `head` lies. It has the size, and many
+/// programs write it behind the pixels. `None` for other kinds, and for BigTIFF.
+#[must_use]
+pub fn tiff_directory(head: &[u8]) -> Option<u32> {
+    match head {
+        [b'I', b'I', 42, 0, ..] => Some(u32::from_le_bytes(take(head, 4)?)),
+        [b'M', b'M', 0, 42, ..] => Some(u32::from_be_bytes(take(head, 4)?)),
+        _ => None,
+    }
+}
+
+/// Width and height, in pixels, of the TIFF that begins with `head`, by its `directory`, which may
+/// be cut short; 0 x 0 where the size is unknown.
+#[must_use]
+pub fn sniff_directory(head: &[u8], directory: &[u8]) -> (u16, u16) {
+    or_unknown(match head {
+        [b'I', b'I', ..] => directory_sides(directory, u16::from_le_bytes, u32::from_le_bytes),
+        [b'M', b'M', ..] => directory_sides(directory, u16::from_be_bytes, u32::from_be_bytes),
+        _ => None,
+    })
+}
+
+fn or_unknown(size: Sides) -> (u16, u16) {
+    size.filter(|&(width, height)| width > 0 && height > 0).unwrap_or((0, 0))
 }
 
 fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -141,15 +167,19 @@ fn netpbm(bytes: &[u8]) -> Sides {
     Some((next()?, next()?))
 }
 
-/// The first directory's ImageWidth (256) and ImageLength (257). BigTIFF's size is left to the
-/// decoder.
+/// The first directory's size. BigTIFF's is left to the decoder.
 fn tiff(bytes: &[u8], short: fn([u8; 2]) -> u16, long: fn([u8; 4]) -> u32) -> Sides {
     if short(take(bytes, 2)?) != 42 {
         return None;
     }
     let directory = usize::try_from(long(take(bytes, 4)?)).ok()?;
-    let count = usize::from(short(take(bytes, directory)?));
-    let fields = bytes.get(directory.checked_add(2)?..)?;
+    directory_sides(bytes.get(directory..)?, short, long)
+}
+
+/// The ImageWidth (256) and ImageLength (257) of a TIFF's directory.
+fn directory_sides(directory: &[u8], short: fn([u8; 2]) -> u16, long: fn([u8; 4]) -> u32) -> Sides {
+    let count = usize::from(short(take(directory, 0)?));
+    let fields = directory.get(2..)?;
     let (mut width, mut height) = (None, None);
     for field in fields.chunks_exact(12).take(count) {
         let value = match short(take(field, 2)?) {
@@ -235,6 +265,15 @@ mod tests {
             b"MM\0\x2a\0\0\0\x08\0\x02\x01\0\0\x03\0\0\0\x01\0\x07\0\0\x01\x01\0\x04\0\0\0\x01\0\0\0\x09";
         assert_eq!(sniff(big), (Media::Tiff, 7, 9));
         assert_eq!(sniff(b"II\x2b\0\x08\0\0\0"), (Media::Tiff, 0, 0));
+        // The directory alone, as it is read where it lies far behind.
+        for whole in [&little[..], &big[..]] {
+            assert_eq!(tiff_directory(whole), Some(8));
+            assert_eq!(sniff_directory(&whole[..8], &whole[8..]), (7, 9));
+            assert_eq!(sniff_directory(&whole[..8], &whole[8..30]), (0, 0), "cut before the height");
+        }
+        for other in [&b"II\x2b\0\x08\0\0\0"[..], b"II\x2a\0\x08", b"GIF89a\x05\0\x06\0", b""] {
+            assert_eq!((tiff_directory(other), sniff_directory(other, &[])), (None, (0, 0)));
+        }
     }
 
     proptest! {
@@ -247,7 +286,10 @@ mod tests {
                 b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"RIFF\0\0\0\0WEBPVP8L", b"RIFF\0\0\0\0WEBPVP8X",
                 b"P6 ", b"GIF89a", b"II\x2a\0", b"MM\0\x2a\0\0", b"BM\0\0\0\0\0\0\0\0",
             ];
-            let (_, width, height) = sniff(&[magics[magic], &tail].concat());
+            let bytes = [magics[magic], &tail].concat();
+            let (_, width, height) = sniff(&bytes);
+            prop_assert_eq!(width == 0, height == 0);
+            let (width, height) = sniff_directory(&bytes, &tail);
             prop_assert_eq!(width == 0, height == 0);
         }
     }

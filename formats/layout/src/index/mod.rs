@@ -20,7 +20,7 @@ pub use extras::{FieldsRow, FieldsSpan};
 pub use field_ends::FieldEnd;
 pub use kind::{KIND_BYTES, Kind};
 pub use layout::HEADER_BYTES;
-pub use media::sniff;
+pub use media::{sniff, sniff_directory, tiff_directory};
 pub use members::FieldPlace;
 pub use places::{Places, PlacesKind};
 pub use reader::{Index, Shard, WantedFields};
