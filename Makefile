@@ -93,7 +93,7 @@ test-guests:
 	MAKEFLAGS= cargo test --workspace --no-fail-fast --test nfs 2>&1 | tee '$(target)/guests.log'
 
 test-python:
-	$(VENV)/bin/python -m pytest tests/python --numprocesses=3 --dist=loadfile --no-loadscope-reorder --verbose
+	$(VENV)/bin/python -m pytest tests/python --numprocesses=4 --dist=loadfile --no-loadscope-reorder --verbose
 
 lint: $(VENV)/bin/python ## cargo fmt --check and clippy, warnings are errors
 	cargo fmt --all --check
@@ -259,6 +259,6 @@ $(VENV)/.built-for-tests: $(rust_sources) $(package)/pyproject.toml $(VENV)/.ins
 	cargo build --workspace --lib --bins --tests
 	mkdir -p $(scripts)
 	install -m 755 $(binaries:%=$(target)/debug/%) $(scripts)/
-	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path $(package)/Cargo.toml
+	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --features as-in-tests --manifest-path $(package)/Cargo.toml
 	@rm -f '$(VENV)/.built'
 	@touch $@

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::ptrace;
@@ -10,7 +11,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use rustix::process::Signal;
 use shade_client::{ClientError, Next, Options, Session};
-use shade_tests::{Daemon, Packed, eventually, next, spec};
+use shade_tests::{Daemon, Packed, eventually, next, program, spec};
 
 #[test]
 fn it_stops_with_0_and_removes_its_socket_file() {
@@ -48,6 +49,23 @@ fn in_the_middle_of_an_epoch_with_reads_in_flight_too() {
         assert_eq!(daemon.wait().code(), Some(0), "{signal:?}: {}", daemon.log());
         assert!(!socket.exists(), "{signal:?}");
     }
+}
+
+#[test]
+fn one_that_nohup_has_started_outlives_its_terminal() {
+    let packed = Packed::mixed(33);
+    let mut command = Command::new("nohup");
+    command.arg(program("shade-load"));
+    let mut daemon = Daemon::start_by(command, &packed.dataset, &[]);
+    let session = Session::connect(&packed.dataset, "default", 0, spec(8, 1), &Options::default()).unwrap();
+    daemon.signal(Signal::HUP);
+    for epoch in 0..4 {
+        session.start_epoch(epoch, 0).unwrap();
+        while next(&session).unwrap().is_some() {}
+    }
+    assert!(daemon.is_alive(), "{}", daemon.log());
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
 }
 
 /// Stops the main thread and no other, as a defect does, or a file system that does not answer.

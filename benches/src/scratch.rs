@@ -7,6 +7,7 @@ use std::process::exit;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use shade_dataset::on_stop_signal;
 use tempfile::TempDir;
 
 use crate::programs::Programs;
@@ -31,7 +32,7 @@ impl Scratch {
         let parent = std::env::var_os("TMPDIR").map_or_else(|| programs.folder.clone(), PathBuf::from);
         let folder = tempfile::Builder::new().prefix("shade-benches-").tempdir_in(parent)?;
         let path = folder.path().to_owned();
-        ctrlc::set_handler(move || {
+        on_stop_signal(move || {
             remove(&path);
             exit(INTERRUPTED);
         })?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use shade_dataset::on_stop_signal;
 use shade_formats::printable::Lines;
 use shade_images::caught;
 use shade_pack::cli::Cli;
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let stop = Arc::new(Stop::default());
     let on_signal = Arc::clone(&stop);
-    let handler = ctrlc::set_handler(move || {
+    let handler = on_stop_signal(move || {
         // The second Ctrl-C does not wait for what hangs, such as a dead server.
         let is_second = on_signal.request();
         if is_second || std::thread::Builder::new().spawn(end_at_standstill).is_err() {

@@ -18,13 +18,18 @@ def test_crates_were_checked_as_they_are_now() -> None:
     assert compared.returncode == 0, compared.stderr
 
 
-def made(*names: str) -> set[tuple[str, str]]:
-    """Crates of others that packages are made with, and their features. A crate may be there twice, for build scripts."""
-    packages = [word for name in names for word in ("--package", name)]
-    command = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}|{f}"]
-    tree = subprocess.run([*command, *packages], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    found = (line.removesuffix(" (*)").partition("|") for line in tree.splitlines() if not line.startswith("shade-"))
+def tree(edges: str, *options: str) -> set[tuple[str, str]]:
+    """Crates that packages are made with, and their features. A crate may be there twice, for build scripts."""
+    command = ["cargo", "tree", "--locked", "--edges", edges, "--prefix", "none", "--format", "{p}|{f}", *options]
+    lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    found = (line.removesuffix(" (*)").partition("|") for line in lines)
     return {(crate, features) for crate, _, features in found}
+
+
+def made(*names: str) -> set[tuple[str, str]]:
+    """Crates of others that packages are made with, and their features."""
+    packages = [word for name in names for word in ("--package", name)]
+    return {(crate, features) for crate, features in tree("normal,build", *packages) if not crate.startswith("shade-")}
 
 
 @pytest.mark.parametrize("other", ["shade-slow-store", "shade-capi"])
@@ -34,6 +39,13 @@ def test_the_module_asks_for_no_other_features_than_the_programs(other: str) -> 
     both = {crate for crate, _ in programs} & {crate for crate, _ in module}
     assert any(crate.startswith("serde_core ") for crate in both)
     assert {(crate, features) for crate, features in module - programs if crate in both} == set()
+
+
+def test_the_module_of_the_tests_has_the_features_of_the_whole_workspace() -> None:
+    """`make test` calls cargo twice as well: with the feature for it, the second call compiles the module alone."""
+    everything, module = tree("normal,build,dev", "--workspace"), ("--package", "shade-load-py", "--features", "as-in-tests")
+    of_module = {(crate, features) for crate, features in tree("normal", *module) if not crate.startswith("shade-load-py ")}
+    assert of_module - everything == set()
 
 
 def test_hadolint_finds_nothing_in_the_dockerfile(tmp_path: Path) -> None:

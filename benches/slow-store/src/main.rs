@@ -10,17 +10,25 @@ mod wire;
 use std::error::Error;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use fuser::{Config, MountOption};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::store::Store;
 use crate::wire::{Operation, Wire};
+
+/// How long what the command has left may stay in the mount. A daemon lingers for 3 s.
+const LEFT_WITHIN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Shows SOURCE at MOUNTPOINT, read-only and with delayed operations, while COMMAND runs.
 ///
@@ -87,7 +95,11 @@ fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let mounted = fuser::spawn_mount(store, &args.mountpoint, &options())
         .map_err(|error| format!("cannot mount at {}: {error}", args.mountpoint.display()))?;
     let outcome = time(&args.command);
-    mounted.umount_and_join()?;
+    if is_unmounted_once_left(&args.mountpoint) {
+        mounted.join()?;
+    } else {
+        mounted.umount_and_join()?;
+    }
     let (code, seconds) = outcome?;
     let report = serde_json::json!({ "seconds": seconds, "operations": wire.counts() });
     match &args.out {
@@ -95,6 +107,19 @@ fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         None => eprintln!("{report}"),
     }
     Ok(code)
+}
+
+/// Unmounts once nobody has a file open there: the command is over, and a daemon that it has started
+/// may still be ending. False where this process may not unmount, as `fusermount` may, or where
+/// somebody stays.
+fn is_unmounted_once_left(mountpoint: &Path) -> bool {
+    let begun = Instant::now();
+    loop {
+        match unmount(mountpoint, UnmountFlags::empty()) {
+            Err(Errno::BUSY) if begun.elapsed() < LEFT_WITHIN => std::thread::sleep(LOOK),
+            outcome => return outcome.is_ok(),
+        }
+    }
 }
 
 fn options() -> Config {
@@ -134,9 +159,12 @@ fn time(command: &[OsString]) -> Result<(ExitCode, f64), Box<dyn Error>> {
 /// SIGINT, SIGTERM and SIGHUP end the command, and not this program, which then unmounts.
 fn end_with_us(child: &Child) -> Result<(), Box<dyn Error>> {
     let pid = Pid::from_child(child);
-    ctrlc::set_handler(move || {
-        // It may have ended by itself.
-        let _ = kill_process(pid, Signal::TERM);
-    })?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    });
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! it waits for. `blocking` makes a read's system calls in the calling thread; the daemon's engines
 //! make their own. `decompress` checks records and decompresses them. `fault` says what can go
 //! wrong. `regular` is how any crate opens a file by its name. `patience` asks a store again, for
-//! those who wait for each answer.
+//! those who wait for each answer. `signals` is how any program is asked to stop.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod attempt;
@@ -29,6 +29,7 @@ mod patience;
 mod refusal;
 pub mod regular;
 mod rules;
+mod signals;
 mod slots;
 
 pub use attempt::{Attempt, Next};
@@ -50,4 +51,5 @@ pub use shade_store::{
     Address, Answer, Found, Looked, Mark, Objects, StoreFault, Upload, UploadFault, Uploads, Url, Version,
     When, Written,
 };
+pub use signals::on_stop_signal;
 pub use slots::{OpenShard, Source};

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: main is asked to end, and the process ends even if main does not move.
+//! Signals to stop: main is asked to end, and the process ends even if main does not move.
 //!
 //! Main ends in order: it tells trainers and waits for reads, for some seconds at most. Whatever
 //! keeps it from that, a defect or a file system that does not answer, no signal may be in vain.
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
+use shade_dataset::on_stop_signal;
 
 use crate::log;
 
@@ -32,7 +33,7 @@ pub(crate) fn main_ends() {
 /// When no thread or handler can be had.
 pub(crate) fn watch(ask: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut first: Option<Instant> = None;
-    ctrlc::set_handler(move || {
+    on_stop_signal(move || {
         ask();
         match first {
             None => {
@@ -45,7 +46,6 @@ pub(crate) fn watch(ask: impl Fn() + Send + 'static) -> io::Result<()> {
             Some(_) => {}
         }
     })
-    .map_err(io::Error::other)
 }
 
 /// Kills this process in a while.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shade_dataset::on_stop_signal;
 
 use crate::error::SimulateError;
 
@@ -21,8 +22,7 @@ impl Watch {
     pub(super) fn start(accesses: u64) -> Result<Self, SimulateError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
-        ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
-            .map_err(|error| SimulateError::Start(std::io::Error::other(error)))?;
+        on_stop_signal(move || asked.store(true, Ordering::Relaxed)).map_err(SimulateError::Start)?;
         // Hidden where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(Some(accesses), ProgressDrawTarget::stderr());
         let template = "simulating {msg} {wide_bar} {percent}% eta {eta}";

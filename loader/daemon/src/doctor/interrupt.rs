@@ -1,8 +1,9 @@
 //! Ctrl-C while the command looks: it ends in order.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use shade_dataset::on_stop_signal;
 
 use super::cli::DoctorError;
 
@@ -10,7 +11,6 @@ use super::cli::DoctorError;
 pub(super) fn stopped_by_ctrl_c() -> Result<Arc<AtomicBool>, DoctorError> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
-    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
-        .map_err(|error| DoctorError::Probe(io::Error::other(error)))?;
+    on_stop_signal(move || asked.store(true, Ordering::Relaxed)).map_err(DoctorError::Probe)?;
     Ok(stop)
 }

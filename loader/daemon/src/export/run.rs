@@ -2,13 +2,14 @@
 //! node_exporter.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
+use shade_dataset::on_stop_signal;
 
 use super::cli::{Export, ExportError};
 use super::encode::encode;
@@ -37,7 +38,7 @@ pub fn export(args: &Export) -> Result<(), ExportError> {
         // A second signal finds the channel full: it ends anyway.
         let _ = stop_in.try_send(());
     };
-    ctrlc::set_handler(handler).map_err(|error| ExportError::Start(io::Error::other(error)))?;
+    on_stop_signal(handler).map_err(ExportError::Start)?;
     let default = || args.textfile.is_none().then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
     if let Some(address) = args.listen.or_else(default) {
         listen(address, args)?;

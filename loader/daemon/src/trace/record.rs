@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Samples, WholeSamples};
-use shade_dataset::Dataset;
+use shade_dataset::{Dataset, on_stop_signal};
 use shade_formats::SampleId;
 use shade_formats::index::Index;
 use shade_formats::limits::TRACE_LINE_BYTES_MAX;
@@ -90,12 +90,11 @@ fn hang_up_on_signal(observed: &Observed) -> io::Result<Arc<AtomicBool>> {
     let socket = observed.socket.try_clone()?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
+    on_stop_signal(move || {
         asked.store(true, Ordering::Relaxed);
         // Fails only if the daemon is gone.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
-    })
-    .map_err(io::Error::other)?;
+    })?;
     Ok(stop)
 }
 
