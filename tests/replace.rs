@@ -156,6 +156,9 @@ fn without_another_one_it_just_starts_and_what_cannot_start_ends_nothing() {
     let text = refused(&packed, &["--cache", "100%"]);
     assert!(text.contains("of memory"), "{text}");
     std::fs::rename(&kept, &index).unwrap();
+    // Nor do reads that cannot start.
+    let text = refused(&packed, &["--engine", "threads", "--store", "latency=1ms"]);
+    assert!(text.contains("--store"), "{text}");
     assert!(daemon.is_alive());
     session.stats().unwrap();
     assert_eq!(session.successors(), 0);

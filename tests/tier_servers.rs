@@ -422,27 +422,41 @@ fn a_scan_that_is_cut_off_is_repeated() {
     });
 }
 
+/// A tier that may fill 12,345 bytes of these servers, started and then `meanwhile`, has its room.
+fn a_size_that_is_given_is_told(servers: &mut CacheServers, meanwhile: impl FnOnce(&mut CacheServers)) {
+    let (arena, _free) = Arena::create(1 << 20, BLOCK_BYTES).unwrap();
+    let (events_in, events) = unbounded();
+    let config = TierConfig {
+        servers: servers.text().parse().unwrap(),
+        bytes: Some(12_345),
+        content_id: ContentId(1),
+        fields: None,
+        record_bytes: 1000,
+        deadline: PATIENCE,
+    };
+    let tier = Tier::start(config, Arc::new(arena), events_in).unwrap();
+    meanwhile(servers);
+    let event = events.recv().unwrap();
+    assert!(matches!(event, TierEvent::Room { bytes: 12_345, .. }));
+    drop(tier);
+    // Its threads end, and with them the last sender.
+    while events.recv().is_ok() {}
+}
+
 #[test]
 fn servers_that_come_later_are_found() {
     with_each(|_, program| {
         let mut servers = CacheServers::single(program, 1, &ROOM);
         servers.kill(0);
-        let (arena, _free) = Arena::create(1 << 20, BLOCK_BYTES).unwrap();
-        let (events_in, events) = unbounded();
-        let config = TierConfig {
-            servers: servers.text().parse().unwrap(),
-            bytes: Some(12_345),
-            content_id: ContentId(1),
-            fields: None,
-            record_bytes: 1000,
-            deadline: PATIENCE,
-        };
-        let tier = Tier::start(config, Arc::new(arena), events_in).unwrap();
-        servers.restart(0);
-        let event = events.recv().unwrap();
-        assert!(matches!(event, TierEvent::Room { bytes: 12_345, .. }));
-        drop(tier);
-        // Its threads end, and with them the last sender.
-        while events.recv().is_ok() {}
+        a_size_that_is_given_is_told(&mut servers, |servers| servers.restart(0));
+    });
+}
+
+#[test]
+fn a_size_that_is_given_needs_no_right_to_ask_for_the_server_s() {
+    with_each(|_, program| {
+        let mut servers = CacheServers::single(program, 1, &ROOM);
+        servers.call(0, &["ACL", "SETUSER", "default", "-info"]);
+        a_size_that_is_given_is_told(&mut servers, |_| ());
     });
 }

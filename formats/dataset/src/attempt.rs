@@ -136,7 +136,11 @@ impl Attempt {
         self.tried += 1;
         let direct = self.file.as_ref().is_some_and(|file| file.is_direct());
         match self.state.judge(result, self.align_bytes(), direct) {
-            Verdict::Again => self.next(now, files),
+            Verdict::Again => {
+                // Bytes came: what comes later is another trouble, with a patience of its own.
+                self.end(true, files);
+                self.next(now, files)
+            }
             Verdict::After(wait) => Next::Wait(wait),
             Verdict::Reopen => {
                 self.stale = self.file.take();
@@ -172,7 +176,7 @@ impl Attempt {
         }
     }
 
-    /// The read is over, and so is its trouble, if it had any.
+    /// The read is over, or goes on well, and so its trouble is over, if it had any.
     pub fn end(&mut self, is_well: bool, files: &Files) {
         if self.trouble.take().is_some() {
             files.outage.end(is_well);
@@ -207,5 +211,34 @@ impl Attempt {
             files.outage.tell(&fault, files.patience);
         }
         Next::Wait(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::files::tests::dataset;
+    use crate::rules::PATIENCE;
+
+    #[test]
+    fn trouble_after_bytes_have_come_is_another_one() {
+        let (_folder, files) = dataset(None);
+        let began = Instant::now();
+        let later = |patiences: u32| began + PATIENCE * patiences + Duration::from_secs(1);
+        let mut attempt = Attempt::new(ShardId(0), 0, 1024);
+        assert!(matches!(attempt.next(began, &files), Next::Read(..)));
+        let trouble = |attempt: &mut Attempt, now| attempt.after(Err(Errno::ACCESS.into()), now, &files);
+        assert!(matches!(trouble(&mut attempt, began), Next::Wait(_)));
+        assert_eq!(files.trouble(began).map(|trouble| trouble.reads), Some(1));
+
+        assert!(matches!(attempt.after(Ok(512), later(1), &files), Next::Read(..)));
+        assert_eq!(files.trouble(later(1)), None);
+        assert!(matches!(trouble(&mut attempt, later(1)), Next::Wait(_)));
+        assert_eq!(files.trouble(later(1)).map(|trouble| trouble.reads), Some(1));
+        // Without bytes it is the same one.
+        assert!(matches!(trouble(&mut attempt, later(2)), Next::End(Err(_))));
+        attempt.end(false, &files);
     }
 }

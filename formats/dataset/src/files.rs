@@ -512,14 +512,15 @@ fn trouble(path: &Path, errno: Errno) -> Unopened {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use shade_formats::index::{Codec, Entry, IndexBuilder, Media, Shard};
 
     use super::*;
 
     const SHARD: ShardId = ShardId(0);
 
-    fn dataset(direct_align_bytes: Option<u32>) -> (tempfile::TempDir, Files) {
+    /// A dataset of one shard of 1,024 bytes.
+    pub(crate) fn dataset(direct_align_bytes: Option<u32>) -> (tempfile::TempDir, Files) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("shard-000000.tar"), [7; 1024]).unwrap();
         let mut index = IndexBuilder::new();

@@ -79,21 +79,21 @@ impl RowCounts {
         self.substituted += other.substituted;
     }
 
-    /// Why an epoch of `plan_len` rows ends here, if these are the rows of all ranks together;
-    /// `None` if it goes on.
+    /// Why an epoch with `planned` rows for the ranks at this daemon ends here, if these are their
+    /// rows; `None` if it goes on.
     pub(super) fn excess(
         &self,
         spec: &JobSpec,
         epoch: u32,
-        plan_len: usize,
+        planned: usize,
         faults: &Faults,
     ) -> Option<String> {
         let Self { rows, skipped, substituted } = *self;
-        let allowed = allowed(spec.bad_max, plan_len);
+        let allowed = allowed(spec.bad_max, planned);
         (skipped + substituted > allowed).then(|| {
             format!(
                 "epoch {epoch} ends here: {skipped} of {} samples were skipped and {substituted} \
-                 substituted so far, and at most {allowed} of the {plan_len} may be \
+                 substituted so far, and at most {allowed} of the {planned} may be \
                  (Plan(bad_max={})): {faults}. Is the dataset complete, and its store reachable? \
                  To go on all the same, raise Plan(bad_max=...)",
                 rows + skipped,

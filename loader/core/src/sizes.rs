@@ -10,7 +10,9 @@ use shade_formats::index::Entry;
 use shade_formats::limits::{IMAGE_PIXELS_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, COLUMN_ALIGN_BYTES, FieldColumns, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId, Size};
-use shade_job::{Buckets, Capacity, Fields, JobSpec, OnError, Output, Parts, Subset, Tail, WeightTable};
+use shade_job::{
+    Buckets, Capacity, FieldKind, Fields, JobSpec, OnError, Output, Parts, Subset, Tail, WeightTable,
+};
 
 use crate::block_size::charged_bytes;
 use crate::plan::{Repeats, Strata};
@@ -170,13 +172,28 @@ pub(super) fn buckets_of(buckets: &Buckets, index: &dyn Samples) -> Result<Arc<[
     Ok(sizes().map(|size| buckets.nearest(size.unwrap_or(square))).collect())
 }
 
-/// Refuses fields that are not read with their records, or that the dataset has not.
+/// Refuses fields that are not read with their records, or that the dataset has not. A batch tells
+/// of a missing text; a misspelt name of boxes would be a training in which no image has any.
 pub(super) fn check_fields(fields: &Fields, index: &dyn Samples) -> Result<(), String> {
-    let Some((name, _)) = fields.iter().find(|(name, _)| !index.reads_field(name)) else { return Ok(()) };
-    Err(format!(
-        "fields: this daemon does not read {name:?}: the dataset has none, or it was started without this one \
-         (`shade-load serve --fields all`, Daemon(fields=True))"
-    ))
+    if let Some((name, _)) = fields.iter().find(|(name, _)| !index.reads_field(name)) {
+        return Err(format!(
+            "fields: this daemon does not read {name:?}: the dataset has none, or it was started without this one \
+             (`shade-load serve --fields all`, Daemon(fields=True))"
+        ));
+    }
+    let mut known = index.field_names();
+    known.sort_unstable();
+    let has_rows = |kind: &FieldKind| {
+        matches!(kind, FieldKind::Rows { .. } | FieldKind::Boxes(_) | FieldKind::Keypoints { .. })
+    };
+    let is_unknown = |(name, kind): &(&str, &FieldKind)| has_rows(kind) && !known.contains(name);
+    match fields.iter().find(is_unknown) {
+        Some((name, _)) if !known.is_empty() => Err(format!(
+            "fields: no sample of the dataset has {name:?}, so all would be without rows of it; there are: {}",
+            known.join(", ")
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Bytes that those fields of a sample take at most which vary from sample to sample, in a batch of

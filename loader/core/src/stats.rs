@@ -225,7 +225,7 @@ impl<M: Memory> Core<M> {
             epoch.scores_missing = job.misses_scores();
             if let Some(plan) = job.plan() {
                 epoch.epoch = Some(plan.epoch);
-                epoch.planned = plan.ids.len();
+                epoch.planned = job.rows_here(plan);
                 epoch.plan = plan.summary;
                 epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
                 epoch.position_entropy = job.position_entropy();

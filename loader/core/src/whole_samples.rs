@@ -189,6 +189,10 @@ impl Samples for WholeSamples {
         self.fields.has(name)
     }
 
+    fn field_names(&self) -> Vec<&str> {
+        self.index.field_names().collect()
+    }
+
     fn fields_bytes(&self, sample: SampleId, is_wanted: &dyn Fn(&str) -> bool) -> u64 {
         if !self.has_fields() {
             return 0;

@@ -93,6 +93,21 @@ fn ranks_are_counted_together_and_all_hear_of_it() {
     holds(&replay.errors[0], &["9 of", "at most 8 of the 400"]);
 }
 
+/// A plan of several nodes has the rows of all their ranks.
+#[test]
+fn the_share_is_of_the_rows_of_the_ranks_here() {
+    // Rank 0 has the even samples, and is alone here: 1 % of its 2,000 are 20.
+    let job = JobSpec { ranks_here: 1, ..job(OnError::Skip, 16, 2) };
+    for (bad, ends) in [(20, false), (21, true)] {
+        let mut replay = Replay::new(index(4000, 5, |_| 300), Policy::App, 20_000, 4, 6);
+        replay.bad.extend((0..bad).map(|bad| 32 * bad));
+        replay.attach(0, 0, &job);
+        replay.epoch(0);
+        assert_eq!(!replay.errors.is_empty(), ends, "{bad}: {:?}", replay.errors);
+        assert_eq!(replay.core().stats(0).epoch.planned, 2000);
+    }
+}
+
 /// The limit is the epoch's, whatever its ranks do meanwhile.
 #[test]
 fn a_rank_that_is_ahead_or_gone_counts_on() {

@@ -23,7 +23,7 @@ use shade_job::{Address, Servers};
 /// The environment variable with the password of all servers.
 pub const PASSWORD_VARIABLE: &str = "SHADE_TIER_PASSWORD";
 /// A daemon's longest wait for a connection, for a piece of an answer, or for room to send; an
-/// answer takes twice that at most. A batch may wait for it.
+/// answer takes twice that at most, and a long one once more for each MiB. A batch may wait for it.
 pub const DEADLINE: Duration = Duration::from_millis(200);
 
 /// Why a server cannot be used.

@@ -1,7 +1,7 @@
 //! What a tier is made of, and the thread that finds its servers: their slots, their room, and what
 //! they hold already.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,8 @@ pub(crate) struct Discovery {
     get: Option<Duration>,
     /// The user was told that no server was found.
     told: bool,
+    /// Servers that are there and cannot be used, of which the user was told why.
+    unusable: BTreeSet<Address>,
 }
 
 impl Discovery {
@@ -67,6 +69,7 @@ impl Discovery {
             scanned: BTreeSet::new(),
             get: None,
             told: false,
+            unusable: BTreeSet::new(),
         }
     }
 
@@ -103,9 +106,17 @@ impl Discovery {
                 continue;
             }
             is_complete &= match self.examine(&address, &slots).and_then(|()| self.scan(&address, stop)) {
-                Ok(()) => self.scanned.insert(address),
+                Ok(()) => {
+                    self.unusable.remove(&address);
+                    self.scanned.insert(address)
+                }
                 Err(fault) => {
-                    tracing::debug!("tier: server {address}: {fault}");
+                    if self.unusable.insert(address.clone()) {
+                        let again = RETRY.as_secs();
+                        tracing::warn!(
+                            "tier: server {address}: {fault}: it is not used, and asked again every {again} s"
+                        );
+                    }
                     false
                 }
             };
@@ -157,13 +168,14 @@ impl Discovery {
             return Ok(());
         }
         let mut connection = self.open(address)?;
-        let memory = connection.info("memory")?;
+        let given = self.config.bytes;
+        // Its user may not ask everything, and what was given needs no answer.
+        let memory = if given.is_none() { connection.info("memory")? } else { HashMap::new() };
         let most: u64 = memory.get("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         self.rooms.insert(address.clone(), most);
         if self.get.is_none() {
             self.get = measure(&mut connection, slots, address, self.config.record_bytes);
         }
-        let given = self.config.bytes;
         let of_servers: u64 = self.rooms.values().fold(0, |sum, room| sum.saturating_add(*room));
         let bytes = given.unwrap_or(of_servers / 10 * 9);
         if given.is_none() && most == 0 {

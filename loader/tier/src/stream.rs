@@ -12,13 +12,17 @@ use shade_job::Address;
 
 /// Bytes read at once where less than that is left of a record.
 const BUFFER_BYTES: usize = 16 * 1024;
+/// With this many bytes, a long answer has earned another deadline: a server that delivers at
+/// 5 MiB/s is slow, but neither dead nor hanging.
+const EARNED_BYTES: u32 = 1 << 20;
 
 enum Socket {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// An open stream. Each wait for bytes, and for room to send some, ends after a deadline.
+/// An open stream. Each wait for bytes, and for room to send some, ends after a deadline; so does
+/// an answer, which has another one for each MiB that came.
 pub(crate) struct Stream {
     socket: Socket,
     buffer: Box<[u8]>,
@@ -151,7 +155,11 @@ impl Stream {
         match read {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.receive(into),
-            read => read,
+            Ok(got) => {
+                self.until += self.deadline * u32::try_from(got).unwrap_or(u32::MAX) / EARNED_BYTES;
+                Ok(got)
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -170,4 +178,29 @@ pub(crate) fn tls() -> io::Result<Arc<ClientConfig>> {
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_long_answer_has_another_deadline_for_each_mib_that_came() {
+        const DEADLINE: Duration = Duration::from_secs(60);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let mut bytes = vec![7; 3 << 20];
+        let length = bytes.len();
+        let server = std::thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![7; length]));
+        let mut stream = Stream::open(&address, None, DEADLINE).unwrap();
+        stream.begin();
+        let until = stream.until;
+        stream.read(&mut bytes).unwrap();
+        let earned = stream.until - until;
+        // Each piece is rounded down to a nanosecond.
+        assert!(earned <= 3 * DEADLINE && earned > 3 * DEADLINE - Duration::from_millis(1), "{earned:?}");
+        server.join().unwrap().unwrap();
+    }
 }

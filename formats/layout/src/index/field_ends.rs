@@ -73,6 +73,11 @@ impl FieldEndsLayout {
         FieldRows::check(index, range, samples, ENDS, check).map(Self)
     }
 
+    /// All names.
+    pub(super) fn names<'a>(&self, index: &'a [u8]) -> impl Iterator<Item = &'a str> {
+        self.0.names(index)
+    }
+
     /// For each name, whether it is wanted.
     pub(super) fn wanted(&self, index: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<bool> {
         self.0.wanted(index, is_wanted)

@@ -205,6 +205,11 @@ impl<const N: usize> FieldRows<N> {
         std::str::from_utf8(self.names.get(index, number.into())?).ok()
     }
 
+    /// All names, in the order of the table.
+    pub(super) fn names<'a>(&self, index: &'a [u8]) -> impl Iterator<Item = &'a str> {
+        (0..self.name_count).filter_map(|number| self.name(index, number))
+    }
+
     /// For each name, in the order of the table, whether it is wanted.
     pub(super) fn wanted(&self, index: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<bool> {
         (0..self.name_count).map(|number| self.name(index, number).is_some_and(&is_wanted)).collect()

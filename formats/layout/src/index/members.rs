@@ -75,6 +75,11 @@ impl MembersLayout {
         FieldRows::check(index, range, samples, MEMBERS, check).map(Self)
     }
 
+    /// All names.
+    pub(super) fn names<'a>(&self, index: &'a [u8]) -> impl Iterator<Item = &'a str> {
+        self.0.names(index)
+    }
+
     /// For each name, whether it is wanted.
     pub(super) fn wanted(&self, index: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<bool> {
         self.0.wanted(index, is_wanted)

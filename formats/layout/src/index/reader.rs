@@ -159,6 +159,15 @@ impl Index {
         FieldsRow::decode(row)?.span(&self.entry(sample)?)
     }
 
+    /// The names of the extra fields that samples have; none are known where the index does not say
+    /// where single fields lie.
+    pub fn field_names(&self) -> impl Iterator<Item = &str> {
+        let members = self.layout.members.as_ref().map(|members| members.names(self.bytes()));
+        let ends = self.layout.field_ends.as_ref().filter(|_| members.is_none());
+        let ends = ends.map(|ends| ends.names(self.bytes()));
+        members.into_iter().flatten().chain(ends.into_iter().flatten())
+    }
+
     /// The fields with these names, for the functions below.
     #[must_use]
     pub fn wanted_fields(&self, is_wanted: impl Fn(&str) -> bool) -> WantedFields {

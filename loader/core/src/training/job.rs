@@ -381,6 +381,16 @@ impl Job {
         is_whole && self.spec.local_ranks() < self.spec.world_size
     }
 
+    /// Rows of the plan for the ranks at this daemon: all, unless it has those of other nodes too.
+    pub(crate) fn rows_here(&self, plan: &Plan) -> usize {
+        let rows = plan.ids.len();
+        if !self.plans_for_others() {
+            return rows;
+        }
+        let [here, all] = [self.spec.local_ranks(), self.spec.world_size].map(|ranks| ranks as usize);
+        (rows.div_ceil(all) * here).min(rows)
+    }
+
     /// The ranks that have the plan's places by turns, if each has its own strata; 1 if a sample
     /// may be at any rank.
     pub(super) fn ranks_apart(&self) -> usize {

@@ -41,13 +41,13 @@ impl Training {
 impl Job {
     fn judge(&mut self, rank: u32, outcome: &Outcome<'_>) -> Option<String> {
         let &Outcome { batch, counts, faults, void } = outcome;
-        let plan_len = self.plan().map_or(0, |plan| plan.ids.len());
+        let planned = self.plan().map_or(0, |plan| self.rows_here(plan));
         let current = &mut self.current;
         current.faults.extend(faults);
         current.row_counts[rank as usize].add(counts);
         let mut of_all = RowCounts::default();
         current.row_counts.iter().for_each(|&of_rank| of_all.add(of_rank));
-        let excess = of_all.excess(&self.spec, batch.epoch, plan_len, &current.faults);
+        let excess = of_all.excess(&self.spec, batch.epoch, planned, &current.faults);
         // A single rank goes without the batch. Several ranks must have the same number, and some
         // may have theirs already.
         let rows = void.filter(|_| self.spec.world_size > 1);

@@ -264,7 +264,7 @@ mod tests {
             folder: "/sys/fs/cgroup".into(),
             limit_bytes: 8 * GIB,
             used_bytes: Some(3 * GIB),
-            reclaimable_bytes: GIB,
+            free_bytes: 6 * GIB,
         };
         SystemMemory { cgroup: Some(limit), ..machine() }
     }

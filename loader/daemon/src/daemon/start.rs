@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender};
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use shade_core::{
-    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, STAGING_BYTES_MAX, Samples, WholeSamples,
-    block_bytes_for, capacity_bytes, staging_bytes, window_bytes,
+    AsideResult, Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, STAGING_BYTES_MAX, Samples,
+    WholeSamples, block_bytes_for, capacity_bytes, staging_bytes, window_bytes,
 };
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
@@ -17,8 +18,9 @@ use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
 use shade_job::{Capacity, DaemonSpec, FieldsRead};
 use shade_reads::blocks::{Arena, FreeList};
-use shade_reads::{Depth, PATIENCE, Reads, ReadsConfig, ReadsError};
+use shade_reads::{Completion, Depth, PATIENCE, Reads, ReadsConfig, ReadsError};
 use shade_shm::memfd::lacking;
+use shade_tier::Tier;
 
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
@@ -27,7 +29,7 @@ use super::memory::{AutoCache, CacheTooLarge, check_cache};
 use super::serve::{Daemon, Helpers, Inbox, Stop};
 use super::settings::{Running, ServeConfig};
 use super::tier;
-use crate::batches::Workers;
+use crate::batches::{Filled, Workers};
 use crate::control::{Address, Call, CallError, Listener, ServedDataset};
 use crate::{panics, signals};
 
@@ -180,20 +182,56 @@ fn refuse_tier(settings: &DaemonSpec, dataset: &Dataset) -> Result<(), DaemonErr
     Ok(())
 }
 
-/// What takes a daemon long, or may fail, before it serves.
+/// What takes a daemon long, or may fail, before it serves. It has no memory for the cache yet.
 struct Prepared {
     dataset: Dataset,
     samples: Arc<WholeSamples>,
     records: Records,
+    reads: Reads,
+    tier: Option<Tier>,
+    helpers: Helpers,
+    results: Results,
+    /// A panic of any thread is told here.
+    stop: (Sender<Stop>, Receiver<Stop>),
 }
 
-/// Opens the dataset in `folder` and finds memory, for a daemon at `address`.
+/// What reads, tier and helpers answer.
+struct Results {
+    completions: Receiver<Completion>,
+    done: Receiver<Filled>,
+    tier: Receiver<shade_tier::Event>,
+    aside: Receiver<AsideResult>,
+}
+
+/// Opens the dataset in `folder`, reserves memory and starts all threads, for a daemon at `address`.
 fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepared, DaemonError> {
+    let settings = &config.settings;
     let dataset = Dataset::open_in(folder)?;
-    refuse_tier(&config.settings, &dataset)?;
-    let samples = Arc::new(WholeSamples::new(Arc::clone(&dataset.index), &config.settings.fields));
+    refuse_tier(settings, &dataset)?;
+    let samples = Arc::new(WholeSamples::new(Arc::clone(&dataset.index), &settings.fields));
     let records = records(config, &dataset, &samples, address)?;
-    Ok(Prepared { dataset, samples, records })
+    let arena = &records.arena;
+
+    let (completions_in, completions) = crossbeam_channel::unbounded();
+    let (done_in, done) = crossbeam_channel::unbounded();
+    let stop = crossbeam_channel::bounded(1);
+    let defect_in = stop.0.clone();
+    panics::watch(move |text| drop(defect_in.try_send(Stop::Defect(text))));
+    let reads = Reads::start(
+        &dataset.folder,
+        Arc::clone(&dataset.index),
+        Arc::clone(arena),
+        reads_config(settings),
+        completions_in,
+        panics::give_up,
+    )?;
+    let (tier, tier_events) = tier::start(settings, &samples, arena).map_err(DaemonError::Start)?;
+    let workers = Workers::start(worker_count(settings), settings.jpeg, &samples, Arc::clone(arena), done_in)
+        .map_err(DaemonError::Start)?;
+    let (aside, aside_results) = Aside::start().map_err(DaemonError::Start)?;
+    let helpers = Helpers { workers, aside };
+    let results = Results { completions, done, tier: tier_events, aside: aside_results };
+    Ok(Prepared { dataset, samples, records, reads, tier, helpers, results, stop })
 }
 
 /// Has the daemon of the same address make room, and takes the address.
@@ -230,33 +268,13 @@ fn serve_at(
     announce: impl FnOnce(&Ready),
 ) -> Result<(), DaemonError> {
     let prepared = prepared.map_or_else(|| prepare(folder, config, &listener.address), Ok)?;
-    let Prepared { dataset, samples, records } = prepared;
+    let Prepared { dataset, samples, records, reads, tier, helpers, results, stop: (stop_in, stop) } =
+        prepared;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
     let Records { arena, free, cache_bytes, staging_bytes, words } = records;
     let block_bytes = arena.block_bytes();
-    let cache_memory =
-        CacheMemory::new(Arc::clone(&arena), Arc::clone(&samples), settings.policy, staging_bytes);
-
-    let (completions_in, completions) = crossbeam_channel::unbounded();
-    let (done_in, done) = crossbeam_channel::unbounded();
-    let (messages_in, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
-    let (stop_in, stop) = crossbeam_channel::bounded(1);
-    let defect_in = stop_in.clone();
-    panics::watch(move |text| drop(defect_in.try_send(Stop::Defect(text))));
-    let reads = Reads::start(
-        &dataset.folder,
-        Arc::clone(&index),
-        Arc::clone(&arena),
-        reads_config(settings),
-        completions_in,
-        panics::give_up,
-    )?;
-    let (tier, tier_events) = tier::start(settings, &samples, &arena).map_err(DaemonError::Start)?;
-    let worker_count = settings.workers.map_or_else(cores, usize::from);
-    let workers =
-        Workers::start(worker_count, settings.jpeg, &samples, arena, done_in).map_err(DaemonError::Start)?;
-    let (aside, results) = Aside::start().map_err(DaemonError::Start)?;
+    let cache_memory = CacheMemory::new(arena, Arc::clone(&samples), settings.policy, staging_bytes);
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
 
@@ -269,6 +287,7 @@ fn serve_at(
         is_private: config.is_private,
     };
     let running = Running::new(config, &*samples, cache_bytes, block_bytes);
+    let (messages_in, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
     listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
         "serving {} ({} samples): cache {words}; reads: {}; at {}",
@@ -282,15 +301,16 @@ fn serve_at(
     }
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
+    let workers = worker_count(settings);
     let core_config =
-        core_config(settings, &*samples, dataset.are_objects(), cache_bytes, block_bytes, worker_count);
-    let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), worker_count);
+        core_config(settings, &*samples, dataset.are_objects(), cache_bytes, block_bytes, workers);
+    let trace_header = trace_header(settings, &dataset, &core_config, reads.description(), workers);
     let core = Core::new(samples, free, core_config);
     let lifecycle = Lifecycle::new(served, running);
-    let helpers = Helpers { workers, aside };
     let mut daemon = Daemon::new(core, reads, helpers, trace_header, lifecycle, cache_memory);
     daemon.tier = tier;
-    let inbox = Inbox { completions, done, tier: tier_events, aside: results, messages, stop };
+    let Results { completions, done, tier, aside } = results;
+    let inbox = Inbox { completions, done, tier, aside, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 
@@ -377,8 +397,10 @@ fn cache_words(cache_bytes: u64, dataset_bytes: u64, of_free_bytes: Option<u64>,
     format!("{} ({share}{}){unlocked}", BinaryBytes(cache_bytes), why.unwrap_or_default())
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Threads that decode: as many as there are cores, if nobody says.
+fn worker_count(settings: &DaemonSpec) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.workers.map_or_else(cores, usize::from)
 }
 
 /// How records are read.

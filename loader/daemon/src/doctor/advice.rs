@@ -386,7 +386,7 @@ mod tests {
                 folder: PathBuf::new(),
                 limit_bytes,
                 used_bytes: Some(1),
-                reclaimable_bytes: 0,
+                free_bytes: limit_bytes,
             });
             Machine { memory: SystemMemory { cgroup, ..machine().memory }, ..machine() }
         };

@@ -1,5 +1,5 @@
-//! The memory limit that a container or a batch system sets: the smallest of this process's control
-//! groups.
+//! The memory limits that a container or a batch system sets: the smallest of this process's control
+//! groups, and what is free in all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::mountinfo::Mount;
 /// From here on a number means no limit: version 1 shows the highest multiple of a page.
 const NO_LIMIT_BYTES: u64 = 1 << 62;
 
-/// A control group's limit of memory.
+/// The smallest limit of memory of the control groups above a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct MemoryLimit {
@@ -20,9 +20,10 @@ pub(crate) struct MemoryLimit {
     pub(crate) limit_bytes: u64,
     /// In use now, page cache included.
     pub(crate) used_bytes: Option<u64>,
-    /// Part of it that the kernel gives back when needed: pages of files.
+    /// What processes can still have in each of the groups: least in the fullest of them, which may
+    /// be another one than that of the smallest limit.
     #[serde(skip)]
-    pub(crate) reclaimable_bytes: u64,
+    pub(crate) free_bytes: u64,
 }
 
 /// Where one version of control groups has its limit.
@@ -49,18 +50,21 @@ pub(crate) fn memory_limit(
         let limit = move |folder: PathBuf| {
             let limit_bytes = number(&folder, version.limit).filter(|bytes| *bytes < NO_LIMIT_BYTES)?;
             let stat = read(&folder.join("memory.stat")).unwrap_or_default();
+            // Pages of files: the kernel gives them back when it must.
             let reclaimable_bytes =
                 version.file_pages.iter().map(|name| stat_bytes(&stat, name)).fold(0, u64::saturating_add);
-            Some(MemoryLimit {
-                limit_bytes,
-                used_bytes: number(&folder, version.used),
-                reclaimable_bytes,
-                folder,
-            })
+            let used_bytes = number(&folder, version.used);
+            let kept_bytes = used_bytes.unwrap_or(0).saturating_sub(reclaimable_bytes);
+            let free_bytes = limit_bytes.saturating_sub(kept_bytes);
+            Some(MemoryLimit { folder, limit_bytes, used_bytes, free_bytes })
         };
         folders(version.mount, version.group).into_iter().filter_map(limit).collect::<Vec<_>>()
     });
-    limits.min_by_key(|limit| limit.limit_bytes)
+    limits.reduce(|least, other| {
+        let free_bytes = least.free_bytes.min(other.free_bytes);
+        let smaller = if other.limit_bytes < least.limit_bytes { other } else { least };
+        MemoryLimit { free_bytes, ..smaller }
+    })
 }
 
 /// `inactive_file 4096`; 0 if there is no such line.
@@ -134,6 +138,32 @@ mod tests {
         ];
         let got = limit("0::/job/step\n", V2, &files);
         assert_eq!(got, Some((8 << 30, Some(123_456), "/sys/fs/cgroup/job".to_owned())));
+    }
+
+    #[test]
+    fn memory_is_free_if_each_group_has_it() {
+        let free = |files: &[(&str, &str)]| {
+            let read = |path: &Path| {
+                let file = files.iter().find(|(name, _)| Path::new("/sys/fs/cgroup").join(name) == path);
+                file.map(|(_, text)| (*text).to_owned())
+            };
+            let limit = memory_limit("0::/job/step\n", &mountinfo::parse(V2), read).unwrap();
+            (limit.folder.display().to_string(), limit.free_bytes)
+        };
+        // A step with the limit of its job, as a batch system sets it: another step has taken most.
+        let mut files = vec![
+            ("job/memory.max", "1600"),
+            ("job/memory.current", "1500"),
+            ("job/step/memory.max", "1600"),
+            ("job/step/memory.current", "100"),
+        ];
+        assert_eq!(free(&files), ("/sys/fs/cgroup/job/step".to_owned(), 100));
+        files.push(("job/memory.stat", "anon 900\ninactive_file 300\nactive_file 300\n"));
+        assert_eq!(free(&files), ("/sys/fs/cgroup/job/step".to_owned(), 700));
+        // The smallest limit is not that of the fullest group.
+        files.retain(|(name, _)| *name != "job/step/memory.max" && *name != "job/memory.stat");
+        files.push(("job/step/memory.max", "800"));
+        assert_eq!(free(&files), ("/sys/fs/cgroup/job/step".to_owned(), 100));
     }
 
     #[test]

@@ -41,11 +41,8 @@ impl SystemMemory {
 
     /// Bytes that a daemon can have now, while all other processes keep theirs.
     pub(crate) fn free_bytes(&self) -> u64 {
-        let in_group = self.cgroup.as_ref().map_or(u64::MAX, |limit| {
-            let used = limit.used_bytes.unwrap_or(0).saturating_sub(limit.reclaimable_bytes);
-            limit.limit_bytes.saturating_sub(used)
-        });
-        in_group.min(self.available_bytes)
+        let in_groups = self.cgroup.as_ref().map_or(u64::MAX, |limit| limit.free_bytes);
+        in_groups.min(self.available_bytes)
     }
 }
 
@@ -82,19 +79,12 @@ mod tests {
     fn what_is_free_is_the_lesser_of_machine_and_control_group() {
         let machine = SystemMemory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None };
         assert_eq!((machine.most_bytes(), machine.free_bytes()), (64 << 30, 60 << 30));
-        let group = |limit_bytes, used_bytes, reclaimable_bytes| SystemMemory {
-            cgroup: Some(MemoryLimit {
-                folder: "/".into(),
-                limit_bytes,
-                used_bytes: Some(used_bytes),
-                reclaimable_bytes,
-            }),
+        let group = |limit_bytes, free_bytes| SystemMemory {
+            cgroup: Some(MemoryLimit { folder: "/".into(), limit_bytes, used_bytes: Some(1), free_bytes }),
             ..machine.clone()
         };
-        // Pages of files go when they must.
-        let limited = group(8 << 30, 6 << 30, 5 << 30);
+        let limited = group(8 << 30, 7 << 30);
         assert_eq!((limited.most_bytes(), limited.free_bytes()), (8 << 30, 7 << 30));
-        assert_eq!(group(8 << 30, 9 << 30, 0).free_bytes(), 0);
-        assert_eq!(group(100 << 30, 0, 0).free_bytes(), 60 << 30);
+        assert_eq!(group(100 << 30, 100 << 30).free_bytes(), 60 << 30);
     }
 }
