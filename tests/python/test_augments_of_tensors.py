@@ -99,9 +99,12 @@ def test_a_row_is_a_mixture_of_the_image_and_one_of_torchvisions_operations(
         for name, other in possible[sample]:
             share = share_of(levels, image, other)
             apart = np.abs(np.floor(share * image + (1.0 - share) * other) - levels)
-            if best is None or apart.max() < best[0]:
-                best = float(apart.max()), name, share, np.abs(image - other).mean()
-        assert best is not None and best[0] <= 1.0, f"{dataset.files[sample].name}: {best}"
+            # Which pixel is the nearest follows from torch's product of matrices, whose last bit is another
+            # one with each kind of CPU: in the middle between two pixels, it may be the other.
+            off = (apart > 1.0).any(axis=0).mean(), float(apart.max())
+            if best is None or off < best[0]:
+                best = off, name, share, np.abs(image - other).mean()
+        assert best is not None and best[0][0] < 0.005, f"{dataset.files[sample].name}: {best}"
         seen.add(best[1])
         shares += [best[2]] if best[3] > 8.0 else []
     # One that changes little, or of a small share, looks like another.

@@ -118,6 +118,26 @@ def test_a_validation_and_functions_of_samples_have_the_sizes_too(dataset: packe
     assert sorted(had) == list(range(len(dataset)))
 
 
+def mirrored(sample: Sample) -> Any:
+    return sample.image[:, ::-1].copy()
+
+
+def test_images_that_a_function_makes_have_the_size_of_their_batch(dataset: packed.Packed) -> None:
+    arguments = {"seed": 3, "plan": Plan(bucket=SIZES), "channels_last": True}
+    with (
+        Loader(dataset.path, 8, **arguments) as plain,
+        Loader(dataset.path, 8, transform=PerSample(mirrored, workers=2), **arguments) as loader,
+    ):
+        for _ in range(2):
+            had = set()
+            for batch, expected in zip(loader, plain, strict=True):
+                assert batch.ids.tolist() == expected.ids.tolist()
+                # The function has rows of pixels, so its results are channels last as they are.
+                assert torch.equal(batch.images, expected.images.permute(0, 2, 3, 1).flip(2))
+                had.add(tuple(batch.images.shape[1:3]))
+            assert len(had) > 1
+
+
 def test_masks_have_the_size_of_their_batch(tmp_path: Path) -> None:
     source = random.Random(3)
     with Writer(tmp_path / "data.shade", classes=["a"]) as writer:

@@ -212,6 +212,19 @@ def test_extra_fields_are_those_of_python(shade: ctypes.CDLL, packed: Packed, tm
     shade.shade_close(session)
 
 
+def test_a_view_that_a_field_does_not_have_is_refused(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:
+    dataset = with_fields(packed, tmp_path, lambda sample: {"box": np.float32([1, 1, 3, 3]).tobytes()})
+    views = [[{"Resize": {"size": [12, 10]}}], [{"Resize": {"size": [8, 9]}}]]
+    session = opened(shade, dataset.path, batch_size=8, decode=views, fields={"box": "boxes[xyxy]"})
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    place, length = c_void_p(), c_size_t()
+    for batch in batches(shade, session):
+        # Not as a sample without boxes.
+        for name, status in ((b"box", OK), (b"box.1", OK), (b"box.2", USAGE), (b"box.255", USAGE), (b"box.256", USAGE)):
+            assert shade.shade_batch_field(batch, name, 0, byref(place), byref(length)) == status, name
+    shade.shade_close(session)
+
+
 def test_floats_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
     normalize = {"mean": [0.485, 0.456, 0.406], "std": [0.25]}
     session = opened(shade, packed.path, batch_size=8, seed=3, image_size=12, dtype="float16", normalize=normalize)

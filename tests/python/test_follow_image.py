@@ -11,7 +11,7 @@ import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Daemon, ImageFolder, Loader, Plan, RecordError, Writer
+from shade_load import Daemon, ImageFolder, Loader, Plan, RecordError, ShadeError, Writer
 from shade_load.transforms import (
     CenterCrop,
     ColorJitter,
@@ -409,6 +409,14 @@ def test_what_does_not_belong_to_its_boxes_is_a_bad_record(tmp_path: Path) -> No
         assert batch["boxes.npy"].offsets.tolist() == [0, 2, 4, 6, 6, 6] and batch["classes.npy"].values.tolist() == [0, 1] * 3
 
 
+def test_boxes_that_no_sample_has_are_a_wrong_name(tmp_path: Path) -> None:
+    for name, kind in [("boxes", "boxes[xyxy]"), ("points", "keypoints")]:
+        with Writer(tmp_path / name) as writer:
+            writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=np.ones((2, 4), np.float32), note="two")
+        with pytest.raises(ShadeError, match=f'no sample of the dataset has "{name}", .*: boxes.npy, note'):
+            Loader(tmp_path / name, 1, image_size=8, fields={name: kind})
+
+
 @pytest.mark.parametrize(
     ("decode", "text"),
     [
@@ -530,6 +538,8 @@ def test_annotations_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None
         ("create", tmp_path / "images", tmp_path / "new.shade", "--part", "0/1", "--coco", file),
         ("create", "-", tmp_path / "new.shade", "--coco", file),
         ("create", file, tmp_path / "new.shade", "--coco", file),
+        ("create", tmp_path, tmp_path.with_suffix(".shade"), "--coco", file, "--splits", "images"),
+        ("list", tmp_path, tmp_path.with_suffix(".shade"), "--coco", file, "--splits", "images", "--part", "0/1"),
     ):
         done = packed.try_pack(*command)
         assert done.returncode == 2 and "--coco" in done.stderr, (command, done.stderr)

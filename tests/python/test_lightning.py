@@ -208,6 +208,43 @@ def test_samplers_of_shorter_epochs_are_refused(
             fit(lightning, OverLoader.of(lightning), loader, tmp_path, trainer={"callbacks": [LoaderCallback()]})
 
 
+class FailsOnce(OverLoader):
+    """Fails at a batch, as a full device does."""
+
+    fails_at: tuple[int, int] | None = None
+
+    def training_step(self, batch: Any, index: int) -> dict[str, torch.Tensor]:
+        if (batch.epoch, batch.index) == self.fails_at:
+            raise MemoryError("the device is full")
+        return super().training_step(batch, index)
+
+
+def test_a_checkpoint_that_an_exception_leaves_has_its_batch_still_to_come(
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path
+) -> None:
+    def trained(fails_at: tuple[int, int] | None = None, checkpoint: Path | None = None) -> FailsOnce:
+        model = FailsOnce.of(lightning)
+        model.fails_at = fails_at
+        saves = lightning.callbacks.OnExceptionCheckpoint(tmp_path)
+        # It removes its checkpoint as a training ends well.
+        saves.teardown = lambda *_, **__: None
+        options = {"callbacks": [LoaderCallback(), saves], "enable_checkpointing": True}
+        with loaders(dataset, "lightning-failed") as data:
+            if fails_at is None:
+                fit(lightning, model, data, tmp_path, trainer=options, ckpt_path=checkpoint)
+            else:
+                with pytest.raises(MemoryError):
+                    fit(lightning, model, data, tmp_path, trainer=options)
+        return model
+
+    whole = trained().seen
+    for epoch, batch in ((0, 0), (1, 2), (1, 3)):
+        trained(fails_at=(epoch, batch))
+        rest = trained(checkpoint=tmp_path / "on_exception.ckpt")
+        assert rest.seen == whole[4 * epoch + batch :], (epoch, batch)
+        assert rest.validated, "its epoch ends as always"
+
+
 @pytest.mark.parametrize("at_train_end", [False, True], ids=["after-validation", "before-validation"])
 def test_a_training_goes_on_from_any_checkpoint(lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, at_train_end: bool) -> None:
     """From one at an epoch's end, and from those after a step, the epoch's last among them."""

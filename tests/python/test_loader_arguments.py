@@ -394,6 +394,11 @@ def test_what_the_daemon_cannot_do_is_said(given: object, message: str) -> None:
         documents.views(given)
 
 
+def test_a_function_of_images_needs_images(png_dataset: Path) -> None:
+    with pytest.raises(ValueError, match="transform: got .* for raw records; give image_size or decode"):
+        Loader(png_dataset, 4, transform=len)
+
+
 def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
     with pytest.raises(ValueError, match="^decode: image_size is given as well"):
         Loader(folder, 8, image_size=224, decode=CenterCrop(224))

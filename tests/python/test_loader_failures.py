@@ -5,6 +5,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,27 @@ with Loader(sys.argv[1], 8, daemon=Daemon(job="killed-trainer")) as loader:
         seen = [sample for batch in loader for sample in batch._native.ids().tolist()]
         assert sorted(seen) == list(range(len(dataset)))
     assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_an_iterator_that_waits_in_another_thread_takes_no_batch_of_the_next_iteration(dataset: packed.Packed) -> None:
+    told = []
+
+    def take(batches: Iterator[Any]) -> None:
+        with pytest.raises(ShadeError) as error:
+            next(batches)
+        told.append(str(error.value))
+
+    with Loader(dataset.path, BATCH, image_size=8, daemon=Daemon(job="left-behind")) as loader:
+        # Nothing comes before the second iteration.
+        os.kill(loader.daemon_pid, signal.SIGSTOP)
+        thread = threading.Thread(target=take, args=[iter(loader)])
+        thread.start()
+        time.sleep(0.3)
+        batches = iter(loader)
+        os.kill(loader.daemon_pid, signal.SIGCONT)
+        assert [batch.index for batch in batches] == list(range(len(loader)))
+        thread.join()
+    assert told == ["this iterator belongs to an earlier iteration: a Loader has one at a time"]
 
 
 def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:

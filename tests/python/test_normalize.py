@@ -1,5 +1,7 @@
 """shade_load.Normalize beside torchvision's own transforms, and in a Loader."""
 
+import copy
+import pickle
 import weakref
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,20 @@ def test_on_other_devices_torchs_functions_do_it_there() -> None:
             computed = normalize._computed(given)
             assert computed.is_contiguous(memory_format=memory_format)
             assert torch.equal(computed, normalize(bytes_))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_it_is_handed_to_processes_and_copied(dtype: str) -> None:
+    bytes_, normalize = images(3, 5, 7), Normalize(MEAN, STD, dtype)
+    for other in (pickle.loads(pickle.dumps(normalize)), copy.deepcopy(normalize)):
+        assert torch.equal(other(bytes_), normalize(bytes_)) and repr(other) == repr(normalize)
+
+
+def test_the_floats_are_where_the_images_are_whatever_the_default_device_is() -> None:
+    bytes_ = images(3, 5, 7)
+    with torch.device("meta"):
+        floats = Normalize(MEAN, STD)(bytes_)
+    assert torch.equal(floats, Normalize(MEAN, STD)(bytes_))
 
 
 def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:

@@ -275,6 +275,16 @@ def test_a_process_that_is_killed_is_named_and_the_next_iteration_has_others(dat
         assert sum(map(len, made)) == len(dataset)
 
 
+def counted(sample: Sample) -> int:
+    sample.fields["calls"] = sample.fields.get("calls", 0) + 1
+    return sample.fields["calls"]
+
+
+def test_each_sample_has_fields_of_its_own(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 8, image_size=8, transform=PerSample(counted, workers=1)) as loader:
+        assert {calls for batch in loader for calls in batch.images.tolist()} == {1}
+
+
 def test_ctrl_c_in_the_middle_of_a_message_ends_the_processes_and_the_next_iteration_has_others(
     dataset: packed.Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,11 @@ import signal
 import time
 import warnings
 from contextlib import suppress
+from typing import Any
 
 import packed
 import pytest
-from shade_load import Daemon, DaemonGone, Loader, Plan
+from shade_load import Daemon, DaemonGone, Loader, PerSample, Plan, Sample
 from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
 
 EPOCHS = 3
@@ -78,10 +79,21 @@ def test_a_loop_sees_no_exception_and_one_warning_for_each_daemon(dataset: packe
     assert all(issubclass(warning.category, RuntimeWarning) for warning in caught)
 
 
-def test_a_warning_that_is_an_error_loses_no_batch(dataset: packed.Packed) -> None:
+def as_it_is(sample: Sample) -> Any:
+    # Slow, so that the successor comes while a batch is in work.
+    time.sleep(0.03)
+    return sample.image.copy()
+
+
+# A function has some batches in work.
+@pytest.mark.parametrize(("function", "ring"), [(None, 1), (PerSample(as_it_is, workers=1), "32KiB")])
+def test_a_warning_that_is_an_error_loses_no_batch(
+    dataset: packed.Packed, function: PerSample | None, ring: int | str
+) -> None:
     pytest.importorskip("torch")
-    daemon = Daemon(job="strict", ring=1, linger=0.1)
-    with Loader(dataset.path, 2, decode=DECODE, daemon=daemon) as loader, warnings.catch_warnings():
+    daemon = Daemon(job="strict", ring=ring, linger=0.1)
+    arguments = {"decode": DECODE, "daemon": daemon, "transform": function}
+    with Loader(dataset.path, 2, **arguments) as loader, warnings.catch_warnings():
         warnings.simplefilter("error")
         undisturbed = [content(batch) for batch in loader]
         loader.set_epoch(0)

@@ -121,6 +121,38 @@ def test_a_training_goes_on_from_any_checkpoint(dataset: packed.Packed, tmp_path
             assert torch.equal(value, other), "the same gradients"
 
 
+class SavesWithin(transformers.TrainerCallback):
+    """Saves a checkpoint before a step is done, as `enable_jit_checkpoint` does at a signal, and stops."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.trainer = step, None
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            self.trainer._save_checkpoint(self.trainer.model, trial=None)
+            control.should_training_stop = True
+
+
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_a_checkpoint_within_a_step_has_the_steps_batches_still_to_come(
+    dataset: packed.Packed, tmp_path: Path, accumulated: int
+) -> None:
+    def trained(checkpoint: str | None, *callbacks: SavesWithin) -> list[tuple[int, list[int]]]:
+        options = {"gradient_accumulation_steps": accumulated}
+        with opened(dataset) as train:
+            trainer = Recording(Tiny(), arguments(tmp_path, **options), train_dataset=train, callbacks=list(callbacks))
+            for callback in callbacks:
+                callback.trainer = trainer
+            trainer.train(resume_from_checkpoint=checkpoint)
+        return trainer.seen
+
+    whole = trained(None)
+    # Batches of the steps before: the last step of an epoch is among them.
+    for step, done in {1: 1, 3: 3, 6: 6}.items() if accumulated == 1 else {1: 3, 2: 4}.items():
+        trained(None, SavesWithin(step))
+        assert trained(f"{tmp_path}/checkpoint-{step}") == whole[done:], step
+
+
 def test_a_part_is_evaluated_as_a_whole(dataset: packed.Packed, tmp_path: Path) -> None:
     """Of a length that is no multiple of the batch, other than the rest of the dataset's."""
     chosen = [*range(3, 32), 40, 50]

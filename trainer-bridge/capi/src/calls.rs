@@ -340,10 +340,15 @@ fn field_at(batch: &Batch, name: &str) -> Result<(u8, u8), Fault> {
     let of_view = || {
         let (name, view) = name.rsplit_once('.')?;
         let (at, _) = find(name).filter(|(_, (_, kind))| kind.follows())?;
-        Some((at, view.parse().ok()?))
+        let view: u8 = view.parse().ok()?;
+        // Else it would read as a sample without the field.
+        (usize::from(view) < batch.views().len()).then_some((at, view))
     };
-    let unknown =
-        || Fault::usage(format!("there is no extra field {name:?}: name it in \"fields\" of the options"));
+    let unknown = || {
+        let text =
+            format!("there is no extra field or view {name:?}: name fields in \"fields\" of the options");
+        Fault::usage(text)
+    };
     find(name).map(|(at, _)| (at, 0)).or_else(of_view).ok_or_else(unknown)
 }
 

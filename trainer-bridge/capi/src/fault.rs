@@ -48,7 +48,8 @@ impl From<ClientError> for Fault {
             | ClientError::Spec(_)
             | ClientError::Index(_)
             | ClientError::Forked { .. }
-            | ClientError::NotStarted => SHADE_USAGE,
+            | ClientError::NotStarted
+            | ClientError::AnotherStart => SHADE_USAGE,
             ClientError::Timeout { .. } => SHADE_TIMEOUT,
             _ => SHADE_SYSTEM,
         };

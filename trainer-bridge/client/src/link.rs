@@ -72,6 +72,8 @@ pub(crate) struct Place {
     pub(crate) epoch: u32,
     /// Its first batch that is not delivered.
     pub(crate) batch: u32,
+    /// Epochs that the rank has started, with all daemons: it wraps.
+    pub(crate) starts: u32,
     delivery: Delivery,
 }
 
@@ -117,12 +119,19 @@ struct Woken {
 
 impl Place {
     /// Before the first epoch.
-    const BEGINNING: Self =
-        Self { generation: 0, first_generation: 0, epoch: 0, batch: 0, delivery: Delivery::NotStarted };
+    const BEGINNING: Self = Self {
+        generation: 0,
+        first_generation: 0,
+        epoch: 0,
+        batch: 0,
+        starts: 0,
+        delivery: Delivery::NotStarted,
+    };
 
     /// An epoch starts.
     fn start(&mut self, generation: u32, epoch: u32, batch: u32) {
         (self.generation, self.epoch, self.batch) = (generation, epoch, batch);
+        self.starts = self.starts.wrapping_add(1);
         self.delivery = Delivery::Running;
     }
 
@@ -258,9 +267,12 @@ impl Link {
         Ok(true)
     }
 
-    /// See [`Session::next`](crate::Session::next).
-    pub(crate) fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
+    /// See [`Session::next_since`](crate::Session::next_since).
+    pub(crate) fn next(&self, since: Option<u32>, wait_most: Duration) -> Result<Next, ClientError> {
         let mut ring = lock(&self.ring);
+        if since.is_some_and(|start| start != ring.place.starts) {
+            return Err(ClientError::AnotherStart);
+        }
         if ring.is_superseded {
             return Err(self.dialogue.gone());
         }

@@ -198,10 +198,31 @@ impl Session {
     /// daemon reports a failure. Also if no epoch was started, the daemon breaks the protocol, or
     /// this is a forked child.
     pub fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
+        self.next_of(None, wait_most)
+    }
+
+    /// Epochs that were started: with the count of now, [`next_since`](Self::next_since) takes no
+    /// batch of a later one.
+    #[must_use]
+    pub fn starts(&self) -> u32 {
+        self.link().place().starts
+    }
+
+    /// As [`next`](Self::next), for a thread that waits again and again: another thread may start
+    /// an epoch meanwhile, and that epoch's batches are the other's.
+    ///
+    /// # Errors
+    /// As of [`next`](Self::next). [`ClientError::AnotherStart`]: `start` is not the count of
+    /// [`starts`](Self::starts) any more.
+    pub fn next_since(&self, start: u32, wait_most: Duration) -> Result<Next, ClientError> {
+        self.next_of(Some(start), wait_most)
+    }
+
+    fn next_of(&self, since: Option<u32>, wait_most: Duration) -> Result<Next, ClientError> {
         self.owner.check()?;
         let started = Instant::now();
         let link = self.link();
-        match link.next(wait_most) {
+        match link.next(since, wait_most) {
             Err(gone @ ClientError::DaemonGone { .. }) => {
                 let left = wait_most.saturating_sub(started.elapsed());
                 // Without a batch, so that a caller can warn before it takes one.

@@ -290,10 +290,16 @@ impl Session {
         check: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Batch>> {
         self.give_warning(py)?;
+        let mut since = None;
         loop {
             self.warn_of_successors(py)?;
             let left = timeout.saturating_sub(begun.elapsed());
-            match self.call(py, |session| session.next(SLICE.min(left)))? {
+            let next = |session: &shade_client::Session| {
+                // An iterator that another thread has left behind takes no batch of the next one.
+                let start = *since.get_or_insert_with(|| session.starts());
+                session.next_since(start, SLICE.min(left))
+            };
+            match self.call(py, next)? {
                 Next::Batch(batch) => {
                     lock(&self.awaited).1 = batch.descriptor().batch.saturating_add(1);
                     if batch.is_copy() {

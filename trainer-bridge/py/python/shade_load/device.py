@@ -125,7 +125,8 @@ def cuda_device(torch: ModuleType | None, device: str | torch_.device) -> torch_
         raise ValueError(f"device: got {shown(device)}, expected a CUDA device such as 'cuda:0', or nothing for the CPU")
     if not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count():
         raise ShadeError(f"device: got {device!r}, but torch sees {torch.cuda.device_count()} CUDA devices")
-    return found
+    # Without a number it would be another one in a thread with another current device.
+    return found if found.index is not None else torch.device("cuda", torch.cuda.current_device())
 
 
 def check_device(torch: ModuleType | None, device: Any, has_images: bool) -> None:

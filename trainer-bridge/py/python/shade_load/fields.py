@@ -91,7 +91,7 @@ def value(name: str, kind: str, content: bytes | None) -> Any:
 def _tensor(torch: ModuleType, content: bytearray, number: str) -> Tensor:
     """Flat numbers of this type."""
     dtype = getattr(torch, number)
-    return torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
+    return torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype, device="cpu")
 
 
 def _plain(kind: str, content: bytes) -> Any:
@@ -125,8 +125,8 @@ def _rows(values: bytearray, counts: list[int], row: tuple[str, list[int]], torc
     """The rows of all samples, each of this type and shape."""
     if torch is None:
         return Rows(values, list(accumulate(counts, initial=0)))  # type: ignore[arg-type]
-    offsets = torch.zeros(len(counts) + 1, dtype=torch.int64)
-    torch.cumsum(torch.tensor(counts, dtype=torch.int64), 0, out=offsets[1:])
+    # On the CPU, as the values are, whatever `torch.set_default_device` has named.
+    offsets = torch.tensor([0, *accumulate(counts)], dtype=torch.int64, device="cpu")
     return Rows(_tensor(torch, values, row[0]).reshape(sum(counts), *row[1]), offsets)
 
 

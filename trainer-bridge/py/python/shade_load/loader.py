@@ -18,7 +18,7 @@ from .attach import Attach
 from .batch import Batch
 from .compare.inside import Arguments, InRun
 from .dataset import PackedDataset
-from .device import CudaDevice, check_device
+from .device import CudaDevice
 from .exchange import Exchange, torch_exchange
 from .fields import kinds
 from .in_place import indexed
@@ -44,7 +44,7 @@ from .per_sample.function import PerSample
 from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
-from .recipe import recipe_of_floats
+from .recipe import check_uses, recipe_of_floats
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .state import STATE_VERSION, check_state
@@ -210,8 +210,8 @@ class Loader(AsDataLoader):
         path, socket, exchange = dataset_path(dataset), daemon.socket_path(), _exchange(daemon, self.rank, self.world_size)
         attach = self._attachment(path, socket, plan, daemon, daemon.settings(cache, preset, self._job["fields"]))
         self._indices, self._transform, self._torch = plan.indices, transform, _torch()
-        if device is not None:
-            check_device(self._torch, device, self._job["decode"] is not None or per_sample is not None)
+        has_images = self._job["decode"] is not None
+        check_uses(self._torch, device, transform, has_images, per_sample is not None)
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket, self.rank, self._job, plan.strata if self._trains else 1, exchange)
         self._job["ranks_here"], self._job["plan"]["strata"] = placement.ranks_here, placement.strata
@@ -411,9 +411,9 @@ class Loader(AsDataLoader):
             raise ValueError(f"cache: got {cache!r}, expected bytes or a share of the dataset")
         return self._open().resize_cache(size)
 
-    def state_dict(self) -> dict[str, Any]:
-        """A state for `load_state_dict`, to continue after the last delivered batch."""
-        session = self._open()
+    def state_dict(self, undone: int = 0) -> dict[str, Any]:
+        """A state for `load_state_dict`, to continue after the last delivered batch, or `undone` batches before."""
+        session, batch = self._open(), self._at.batch - integer("undone", undone, 0, self._at.batch)
         if self._leaders is not None:
             self._leaders.wait(lambda: self.stats()["epoch"]["scores_missing"])
         return {
@@ -421,8 +421,8 @@ class Loader(AsDataLoader):
             "content_id": session.content_id,
             "job": copy.deepcopy(self._job),
             "epoch": self._at.epoch,
-            "batch": self._at.batch,
-            "daemon": session.save_state(self._at.epoch, self._at.batch),
+            "batch": batch,
+            "daemon": session.save_state(self._at.epoch, batch),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -564,7 +564,7 @@ class _RestOfEpoch(Iterator[Batch]):
             raise
         except ShadeError:
             self._has_ended = True
-            loader._at.is_unbegun = False
+            loader._at.is_unbegun &= self._iteration != loader._at.iteration
             raise
         self._is_first = False
         if batch is None:

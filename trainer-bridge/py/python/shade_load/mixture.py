@@ -57,7 +57,7 @@ class Mixture:
         ends = [part.stop for part in self.parts]
         if torch is None:
             return [bisect_right(ends, sample) for sample in ids.tolist()]
-        return torch.bucketize(ids, torch.tensor(ends), right=True)
+        return torch.bucketize(ids, torch.tensor(ends, device=ids.device), right=True)
 
 
 def arguments(mixture: Mixture | None) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Normalize:
         if images.device.type != "cpu" or images.shape[1] == 1:
             return self._computed(images)
         layout = self._layout(images)
-        target = torch.empty(images.shape, dtype=self.dtype, memory_format=layout)
+        target = torch.empty(images.shape, dtype=self.dtype, device=images.device, memory_format=layout)
         bytes_, threads = images.contiguous(memory_format=layout), torch.get_num_threads()
         _native.fill_floats(bytes_, target, self.mean, self.std, threads)
         return target
@@ -89,6 +89,13 @@ class Normalize:
         torch = self._torch
         numbers = [torch.full((1, 1, 1, 1), value, dtype=torch.float32, device=device) for value in values]
         return torch.cat(numbers, dim=1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the module, which cannot be pickled: for processes that are spawned, and copies."""
+        return {name: value for name, value in vars(self).items() if name != "_torch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _torch=import_module("torch"))
 
     def __repr__(self) -> str:
         return f"Normalize(mean={self.mean}, std={self.std}, dtype={self.dtype})"

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
+from .device import check_device
 from .known_transforms import attributes, class_name, does_each_of_a_batch, in_turn
 from .normalize import Normalize, dtype_name, mean_and_std
 from .options import shown
@@ -55,6 +57,17 @@ def recipe_of_floats(
             raise ValueError("normalize: got numbers, and decode ends in Normalize as well: give one of the two")
         numbers = mean_and_std((taken.floats.mean, taken.floats.std))
     return taken.decode, _in_a_row(taken.rest), {"dtype": name, "normalize": numbers}
+
+
+def check_uses(torch: ModuleType | None, device: Any, transform: Any, has_images: bool, has_function: bool) -> None:
+    """Refuses what would be done to images where there are none, and what is no CUDA device here."""
+    if device is not None:
+        check_device(torch, device, has_images or has_function)
+    if transform is not None and not has_images:
+        raise ValueError(
+            f"transform: got {shown(transform)} for raw records; give image_size or decode as well, "
+            "or a function of single samples: PerSample(function, workers=...)"
+        )
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,9 @@ class LoaderData(*(package.LightningDataModule for package in _PACKAGES)):  # ty
     on a dataset decides the daemon's cache. Each is made once and stays open until `close` or the
     end of the process: `Trainer.save_checkpoint` after `fit` asks it for its state.
 
+    With `precision="bf16-true"` or "16-true" the model wants images of its type, to which Lightning
+    converts tensors only: give the Loader's Normalize that `dtype`, or the Loader itself.
+
     The samplers "infobatch", "seta" and "iis" are refused. Their epochs have fewer batches than
     Lightning counts on: it would not validate after them, and not step schedulers of epochs.
 
@@ -101,7 +104,8 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
 
     - It sets the epoch, so that one that `limit_train_batches` ends early is followed by the next.
     - It restores the Loader's state. Lightning saves it in each checkpoint, but does not restore it
-      from one that was saved at an epoch's end before validation.
+      from one that was saved at an epoch's end before validation. In one that is saved in the middle
+      of a step, as by an exception or before a job's end, the step's batch is still to come.
     - It reports losses if `training_step` returns them as "losses", one for each sample:
       `return {"loss": losses.mean(), "losses": losses.detach()}`.
     - It logs the Loader's `metrics` after each epoch: `shade/wait_share`, `shade/read_mb_per_s` and
@@ -113,9 +117,16 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
         # From the checkpoint that a training is resumed from, until it begins.
         self._state: dict[str, Any] | None = None
 
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Puts the state before the batch whose step is not done in the place of that after it."""
+        progress = trainer.fit_loop.epoch_loop.batch_progress.current
+        saved = _loader_states(checkpoint)
+        if saved and progress.ready > progress.processed:
+            saved[0] = self._loader(trainer).state_dict(progress.ready - progress.processed)
+
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Remembers the Loader's state."""
-        saved = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {}).get("combined_loader")
+        saved = _loader_states(checkpoint)
         if saved and trainer.state.fn == _FITTING:
             self._state = saved[0]
 
@@ -152,3 +163,8 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
         if not isinstance(loader, Loader):
             raise TypeError(f"LoaderCallback: the Trainer trains from a {type(loader).__name__}, expected one Loader")
         return loader
+
+
+def _loader_states(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The states of what a Trainer trains from."""
+    return checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {}).get("combined_loader")

@@ -40,6 +40,8 @@ class LoaderTrainer(Trainer):
         # The batch that is trained on, and the batches before the one a training was resumed at.
         self._batch: Batch | None = None
         self._before = 0
+        # The step in work, or the last one, and its batches.
+        self._step, self._of_step = -1, 0
         if isinstance(self.train_dataset, Loader):
             self._check_batch_size("train", self.train_dataset, self.args.train_batch_size)
             check_epochs(self.train_dataset, "LoaderTrainer")
@@ -72,8 +74,16 @@ class LoaderTrainer(Trainer):
             return len(dataloader.loader.sampler) * dataloader.loader.world_size
         return super().num_examples(dataloader)
 
+    def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+        """The batches of the next step, which are all delivered before it begins."""
+        batches, items = super().get_batch_samples(*args, **options)
+        self._step, self._of_step = self.state.global_step, len(batches)
+        return batches, items
+
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
         """Trains; with `resume_from_checkpoint` from that checkpoint's batch on."""
+        # A training before may have failed before it asked for batches.
+        self._before = 0
         if isinstance(self.train_dataset, Loader) and resume_from_checkpoint:
             if resume_from_checkpoint is True:
                 resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
@@ -122,7 +132,9 @@ class LoaderTrainer(Trainer):
         if isinstance(self.train_dataset, Loader) and self.args.should_save and not self.args.save_only_model:
             # A search of hyperparameters has a folder for each trial.
             folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-            torch.save(self.train_dataset.state_dict(), folder / STATE_FILE)
+            # In the middle of a step, as at a signal, its batches are still to come.
+            undone = self._of_step if self._step == self.state.global_step else 0
+            torch.save(self.train_dataset.state_dict(undone), folder / STATE_FILE)
 
     def _input_name(self) -> str:
         return getattr(self.model, "main_input_name", "pixel_values")

@@ -50,6 +50,8 @@ class _InWork:
 
     def __init__(self, native: _native.Batch, ticket: int) -> None:
         self.native, self.ticket = native, ticket
+        # What its images are like: with the same size, results have the same form.
+        self.shapes = _shapes(native)
         # Where its inputs are in the file, once they are there; all of its places, with lengths.
         self.inputs: int | None = None
         self.places: list[tuple[int, int]] = []
@@ -86,22 +88,22 @@ class Ahead:
         path_of: PathOf,
     ) -> None:
         self._per_sample, self._torch, self._rank, self._path_of = per_sample, torch, rank, path_of
-        self._seed, self._batch_size, self._has_views = job["plan"]["seed"], job["batch_size"], has_views
+        self._seed, self._has_views = job["plan"]["seed"], has_views
         self._fields = tuple(job["fields"])
         # A short part of a mixture comes again in an epoch.
         self._draws_once = job["plan"]["sampler"] in _DRAW_ONCE and not job["plan"]["parts"]
         # Seconds that the trainer has waited for the function.
         self.wait_seconds, self._tickets = 0.0, 0
         self._pool: Pool | None = None
-        # What all results have in common, and their memory: once there is a first one.
-        self._form: Form | None = None
-        self._outputs: Outputs | None = None
         self.begin()
 
     def begin(self) -> None:
         """An iteration begins: the batches of another one are not wanted any more."""
         if self._pool is None:
-            self._pool, self._form, self._outputs = Pool(self._per_sample), None, None
+            self._pool = Pool(self._per_sample)
+            self._outputs = Outputs(self._pool.file)
+            # What all results of samples of the same shapes have in common, once there is a first one.
+            self._forms: dict[Any, Form] = {}
             # By ticket: those ahead, and those not wanted whose messages are not all answered.
             self._in_work: dict[int, _InWork] = {}
             # Those ahead, in order; behind them the epoch's end or what has ended it.
@@ -139,9 +141,8 @@ class Ahead:
         pool, self._pool = self._pool, None
         self._ahead.clear()
         self._in_work.clear()
-        if self._outputs is not None:
-            self._outputs.close()
         if pool is not None:
+            self._outputs.close()
             pool.close()
 
     def _add(self, native: _native.Batch | None) -> None:
@@ -172,7 +173,8 @@ class Ahead:
                 elif (waited := time.monotonic() - last) >= timeout:
                     at = ", ".join(map(str, self._open.at())) or "none"
                     raise LoaderTimeout(f"waited {waited:.1f} s for the function of PerSample, which is at samples {at}")
-        except LoaderTimeout:
+        except (LoaderTimeout, Warning):
+            # What the session warns of may be an error, by `warnings.simplefilter`. Nothing is lost.
             raise
         except BaseException:
             # A process has ended, and what it had is lost. Or this is Ctrl-C, perhaps in the middle
@@ -217,7 +219,7 @@ class Ahead:
             assert batch.inputs is not None
             while batch.unsent and self._open.send(batch.inputs, *batch.unsent[0]):
                 batch.unsent.popleft()
-            if batch.unsent or self._form is None:
+            if batch.unsent or batch.shapes not in self._forms:
                 return
 
     def _bring(self, batch: _InWork) -> None:
@@ -244,8 +246,8 @@ class Ahead:
         batch.rows, batch.inputs = [Row(*row) for row in rows], inputs
 
     def _address(self, batch: _InWork) -> None:
-        """Makes messages of a batch's rows: of one of them only, before there is a result."""
-        rows, native, form = batch.rows, batch.native, self._form
+        """Makes messages of a batch's rows: of one of them only, before there is a result like theirs."""
+        rows, native, form = batch.rows, batch.native, self._forms.get(batch.shapes)
         if form is None:
             if batch.unanswered > 0:
                 return
@@ -265,8 +267,7 @@ class Ahead:
     def _room(self, batch: _InWork, form: Form) -> Mapped:
         """The memory of a batch's results."""
         if batch.output is None:
-            assert self._outputs is not None
-            batch.output = self._outputs.take()
+            batch.output = self._outputs.take(form.places(len(batch.native))[-1])
             objects = sum(not column.dtype for column in form.columns)
             batch.objects = [[None] * len(batch.native) for _ in range(objects)]
         return batch.output
@@ -289,12 +290,11 @@ class Ahead:
                 self._end(batch)
 
     def _keep(self, batch: _InWork, answer: Done) -> None:
-        """Keeps the objects of an answer. All else is in memory; of the very first result nothing is."""
+        """Keeps the objects of an answer. All else is in memory; of the first result of its form nothing is."""
         if answer.form is not None:
             form, [(row, values)] = answer.form, answer.parts
-            assert self._form is None, "only one sample has no form"
-            self._form = form
-            self._outputs = Outputs(self._open.file, form.places(self._batch_size)[-1])
+            assert batch.shapes not in self._forms, "only one sample of these shapes has no form"
+            self._forms[batch.shapes] = form
             start = self._room(batch, form).place
             places = form.places(len(batch.native))
             for place, column, value in zip(places, form.columns, values, strict=False):
@@ -308,17 +308,18 @@ class Ahead:
 
     def _result(self, batch: _InWork) -> Any:
         """The columns of a batch that is done."""
-        assert self._form is not None and self._outputs is not None and batch.output is not None
+        assert batch.output is not None
+        form = self._forms[batch.shapes]
         whole, count, objects = self._outputs.lease(batch.output), len(batch.native), iter(batch.objects)
         # Given back by its last array.
         batch.output, columns = None, []
-        for place, column in zip(self._form.places(count), self._form.columns, strict=False):
+        for place, column in zip(form.places(count), form.columns, strict=False):
             if not column.dtype:
                 columns.append(next(objects))
                 continue
             array = whole[place : place + count * column.row_bytes].view(column.dtype).reshape(count, *column.shape)
             columns.append(array if self._torch is None else self._torch.from_numpy(array))
-        return self._form.joined(columns)
+        return form.joined(columns)
 
     def _abandon(self) -> None:
         """Nobody wants the batches ahead any more. Their memory is free once the processes have left them."""
@@ -339,7 +340,7 @@ class Ahead:
         del self._in_work[batch.ticket]
         for place, length in batch.places:
             self._open.file.give_back(place, length)
-        if batch.output is not None and self._outputs is not None:
+        if batch.output is not None:
             self._outputs.give_back(batch.output)
 
     def _failed(self, failure: Failed) -> ShadeError:
@@ -365,7 +366,14 @@ class Ahead:
     def _fields_of(self, native: _native.Batch) -> list[dict[str, Any]]:
         has_views = self._has_views or native.views > 1
         columns = [_field(native, name, has_views) for name in self._fields]
-        return [dict(zip(self._fields, values, strict=True)) for values in zip(*columns, strict=True)] or [{}] * len(native)
+        return [dict(zip(self._fields, values, strict=True)) for values in zip(*columns, strict=True)] or [{} for _ in range(len(native))]
+
+
+def _shapes(native: _native.Batch) -> tuple[tuple[int, ...], ...] | None:
+    """The shapes of a sample's images, by view; None if they differ within the batch, or are records."""
+    if native.raw or native.ragged:
+        return None
+    return tuple(np.from_dlpack(native.images(view)).shape[1:] for view in range(native.views))
 
 
 def _views(native: _native.Batch) -> list[Any]:

@@ -54,9 +54,10 @@ class PerSample:
 
         loader = Loader("photos.shade", 256, image_size=224, transform=PerSample(augment, workers=4))
 
-    A result is an array, a tensor or a number, and all of them have one shape and type: they become one
-    tensor. A tuple or a dict of such becomes a tuple or a dict of tensors. Anything else, such as a
-    text or a list, is pickled, and becomes a list with a value for each sample.
+    A result is an array, a tensor or a number, and all of them have one shape and type, or those of
+    images of one size with `Plan(bucket=...)`: they become one tensor. A tuple or a dict of such
+    becomes a tuple or a dict of tensors. Anything else, such as a text or a list, is pickled, and
+    becomes a list with a value for each sample.
 
     Before each call `random`, NumPy and torch are seeded with `sample.seed`, and torch has one thread.
 

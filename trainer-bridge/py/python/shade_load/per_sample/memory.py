@@ -65,14 +65,17 @@ class Mapped:
 class Outputs:
     """The places of results. One is free again once the last array and tensor in it is gone."""
 
-    def __init__(self, file: SharedFile, length: int) -> None:
-        self._file, self._length = file, max(length, 1)
-        self._free: list[Mapped] = []
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+        # By their length: sizes of images that are about as large have their places in common.
+        self._free: dict[int, list[Mapped]] = {}
         self._is_closed = False
 
-    def take(self) -> Mapped:
-        """A free place, or one more."""
-        return self._free.pop() if self._free else Mapped(self._file, self._length)
+    def take(self, length: int) -> Mapped:
+        """A free place of at least this length, or one more."""
+        room = _room(length)
+        free = self._free.get(room)
+        return free.pop() if free else Mapped(self._file, room)
 
     def lease(self, mapped: Mapped) -> Any:
         """The bytes of a place as an array, whose end gives it back. Arrays and tensors made of it keep it."""
@@ -84,11 +87,12 @@ class Outputs:
         """The place is free. The memory of more than a loop needs goes back to the system."""
         if self._is_closed:
             return
-        if len(self._free) < _KEPT:
-            self._free.append(mapped)
+        free = self._free.setdefault(len(mapped.memory), [])
+        if len(free) < _KEPT:
+            free.append(mapped)
             return
         mapped.memory.madvise(mmap.MADV_REMOVE)
-        self._free.insert(0, mapped)
+        free.insert(0, mapped)
 
     def close(self) -> None:
         """Unmaps what is free. What is not goes with its last array."""
@@ -98,4 +102,4 @@ class Outputs:
 
 def _room(length: int) -> int:
     """A power of two, so that lengths that vary find free places. What is not written takes no memory."""
-    return max(mmap.PAGESIZE, 1 << (length - 1).bit_length())
+    return max(mmap.PAGESIZE, 1 << max(length - 1, 0).bit_length())
