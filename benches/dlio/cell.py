@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benches.dlio.data import Data, dlio_command, files_for
-from benches.dlio.memory import Group, limited
+from benches.dlio.memory import Group, limited, touched
 from benches.dlio.rows import BATCH, COMPUTE_SECONDS, RECORD_BYTES, ROWS, TOUCHED
 from benches.rivals.places import DROP_CACHES
 from benches.rivals.process_tree import below, cpu_seconds
@@ -87,12 +87,14 @@ def run(cell: Cell, setting: Setting, scratch: Path) -> dict[str, Any]:
     else:
         os.sync()
         DROP_CACHES.write_text("3")
+    touch_seconds = touched(limit)
     with limited(limit) as group:
         command = group.around([sys.executable, "-m", "benches.dlio.whole", *_ranks(cell, setting, scratch)])
         watched = _watched(_stored(cell, setting, scratch, command), setting, cell, scratch)
         peak = group.peak_bytes()
     result = {**asdict(cell), "started": started, "load": os.getloadavg(), **watched}
     result |= {"memory_bytes": limit if group.folder else None, "memory_refused": group.refused, "memory_peak": peak}
+    result["touch_seconds"] = touch_seconds
     result["data_times_memory"] = round(_data_bytes(cell, setting) / limit, 2)
     counted = scratch / "operations.json"
     if counted.exists():

@@ -1,14 +1,19 @@
-"""A control group with a limit of memory, for ranks and daemon: what they cache of files is in it."""
+"""Memory for ranks and daemon: a control group with a limit, in which is also what they cache of files.
+
+`python -m benches.dlio.memory` says how long this machine takes to find memory, twice."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy
 
 # Where a version of cgroups is mounted, its limit, what it used most, and its kills.
 VERSIONS = {
@@ -17,6 +22,7 @@ VERSIONS = {
 }
 # Until when a group is empty by itself, as a daemon lingers; then its processes are killed.
 EMPTY_SECONDS_MAX = 15
+GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,26 @@ def limited(limit_bytes: int) -> Iterator[Group]:
         yield group
     finally:
         _remove(group)
+
+
+def touched(limit_bytes: int) -> list[float]:
+    """Writes to so much memory, if it is free, and gives it back; seconds for each GiB.
+
+    The host of a virtual machine may give it memory only as that is touched for the first time,
+    which is slow. Who comes first would pay for all who come later.
+    """
+    seconds, taken = [], []
+    for _ in range(min(limit_bytes, _available_bytes()) // GIB):
+        begun = time.perf_counter()
+        taken.append(numpy.ones(GIB, numpy.uint8))
+        seconds.append(round(time.perf_counter() - begun, 3))
+    return seconds
+
+
+def _available_bytes() -> int:
+    """What programs can have without swapping, less what this one may need itself."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return max(int(lines["MemAvailable"].split()[0]) * 1024 - GIB, 0)
 
 
 def _make(limit_bytes: int) -> Group:
@@ -95,3 +121,8 @@ def _kill_all(folder: Path) -> None:
     for pid in (folder / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    for time_of in ("first", "second"):
+        print(f"seconds for each GiB, the {time_of} time:", *touched(sys.maxsize))

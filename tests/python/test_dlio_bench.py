@@ -9,6 +9,7 @@ import pytest
 from shade_load import Loader, Writer
 
 from benches.dlio import __main__ as bench
+from benches.dlio import memory
 from benches.dlio.cell import DISK, STORE, Cell
 from benches.dlio.copies import crc32c, renamed
 from benches.dlio.data import files_for
@@ -34,6 +35,13 @@ def test_copies_of_a_dataset_are_one_dataset_of_linked_shards(tmp_path: Path) ->
     with Loader(merged, SAMPLES) as loader:
         records = [record.tobytes() for batch in loader for record in batch.records.memoryviews()]
     assert sorted(records) == sorted(len(copies) * [_pgm(number) for number in range(SAMPLES)])
+
+
+def test_memory_is_touched_up_to_a_limit_and_no_more_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.touched((1 << 30) - 1) == [], "whole GiB"
+    monkeypatch.setattr(memory, "GIB", 1 << 20)
+    monkeypatch.setattr(memory, "_available_bytes", lambda: 5 << 20)
+    assert [len(memory.touched(limit << 20)) for limit in (3, 9)] == [3, 5]
 
 
 def _pgm(number: int) -> bytes:
