@@ -412,9 +412,13 @@ def test_what_does_not_belong_to_its_boxes_is_a_bad_record(tmp_path: Path) -> No
 def test_boxes_that_no_sample_has_are_a_wrong_name(tmp_path: Path) -> None:
     for name, kind in [("boxes", "boxes[xyxy]"), ("points", "keypoints")]:
         with Writer(tmp_path / name) as writer:
-            writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=np.ones((2, 4), np.float32), note="two")
+            writer.add(np.zeros((8, 8, 3), np.uint8), None, boxes=np.float32([[1, 1, 3, 3]] * 2), note="two")
         with pytest.raises(ShadeError, match=f'no sample of the dataset has "{name}", .*: boxes.npy, note'):
             Loader(tmp_path / name, 1, image_size=8, fields={name: kind})
+        # At once, though the daemon that was started for the other name lingers.
+        with Loader(tmp_path / name, 1, image_size=8, fields={"boxes.npy": "boxes[xyxy]"}) as loader:
+            [batch] = loader
+            assert batch["boxes.npy"].offsets.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ pub(super) struct Lifecycle {
     draining: bool,
     /// Who drains it has been told, so it ends when the last rank has left.
     is_drained: bool,
-    /// A rank was ever attached.
+    /// A rank was ever attached, or refused: the one that has started this daemon need not be waited
+    /// for.
     had_rank: bool,
     /// Since when no rank is attached.
     empty_since: Duration,
@@ -31,7 +32,8 @@ pub(super) struct Lifecycle {
 
 /// Who is there when a rank says hello.
 pub(super) struct Present {
-    pub(super) has_sessions: bool,
+    /// Ranks, without those that were refused.
+    pub(super) has_ranks: bool,
     /// Names of the jobs.
     pub(super) jobs: Vec<String>,
 }
@@ -52,6 +54,13 @@ impl Lifecycle {
     /// A rank was accepted.
     pub(super) fn admitted(&mut self) {
         self.had_rank = true;
+    }
+
+    /// A rank was refused. It may come again, and ask for something else.
+    pub(super) fn refused(&mut self, now: Duration) {
+        if !self.had_rank {
+            (self.had_rank, self.empty_since) = (true, now);
+        }
     }
 
     /// An admitted rank has left.
@@ -94,7 +103,7 @@ impl Lifecycle {
         present: &Present,
     ) -> Result<Terms, Refusal> {
         let is_private = self.settings.linger().is_some();
-        let is_free = is_private && !present.has_sessions;
+        let is_free = is_private && !present.has_ranks;
         // A rank that starts again, or a validation beside a training, gets what the others have.
         if asked.content_id != self.served.content_id && (is_free || !asked.is_served) {
             if is_free {

@@ -243,7 +243,10 @@ impl Daemon {
                 }
                 self.sessions.answer(session, room.map(|()| accepted));
             }
-            Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
+            Action::Refuse(session, refusal) => {
+                self.lifecycle.refused(self.started.elapsed());
+                self.sessions.answer(session, Err(refusal));
+            }
             Action::Aside(order) => self.aside.order(order),
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
@@ -321,7 +324,7 @@ impl Daemon {
         // Ranks that said hello before have their jobs then.
         self.turn();
         let jobs = self.core.jobs().into_iter().map(|job| job.name).collect();
-        let present = Present { has_sessions: !self.sessions.is_empty(), jobs };
+        let present = Present { has_ranks: self.sessions.has_ranks(), jobs };
         match self.lifecycle.judge(&attach, asked, &present) {
             Ok(terms) => {
                 attach.job.clone_from(&terms.job);

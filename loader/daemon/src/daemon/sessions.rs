@@ -76,6 +76,11 @@ impl Sessions {
         self.peers.is_empty()
     }
 
+    /// Whether a rank is admitted, or may be: a refused one is gone as soon as it has heard that.
+    pub(super) fn has_ranks(&self) -> bool {
+        self.peers.values().any(|peer| peer.accepted || peer.verdict.is_some())
+    }
+
     pub(super) fn hello(
         &mut self,
         session: SessionId,
