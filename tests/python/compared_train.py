@@ -1,6 +1,7 @@
 """A training for test_compare.py, without torch: its score follows from the samples that it is given.
 
     compared_train.py TRAIN VAL EPOCHS [SEED] [--starts FILE] [--losses] [--report] [--fails] [--hangs EPOCH]
+                      [--val-first] [--tier SERVERS]
 """
 
 import argparse
@@ -8,12 +9,13 @@ import os
 import sys
 import time
 import zlib
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 # Its import takes seconds.
 sys.modules["torch"] = None  # type: ignore[assignment]
 
-from shade_load import Loader, Plan  # noqa: E402
+from shade_load import Daemon, Loader, Plan  # noqa: E402
 
 BATCH = 8
 
@@ -30,6 +32,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--fails", action="store_true")
     parser.add_argument("--hangs", type=int)
+    parser.add_argument("--val-first", action="store_true")
+    parser.add_argument("--tier")
     args = parser.parse_args()
     if args.starts is not None:
         with args.starts.open("a", encoding="utf-8") as starts:
@@ -39,7 +43,16 @@ def main() -> None:
 
 def train(args: argparse.Namespace) -> None:
     seen = b""
-    with Loader(args.train, BATCH, plan=Plan(sampler=args.sampler)) as loader, Loader(args.val, BATCH, train=False) as val:
+    daemon = Daemon(tier=args.tier)
+    # On the training's dataset: it starts the daemon of both.
+    first: AbstractContextManager[object] = nullcontext()
+    if args.val_first:
+        first = Loader(args.train, BATCH, train=False, daemon=daemon)
+    with (
+        first,
+        Loader(args.train, BATCH, plan=Plan(sampler=args.sampler), daemon=daemon) as loader,
+        Loader(args.val, BATCH, train=False, daemon=daemon) as val,
+    ):
         for epoch in range(args.epochs):
             loader.set_epoch(epoch)
             for batch in loader:

@@ -273,6 +273,9 @@ class TestWords:
         # The epoch of the second score was never trained to its end.
         points = points_of([{"bytes": 1, "successors": 0, "at": 2.0, "stall": 0.0}], 1.0, [(1, 5.0), (2, 6.0)])
         assert [(point.epochs, point.score) for point in points] == [(1, 5.0)]
+        # A line that begins before its epoch does.
+        log = b"epoch 0 accuracy 1\nepoch 1 accuracy 2\n"
+        assert matched(log, re.compile(rb"accuracy (\d)"), [8, 27], [8, 27]) == [(1, 1.0), (2, 2.0)]
         with pytest.raises(ValueError):
             matched(b"accuracy nan\n", re.compile(rb"accuracy (\S+)"), [0])
 
@@ -344,6 +347,19 @@ class TestRuns:
         assert "echo: Plan.sampler='pads' of the script gave way to 'echo'" in whole(words)["notes"]
         plans = [about(tmp_path / "out", cell)["job"]["plan"] for cell in ("script-0", "echo-0")]
         assert [plan["sampler"] for plan in plans] == ["pads", "echo"]
+
+    def test_a_loader_that_validates_first_starts_the_daemon_with_the_runs_cache(self, data: Path, tmp_path: Path) -> None:
+        arguments = given(data, "--report", "--val-first")
+        whole(command(data, tmp_path / "out", *SMALL, *PAIR, arguments=arguments))
+        assert [about(tmp_path / "out", run_name)["daemon"]["cache"] for run_name in ("uniform-0", "echo-0")] == ["20%"] * 2
+
+    def test_no_run_has_a_tier_that_is_warm_from_another(self, data: Path, tmp_path: Path) -> None:
+        tier = "valkey://127.0.0.1:1"
+        words = command(data, tmp_path / "out", *SMALL, *PAIR, arguments=given(data, "--report", "--tier", tier))
+        notes = whole(words)["notes"]
+        for cell in ("uniform", "echo"):
+            assert f"{cell}: Daemon.tier='{tier}' of the script gave way to None" in notes
+            assert about(tmp_path / "out", f"{cell}-0")["daemon"]["tier"] == "none"
 
     def test_a_dry_run_runs_nothing(self, data: Path, tmp_path: Path) -> None:
         shown = run(command(data, tmp_path / "out", *SMALL, "--seeds", 2, "--dry-run")).stdout

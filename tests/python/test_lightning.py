@@ -209,22 +209,31 @@ def test_samplers_of_shorter_epochs_are_refused(
 
 
 class FailsOnce(OverLoader):
-    """Fails at a batch, as a full device does."""
+    """Fails at a batch, as a full device does: in its step, or on the way to it."""
 
     fails_at: tuple[int, int] | None = None
+    is_early = False
+
+    def on_after_batch_transfer(self, batch: Any, _: int) -> Any:
+        self.fail(batch, here=self.is_early)
+        return batch
 
     def training_step(self, batch: Any, index: int) -> dict[str, torch.Tensor]:
-        if (batch.epoch, batch.index) == self.fails_at:
-            raise MemoryError("the device is full")
+        self.fail(batch, here=not self.is_early)
         return super().training_step(batch, index)
 
+    def fail(self, batch: Any, here: bool) -> None:
+        if here and self.trainer.training and (batch.epoch, batch.index) == self.fails_at:
+            raise MemoryError("the device is full")
 
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["in-the-step", "before-it"])
 def test_a_checkpoint_that_an_exception_leaves_has_its_batch_still_to_come(
-    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path
+    lightning: ModuleType, dataset: packed.Packed, tmp_path: Path, is_early: bool
 ) -> None:
     def trained(fails_at: tuple[int, int] | None = None, checkpoint: Path | None = None) -> FailsOnce:
         model = FailsOnce.of(lightning)
-        model.fails_at = fails_at
+        model.fails_at, model.is_early = fails_at, is_early
         saves = lightning.callbacks.OnExceptionCheckpoint(tmp_path)
         # It removes its checkpoint as a training ends well.
         saves.teardown = lambda *_, **__: None

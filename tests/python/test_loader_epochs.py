@@ -145,7 +145,7 @@ def test_an_iteration_that_has_begun_keeps_its_epoch_when_another_is_set(
 def test_the_length_is_that_of_the_resumed_epoch_until_it_is_delivered() -> None:
     at = Position()
     at.load(3, 2, 4)
-    at.begin(3)
+    at.begin(3, 1)
     lengths = []
     for batch in (2, 3):
         at.deliver(batch)

@@ -13,7 +13,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Daemon, DaemonGone, Loader, LoaderTimeout, Plan, RecordError, ShadeError
+from shade_load import Daemon, DaemonGone, Loader, LoaderTimeout, PerSample, Plan, RecordError, Sample, ShadeError
 
 BATCH = 8
 # Only a process that hangs gets here.
@@ -89,7 +89,14 @@ with Loader(sys.argv[1], 8, daemon=Daemon(job="killed-trainer")) as loader:
     assert set(os.listdir("/dev/shm")) <= before
 
 
-def test_an_iterator_that_waits_in_another_thread_takes_no_batch_of_the_next_iteration(dataset: packed.Packed) -> None:
+def as_it_is(sample: Sample) -> Any:
+    return sample.image.copy()
+
+
+@pytest.mark.parametrize("function", [None, PerSample(as_it_is, workers=1)])
+def test_an_iterator_that_waits_in_another_thread_takes_no_batch_of_the_next_iteration(
+    dataset: packed.Packed, function: PerSample | None
+) -> None:
     told = []
 
     def take(batches: Iterator[Any]) -> None:
@@ -97,7 +104,7 @@ def test_an_iterator_that_waits_in_another_thread_takes_no_batch_of_the_next_ite
             next(batches)
         told.append(str(error.value))
 
-    with Loader(dataset.path, BATCH, image_size=8, daemon=Daemon(job="left-behind")) as loader:
+    with Loader(dataset.path, BATCH, image_size=8, transform=function, daemon=Daemon(job="left-behind")) as loader:
         # Nothing comes before the second iteration.
         os.kill(loader.daemon_pid, signal.SIGSTOP)
         thread = threading.Thread(target=take, args=[iter(loader)])
@@ -108,6 +115,20 @@ def test_an_iterator_that_waits_in_another_thread_takes_no_batch_of_the_next_ite
         assert [batch.index for batch in batches] == list(range(len(loader)))
         thread.join()
     assert told == ["this iterator belongs to an earlier iteration: a Loader has one at a time"]
+
+
+def test_an_iterator_that_waits_for_its_first_batch_goes_on_with_the_epoch_that_is_set(dataset: packed.Packed) -> None:
+    had: list[tuple[int, int]] = []
+    with Loader(dataset.path, BATCH, image_size=8, daemon=Daemon(job="set-meanwhile")) as loader:
+        os.kill(loader.daemon_pid, signal.SIGSTOP)
+        batches = iter(loader)
+        thread = threading.Thread(target=lambda: had.extend((batch.epoch, batch.index) for batch in batches))
+        thread.start()
+        time.sleep(0.3)
+        loader.set_epoch(3)
+        os.kill(loader.daemon_pid, signal.SIGCONT)
+        thread.join()
+        assert had == [(3, batch) for batch in range(len(loader))]
 
 
 def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
 from shade_load import Daemon, Loader
+from shade_load.metrics import CAUSES, between
 
 # A read takes 200 ms: thousands of times what a row of 16 x 16 pixels takes.
 SLOW = Daemon(ring="1MiB", store="latency=200ms", job="slow")
@@ -78,3 +80,23 @@ def test_a_trainer_that_takes_its_time_has_a_full_ring(dataset: packed.Packed) -
         assert loader.stats()["rank"]["waits_for"] is None
         assert loader.metrics()["shade/wait_share"] == 0
         assert len(kept) == 4
+
+
+def looked(attached_seconds: float, stall_seconds: float, successors: int) -> dict[str, Any]:
+    """What `between` reads of a Loader's figures."""
+    rank = dict.fromkeys([*(f"{cause}_ns" for cause in CAUSES), "ring_full_ns"], 0)
+    return {
+        "rank": {**rank, "attached_ns": round(attached_seconds * 1e9)},
+        "total": dict.fromkeys(("delivered", "bytes_read", "tier_bytes", "accesses", "hits"), 0),
+        "epoch": {"distinct_share": 1.0},
+        "read_latency": None,
+        "stall_seconds": stall_seconds,
+        "successors": successors,
+    }
+
+
+def test_the_share_of_waiting_is_of_all_the_time_also_where_a_daemon_was_replaced() -> None:
+    # The successor counts for a minute. The trainer has waited for three, of thirty.
+    replaced = looked(60, 180, successors=1)
+    for before in (looked(3600, 0, successors=0), None):
+        assert between(before, replaced, 1800)["shade/wait_share"] == pytest.approx(0.1)

@@ -11,7 +11,6 @@ from typing import Any
 
 import packed
 import pytest
-import torch
 from shade_load import Daemon, Loader, Plan, ShadeError
 
 torch = pytest.importorskip("torch")

@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
@@ -148,22 +149,27 @@ fn time(command: &[OsString]) -> Result<(ExitCode, f64), Box<dyn Error>> {
         .stdin(Stdio::null())
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
-    end_with_us(&child)?;
+    let runs = Arc::new(AtomicBool::new(true));
+    end_with_us(&child, Arc::clone(&runs))?;
     let status = child.wait()?;
+    runs.store(false, Ordering::Relaxed);
     let seconds = started.elapsed().as_secs_f64();
     let code =
         status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from);
     Ok((code, seconds))
 }
 
-/// SIGINT, SIGTERM and SIGHUP end the command, and not this program, which then unmounts.
-fn end_with_us(child: &Child) -> Result<(), Box<dyn Error>> {
+/// SIGINT, SIGTERM and SIGHUP end the command while it `runs`, and not this program, which then
+/// unmounts.
+fn end_with_us(child: &Child, runs: Arc<AtomicBool>) -> Result<(), Box<dyn Error>> {
     let pid = Pid::from_child(child);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // It may have ended by itself.
-            let _ = kill_process(pid, Signal::TERM);
+            // Afterwards another process may have its number.
+            if runs.load(Ordering::Relaxed) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
         }
     });
     Ok(())

@@ -289,11 +289,20 @@ fn who_wants_some_fields_is_told_where_the_last_of_them_ends() {
     assert_eq!(index.field_ends(SampleId(0)).count(), 0);
     let names: Vec<&str> = index.field_ends(SampleId(1)).map(|end| end.name).collect();
     assert_eq!(names, ["a", "b", "c"]);
+    assert!(index.field_names().eq(names) && index.knows_all_field_names());
     // They follow from what the content id covers.
     let older = built(Codec::None, |index| index.set_fields(vec![FieldsRow::default(), whole])).unwrap();
     let older = Index::open(older).unwrap();
     assert_eq!(older.content_id(), index.content_id());
     assert_eq!(older.fields_up_to(SampleId(1), &older.wanted_fields(|name| name == "a")), Some(all));
+    assert!(older.field_names().next().is_none() && !older.knows_all_field_names());
+    // Samples of an older dataset beside one whose names are known.
+    let beside = built(Codec::None, |index| {
+        index.push_field_end(FieldEnd { name: "a", up_to: whole }).unwrap();
+        index.set_fields(vec![whole, whole]);
+    });
+    let beside = Index::open(beside.unwrap()).unwrap();
+    assert!(beside.field_names().eq(["a"]) && !beside.knows_all_field_names());
 }
 
 #[test]

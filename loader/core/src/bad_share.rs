@@ -2,8 +2,8 @@
 //!
 //! `on_error` is meant for single damaged records. Where a store or half a dataset is gone, an
 //! epoch of what is left would look like a success. So the epoch ends with an error once its bad
-//! rows are more than the share `bad_max` of its plan. The limit is known beforehand: it does not
-//! depend on the rows delivered so far.
+//! rows are more than the share `bad_max` of its plan's rows for the ranks here. The limit is known
+//! beforehand: it does not depend on the rows delivered so far.
 //!
 //! A batch whose samples were all skipped is void: it is never delivered. A single rank then has
 //! one batch less. Several ranks must have the same number of batches, and some may have theirs

@@ -21,9 +21,9 @@ pub trait Samples {
     fn reads_field(&self, _name: &str) -> bool {
         false
     }
-    /// The names of the fields that samples have, as far as they are known.
-    fn field_names(&self) -> Vec<&str> {
-        Vec::new()
+    /// The names of the fields that samples have; `None` if not all are known.
+    fn field_names(&self) -> Option<Vec<&str>> {
+        None
     }
     /// Room that the wanted fields of a sample take at most, in bytes; 0 unless they are read.
     fn fields_bytes(&self, _sample: SampleId, _is_wanted: &dyn Fn(&str) -> bool) -> u64 {

@@ -181,19 +181,20 @@ pub(super) fn check_fields(fields: &Fields, index: &dyn Samples) -> Result<(), S
              (`shade-load serve --fields all`, Daemon(fields=True))"
         ));
     }
-    let mut known = index.field_names();
-    known.sort_unstable();
     let has_rows = |kind: &FieldKind| {
         matches!(kind, FieldKind::Rows { .. } | FieldKind::Boxes(_) | FieldKind::Keypoints { .. })
     };
-    let is_unknown = |(name, kind): &(&str, &FieldKind)| has_rows(kind) && !known.contains(name);
-    match fields.iter().find(is_unknown) {
-        Some((name, _)) if !known.is_empty() => Err(format!(
-            "fields: no sample of the dataset has {name:?}, so all would be without rows of it; there are: {}",
-            known.join(", ")
-        )),
-        _ => Ok(()),
+    let of_rows: Vec<&str> = fields.iter().filter(|(_, kind)| has_rows(kind)).map(|(name, _)| name).collect();
+    if of_rows.is_empty() {
+        return Ok(());
     }
+    let Some(mut known) = index.field_names() else { return Ok(()) };
+    known.sort_unstable();
+    let Some(name) = of_rows.iter().find(|name| !known.contains(name)) else { return Ok(()) };
+    Err(format!(
+        "fields: no sample of the dataset has {name:?}, so all would be without rows of it; there are: {}",
+        known.join(", ")
+    ))
 }
 
 /// Bytes that those fields of a sample take at most which vary from sample to sample, in a batch of

@@ -189,8 +189,8 @@ impl Samples for WholeSamples {
         self.fields.has(name)
     }
 
-    fn field_names(&self) -> Vec<&str> {
-        self.index.field_names().collect()
+    fn field_names(&self) -> Option<Vec<&str>> {
+        self.index.knows_all_field_names().then(|| self.index.field_names().collect())
     }
 
     fn fields_bytes(&self, sample: SampleId, is_wanted: &dyn Fn(&str) -> bool) -> u64 {

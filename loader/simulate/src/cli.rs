@@ -190,6 +190,11 @@ pub struct Simulate {
     #[arg(long)]
     pub recommend: bool,
 
+    /// For --recommend: the socket file of the dataset's daemon, if it was started with one.
+    /// Default: $SHADE_SOCKET.
+    #[arg(long, value_name = "PATH", requires = "recommend", conflicts_with = "store")]
+    pub socket: Option<PathBuf>,
+
     /// One JSON object instead of a table: {"rows": [{"policy", "capacity", ...}]}, capacities in
     /// bytes (without sizes: in samples), times in seconds, shares from 0 to 1.
     #[arg(long)]

@@ -291,7 +291,8 @@ impl Reading {
 
     fn into_recording(mut self, header: Header) -> Recording {
         let job = self.job.as_ref();
-        let world_size = job.as_ref().map_or(1, |job| job.world_size);
+        // The file has those of one daemon.
+        let ranks = job.as_ref().map_or(1, |job| job.local_ranks());
         let first = u32::try_from(self.batch_len).unwrap_or(u32::MAX);
         let middle = self.behind.len() / 2;
         let ring = self.behind.iter().copied().max().unwrap_or(1).clamp(1, AHEAD_MAX);
@@ -302,7 +303,7 @@ impl Reading {
         self.script.back = back.map(|opened| u32::try_from(opened).unwrap_or(u32::MAX)).collect();
         Recording {
             header,
-            compute: self.compute.median(world_size),
+            compute: self.compute.median(ranks),
             batch_size: job.map_or(first, |job| job.batch_size).max(1),
             ring,
             ahead: ahead.clamp(1, ring),

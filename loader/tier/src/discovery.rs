@@ -55,8 +55,8 @@ pub(crate) struct Discovery {
     get: Option<Duration>,
     /// The user was told that no server was found.
     told: bool,
-    /// Servers that are there and cannot be used, of which the user was told why.
-    unusable: BTreeSet<Address>,
+    /// Servers that are there and do not tell all, of which the user was told why.
+    unknown: BTreeSet<Address>,
 }
 
 impl Discovery {
@@ -69,7 +69,7 @@ impl Discovery {
             scanned: BTreeSet::new(),
             get: None,
             told: false,
-            unusable: BTreeSet::new(),
+            unknown: BTreeSet::new(),
         }
     }
 
@@ -105,16 +105,18 @@ impl Discovery {
             if self.scanned.contains(&address) || is_stopped(stop) {
                 continue;
             }
-            is_complete &= match self.examine(&address, &slots).and_then(|()| self.scan(&address, stop)) {
+            let examined = self.examine(&address, &slots).map_err(|fault| ("its room is not known", fault));
+            let scanned = || self.scan(&address, stop).map_err(|fault| ("what it holds is not known", fault));
+            is_complete &= match examined.and_then(|()| scanned()) {
                 Ok(()) => {
-                    self.unusable.remove(&address);
+                    self.unknown.remove(&address);
                     self.scanned.insert(address)
                 }
-                Err(fault) => {
-                    if self.unusable.insert(address.clone()) {
+                Err((what, fault)) => {
+                    if self.unknown.insert(address.clone()) {
                         let again = RETRY.as_secs();
                         tracing::warn!(
-                            "tier: server {address}: {fault}: it is not used, and asked again every {again} s"
+                            "tier: server {address}: {fault}: {what}; it is asked every {again} s"
                         );
                     }
                     false

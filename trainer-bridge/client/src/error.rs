@@ -166,7 +166,7 @@ pub enum ClientError {
     #[error("no epoch was started: call start_epoch first")]
     NotStarted,
     /// Another thread has started an epoch since this one began to wait.
-    #[error("this iterator belongs to an earlier iteration: a Loader has one at a time")]
+    #[error("another epoch was started meanwhile")]
     AnotherStart,
     /// The caller passed an impossible value.
     #[error("{what}: got {got}, expected {expected}")]

@@ -40,6 +40,13 @@ create_exception!(
     "Nothing came for `timeout` seconds; the text says what was awaited."
 );
 
+create_exception!(
+    shade_load,
+    AnotherStart,
+    ShadeError,
+    "An epoch was started while this thread waited: the batches are those of another iterator."
+);
+
 /// Adds the exceptions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -47,6 +54,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DaemonGone", py.get_type::<DaemonGone>())?;
     module.add("RankTaken", py.get_type::<RankTaken>())?;
     module.add("RecordError", py.get_type::<RecordError>())?;
+    module.add("AnotherStart", py.get_type::<AnotherStart>())?;
     module.add("LoaderTimeout", py.get_type::<LoaderTimeout>())
 }
 
@@ -62,6 +70,7 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
         ClientError::Refused { code: REFUSE_BUSY, .. } => RankTaken::new_err(text),
         ClientError::DaemonGone { .. } => DaemonGone::new_err(text),
         ClientError::Record { .. } | ClientError::Fields { .. } => RecordError::new_err(text),
+        ClientError::AnotherStart => AnotherStart::new_err(text),
         ClientError::Timeout { .. } => LoaderTimeout::new_err(text),
         _ => ShadeError::new_err(text),
     }

@@ -179,25 +179,31 @@ impl Session {
         self.open().map(drop)
     }
 
-    /// Starts `epoch` at `first_batch`. An earlier epoch's batches in the ring are never seen.
-    fn start_epoch(&self, py: Python<'_>, epoch: u32, first_batch: u32) -> PyResult<()> {
-        self.call(py, |session| session.start_epoch(epoch, first_batch))?;
+    /// Starts `epoch` at `first_batch`. An earlier epoch's batches in the ring are never seen. The
+    /// number of this start, for `next`.
+    fn start_epoch(&self, py: Python<'_>, epoch: u32, first_batch: u32) -> PyResult<u32> {
+        let start = self.call(py, |session| {
+            session.start_epoch(epoch, first_batch)?;
+            Ok(session.starts())
+        })?;
         *lock(&self.awaited) = (epoch, first_batch);
-        Ok(())
+        Ok(start)
     }
 
     /// The epoch's next batch, or none at its end. Waits up to `timeout_seconds`. In between it
-    /// calls `check`, which may raise what ends the wait.
-    #[pyo3(signature = (timeout_seconds, check=None))]
+    /// calls `check`, which may raise what ends the wait. `start` is the number of the epoch's:
+    /// `AnotherStart` is raised if there was another one since.
+    #[pyo3(signature = (timeout_seconds, start, check=None))]
     fn next(
         &self,
         py: Python<'_>,
         timeout_seconds: f64,
+        start: u32,
         check: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Batch>> {
         let timeout = seconds("timeout", timeout_seconds)?;
         let begun = Instant::now();
-        let outcome = self.wait_next(py, begun, timeout, check);
+        let outcome = self.wait_next(py, begun, timeout, start, check);
         let waited_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.stall_ns.fetch_add(waited_ns, Ordering::Relaxed);
         outcome
@@ -287,19 +293,14 @@ impl Session {
         py: Python<'_>,
         begun: Instant,
         timeout: Duration,
+        start: u32,
         check: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Batch>> {
         self.give_warning(py)?;
-        let mut since = None;
         loop {
             self.warn_of_successors(py)?;
             let left = timeout.saturating_sub(begun.elapsed());
-            let next = |session: &shade_client::Session| {
-                // An iterator that another thread has left behind takes no batch of the next one.
-                let start = *since.get_or_insert_with(|| session.starts());
-                session.next_since(start, SLICE.min(left))
-            };
-            match self.call(py, next)? {
+            match self.call(py, |session| session.next_since(start, SLICE.min(left)))? {
                 Next::Batch(batch) => {
                     lock(&self.awaited).1 = batch.descriptor().batch.saturating_add(1);
                     if batch.is_copy() {

@@ -159,13 +159,24 @@ impl Index {
         FieldsRow::decode(row)?.span(&self.entry(sample)?)
     }
 
-    /// The names of the extra fields that samples have; none are known where the index does not say
-    /// where single fields lie.
+    /// The names of the extra fields that samples have, as far as the index says where single fields
+    /// lie.
     pub fn field_names(&self) -> impl Iterator<Item = &str> {
         let members = self.layout.members.as_ref().map(|members| members.names(self.bytes()));
         let ends = self.layout.field_ends.as_ref().filter(|_| members.is_none());
         let ends = ends.map(|ends| ends.names(self.bytes()));
         members.into_iter().flatten().chain(ends.into_iter().flatten())
+    }
+
+    /// Whether [`field_names`](Self::field_names) has all: samples of older datasets may lie beside
+    /// newer ones.
+    #[must_use]
+    pub fn knows_all_field_names(&self) -> bool {
+        let knows = |sample: SampleId| {
+            let ends = self.layout.field_ends.as_ref();
+            self.members(sample).is_some() || ends.is_some_and(|ends| ends.has(self.bytes(), sample.index()))
+        };
+        (0..self.len()).map(SampleId).all(|sample| knows(sample) || self.fields(sample).is_none())
     }
 
     /// The fields with these names, for the functions below.

@@ -20,7 +20,6 @@ use shade_job::{Capacity, DaemonSpec, FieldsRead};
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Completion, Depth, PATIENCE, Reads, ReadsConfig, ReadsError};
 use shade_shm::memfd::lacking;
-use shade_tier::Tier;
 
 use super::aside::Aside;
 use super::cache_memory::CacheMemory;
@@ -188,18 +187,16 @@ struct Prepared {
     samples: Arc<WholeSamples>,
     records: Records,
     reads: Reads,
-    tier: Option<Tier>,
     helpers: Helpers,
     results: Results,
     /// A panic of any thread is told here.
     stop: (Sender<Stop>, Receiver<Stop>),
 }
 
-/// What reads, tier and helpers answer.
+/// What reads and helpers answer.
 struct Results {
     completions: Receiver<Completion>,
     done: Receiver<Filled>,
-    tier: Receiver<shade_tier::Event>,
     aside: Receiver<AsideResult>,
 }
 
@@ -225,13 +222,12 @@ fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepa
         completions_in,
         panics::give_up,
     )?;
-    let (tier, tier_events) = tier::start(settings, &samples, arena).map_err(DaemonError::Start)?;
     let workers = Workers::start(worker_count(settings), settings.jpeg, &samples, Arc::clone(arena), done_in)
         .map_err(DaemonError::Start)?;
     let (aside, aside_results) = Aside::start().map_err(DaemonError::Start)?;
     let helpers = Helpers { workers, aside };
-    let results = Results { completions, done, tier: tier_events, aside: aside_results };
-    Ok(Prepared { dataset, samples, records, reads, tier, helpers, results, stop })
+    let results = Results { completions, done, aside: aside_results };
+    Ok(Prepared { dataset, samples, records, reads, helpers, results, stop })
 }
 
 /// Has the daemon of the same address make room, and takes the address.
@@ -268,12 +264,13 @@ fn serve_at(
     announce: impl FnOnce(&Ready),
 ) -> Result<(), DaemonError> {
     let prepared = prepared.map_or_else(|| prepare(folder, config, &listener.address), Ok)?;
-    let Prepared { dataset, samples, records, reads, tier, helpers, results, stop: (stop_in, stop) } =
-        prepared;
+    let Prepared { dataset, samples, records, reads, helpers, results, stop: (stop_in, stop) } = prepared;
     let index = Arc::clone(&dataset.index);
     let settings = &config.settings;
     let Records { arena, free, cache_bytes, staging_bytes, words } = records;
     let block_bytes = arena.block_bytes();
+    // Only now: a daemon before this one may have stored records until it ended.
+    let (tier, tier_events) = tier::start(settings, &samples, &arena).map_err(DaemonError::Start)?;
     let cache_memory = CacheMemory::new(arena, Arc::clone(&samples), settings.policy, staging_bytes);
     // A later signal finds the channel full: the end is under way.
     signals::watch(move || drop(stop_in.try_send(Stop::Asked))).map_err(DaemonError::Start)?;
@@ -309,8 +306,8 @@ fn serve_at(
     let lifecycle = Lifecycle::new(served, running);
     let mut daemon = Daemon::new(core, reads, helpers, trace_header, lifecycle, cache_memory);
     daemon.tier = tier;
-    let Results { completions, done, tier, aside } = results;
-    let inbox = Inbox { completions, done, tier, aside, messages, stop };
+    let Results { completions, done, aside } = results;
+    let inbox = Inbox { completions, done, tier: tier_events, aside, messages, stop };
     daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shade_core::JobStatus;
 use shade_core::plan::{FewerReads, fewer_reads};
-use shade_job::{Order, Sampler};
+use shade_job::{Order, PlanSpec, Sampler};
 
 use crate::ask::target_of;
 
@@ -113,9 +113,10 @@ impl Remedy {
     pub(crate) fn text_for(&self, place: &Place) -> String {
         let Place { target, dataset, cache_bytes } = place;
         let twice_mib = cache_bytes.saturating_mul(2).div_ceil(MIB).max(1);
+        let socket = if target == dataset { String::new() } else { format!(" {target}") };
         self.text
             .replace(RESIZE, &format!("{RESIZE} {twice_mib}MiB {target}"))
-            .replace(RECOMMEND, &format!("shade-load simulate {dataset} --recommend"))
+            .replace(RECOMMEND, &format!("shade-load simulate {dataset} --recommend{socket}"))
             .replace(DOCTOR, &format!("{DOCTOR} {dataset}"))
     }
 }
@@ -168,7 +169,9 @@ pub(crate) fn remedy(waits: &Shares, facts: &Facts) -> Remedy {
 /// on one node that waits much for its store while the cache, which has this share of the data, is
 /// full, from the second epoch on. `None` if that does not help, or is not known to.
 pub(crate) fn advice(job: &JobStatus, cache_share: f64, waits: &Shares, facts: &Facts) -> Option<String> {
-    let is_one = job.plan.is_none_or(|plan| plan.parts.is_empty()) && job.group.is_none();
+    // The shares below are of a whole dataset.
+    let is_whole = |plan: PlanSpec| plan.parts.is_empty() && plan.subset_digest == 0;
+    let is_one = job.plan.is_none_or(is_whole) && job.group.is_none();
     let is_plain = job.sampler == Sampler::Uniform && job.order == Order::Shuffled && is_one;
     let is_on_one_node = job.ranks_here == job.world_size;
     let is_full = facts.cache_used_bytes as f64 >= FULL_MIN * facts.cache_bytes as f64;
@@ -232,6 +235,7 @@ mod tests {
             JobStatus { sampler: Sampler::Echo, ..job.clone() },
             JobStatus { order: Order::Spaced, ..job.clone() },
             JobStatus { plan: Some(mixture), ..job.clone() },
+            JobStatus { plan: Some(PlanSpec { subset_digest: 1, ..PlanSpec::default() }), ..job.clone() },
             JobStatus { epoch: Some(0), ..job.clone() },
             JobStatus { ranks_here: 1, ..job.clone() },
         ] {
@@ -276,7 +280,7 @@ mod tests {
         let text = full.text_for(&Place::of("/run/a.sock", "/d/my photos", 3 * MIB / 2));
         for command in [
             "shade-load resize 3MiB --socket /run/a.sock (",
-            "shade-load simulate '/d/my photos' --recommend ",
+            "shade-load simulate '/d/my photos' --recommend --socket /run/a.sock ",
             "shade-load doctor '/d/my photos'",
         ] {
             assert!(text.contains(command), "{text}");

@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never
 
 from . import _native
-from ._native import LoaderTimeout, ShadeError
+from ._native import AnotherStart, ShadeError
 from .as_data_loader import AsDataLoader, misplaced
 from .attach import Attach
 from .batch import Batch
@@ -23,7 +23,7 @@ from .exchange import Exchange, torch_exchange
 from .fields import kinds
 from .in_place import indexed
 from .launch import find_daemon
-from .metrics import between
+from .metrics import Looks
 from .mixture import Share, arguments, mixed, samplers
 from .nodes import Placement, place
 from .daemon import Daemon, settings
@@ -45,6 +45,7 @@ from .plan import BY_LOSS, Plan, Preset
 from .position import Position
 from .ranks import default_job, may_be_one_of_several, ranks
 from .recipe import check_uses, recipe_of_floats
+from .rest_of_epoch import RestOfEpoch
 from .reports import Reports
 from .scores import Leaders, ScoreExchange
 from .state import STATE_VERSION, check_state
@@ -151,8 +152,6 @@ class Loader(AsDataLoader):
     _in_run: InRun | None = None
     # What calls a function of single samples.
     _ahead: Ahead | None = None
-    # The figures that `metrics` has told.
-    _told: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -251,7 +250,7 @@ class Loader(AsDataLoader):
         # Ranks of one training need the same name.
         or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
         session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
-        self._session, self.job = session, session.job
+        self._session, self.job, self._looks = session, session.job, Looks()
         if placement.seats:
             session.seat(placement.seats)
         if self._leaders is not None and self._leaders.has_this_rank:
@@ -339,20 +338,20 @@ class Loader(AsDataLoader):
         session = self._open()
         epoch = integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._at.epoch and self._at.is_unbegun:
-            self._start(session, epoch, 0)
+            self._at.start = self._start(session, epoch, 0)
         self._at.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
         epoch = self._at.next_epoch(len(self))
-        self._start(session, epoch, self._at.resume_at)
+        start = self._start(session, epoch, self._at.resume_at)
         # Only now, as all that follows: a start that fails changes nothing.
         self._reports.begin(is_first=self._at.iteration == 0)
-        self._at.begin(epoch)
+        self._at.begin(epoch, start)
         if self._in_run is not None:
             self._in_run.began()
-        return _RestOfEpoch(self)
+        return RestOfEpoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
         """Reports a batch's losses, one per sample in its order, for drawing later epochs.
@@ -395,8 +394,7 @@ class Loader(AsDataLoader):
 
         The names begin with "shade/"; docs/why-it-waits.md lists them.
         """
-        before, self._told = self._told, self.stats()
-        return between(before, self._told)
+        return self._looks.look(self.stats())
 
     def resize_cache(self, cache: int | str) -> int:
         """Gives the running daemon's cache another size: bytes, "8GiB", or "50%" of the dataset.
@@ -454,16 +452,17 @@ class Loader(AsDataLoader):
         if self._scores is not None:
             self._scores.restart(state["daemon"])
         if self._at.is_unbegun:
-            self._start(session, epoch, batch)
-            self._at.take_over()
+            self._at.start = self._start(session, epoch, batch)
 
-    def _start(self, session: _native.Session, epoch: int, batch: int) -> None:
+    def _start(self, session: _native.Session, epoch: int, batch: int) -> int:
+        """Starts the epoch there, and returns the number of this start."""
+        start = session.start_epoch(epoch, batch)
         # What a function of PerSample has ahead is of another epoch.
-        session.start_epoch(epoch, batch)
         if self._ahead is not None:
             self._ahead.begin()
         if self._scores is not None:
             self._scores.start(epoch)
+        return start
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
@@ -502,13 +501,15 @@ class Loader(AsDataLoader):
             # A forked child may not close its parent's session, and an error here cannot be caught.
             pass
 
-    def _next(self, is_first: bool) -> Batch | None:
-        """The next batch of the iteration, whose first one it may be; none at its end."""
+    def _next(self, is_first: bool, start: int) -> Batch | None:
+        """The next batch of the iteration with this start, whose first one it may be; none at its end."""
         session = self._open()
         if self._reports.are_awaited and not is_first:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             self._reports.check(self.stats()["epoch"]["reports_missing"])
-        native, made = self._take(session)
+        native, made = self._take(session, start)
+        if start != self._at.start:
+            raise AnotherStart("another epoch was started meanwhile")
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:
             if self._in_run is not None:
@@ -527,50 +528,17 @@ class Loader(AsDataLoader):
             self._in_run.delivered(self, self._at.epoch, is_last=self._at.batch == len(self))
         return batch
 
-    def _take(self, session: _native.Session) -> tuple[_native.Batch | None, Any]:
+    def _take(self, session: _native.Session, start: int) -> tuple[_native.Batch | None, Any]:
         """The next batch from the ring, and the results of a function of its samples, if there is one."""
         if self._ahead is None:
-            return self._patience.next_batch(session), None
-        return self._ahead.next(session, self._patience)
+            return self._patience.next_batch(session, start), None
+        return self._ahead.next(session, self._patience, start)
 
     def _open(self) -> _native.Session:
         if self._session is None:
             raise ShadeError("the Loader is closed")
         self._session.check_open()
         return self._session
-
-
-class _RestOfEpoch(Iterator[Batch]):
-    """The rest of one epoch. It keeps no batch: the caller's references do."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._iteration = loader._at.iteration
-        self._is_first = True
-        self._has_ended = False
-
-    def __next__(self) -> Batch:
-        loader = self._loader
-        loader._open()
-        if loader._device is not None:
-            loader._device.let_go()
-        if self._has_ended:
-            raise StopIteration
-        if self._iteration != loader._at.iteration:
-            raise ShadeError("this iterator belongs to an earlier iteration: a Loader has one at a time")
-        try:
-            batch = loader._next(self._is_first)
-        except LoaderTimeout:
-            raise
-        except ShadeError:
-            self._has_ended = True
-            loader._at.is_unbegun &= self._iteration != loader._at.iteration
-            raise
-        self._is_first = False
-        if batch is None:
-            self._has_ended = True
-            raise StopIteration
-        return batch
 
 
 def _check_kinds(**given: tuple[Any, type]) -> None:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 CAUSES = ("storage", "workers", "plan", "ranks")
 
 
-def between(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, float]:
-    """The metrics of the time between two of a Loader's `stats()`; `None`: since it attached."""
+class Looks:
+    """The figures of the last look, and its time by this process's clock; at first, the Loader's beginning."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Any] | None = None
+        self._at = time.monotonic()
+
+    def look(self, now: dict[str, Any]) -> dict[str, float]:
+        """The metrics of the time since the last look, from the Loader's `stats()` of this moment."""
+        before, began = self._before, self._at
+        self._before, self._at = now, time.monotonic()
+        return between(before, now, self._at - began)
+
+
+def between(before: dict[str, Any] | None, now: dict[str, Any], own_seconds: float) -> dict[str, float]:
+    """The metrics of the time between two of a Loader's `stats()`; `None`: since it attached.
+
+    `own_seconds` is that time by this process's clock, which a daemon's death does not set back, as it
+    does not set back `stall_seconds`.
+    """
     rank, total, epoch = now["rank"], now["total"], now["epoch"]
     stalled = now["stall_seconds"] - (before["stall_seconds"] if before else 0)
     if before is not None and before["successors"] != now["successors"]:
@@ -25,7 +44,7 @@ def between(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, flo
         return sum(total[name] - old_total[name] for name in names) / seconds
 
     metrics = {
-        "wait_share": min(stalled / seconds, 1.0),
+        "wait_share": min(stalled / max(own_seconds, 1e-9), 1.0),
         **{f"wait_{cause}": share(f"{cause}_ns") for cause in CAUSES},
         "ring_full": share("ring_full_ns"),
         "samples_per_s": rate("delivered"),

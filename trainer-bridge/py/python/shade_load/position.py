@@ -22,6 +22,8 @@ class Position:
     resumed: tuple[int, int] | None = None
     # Counts iterations, so that an old iterator cannot take batches from a newer one.
     iteration: int = 0
+    # The session's number of the last start: an iterator that waits takes batches of no later one.
+    start: int = 0
     # There is an iterator that has given nothing yet.
     is_unbegun: bool = False
 
@@ -50,13 +52,15 @@ class Position:
         is_delivered = self.resume_at == 0 and 0 < batches <= self.batch
         return self.epoch + is_delivered
 
-    def begin(self, epoch: int) -> None:
-        """An iteration over `epoch` has begun."""
+    def begin(self, epoch: int, start: int) -> None:
+        """An iteration over `epoch` has begun, with this start."""
         self.epoch, self.batch, self.chosen = epoch, self.resume_at, None
         if self.resumed is not None and self.resumed[0] != epoch:
             self.resumed = None
         self.is_unbegun = True
+        # In this order: who finds the new start finds the new iteration.
         self.iteration += 1
+        self.start = start
 
     def deliver(self, batch: int) -> None:
         """The iteration has given this batch."""
@@ -72,11 +76,7 @@ class Position:
         self.chosen = None
 
     def load(self, epoch: int, batch: int, batches: int) -> None:
-        """A state was loaded: iterators are of an earlier iteration."""
+        """A state was loaded: an iterator that has given nothing goes on there, others are of an earlier iteration."""
         self.epoch, self.batch, self.resume_at, self.chosen = epoch, batch, batch, None
         self.resumed = (epoch, batches)
-        self.iteration += 1
-
-    def take_over(self) -> None:
-        """An iterator that has given nothing goes on from where the loaded state says."""
-        self.iteration -= 1
+        self.iteration += not self.is_unbegun

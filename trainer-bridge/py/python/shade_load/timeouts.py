@@ -23,8 +23,8 @@ class Patience:
         self.check: Callable[[], None] | None = None
         self._warned_of_ranks = False
 
-    def next_batch(self, session: _native.Session) -> _native.Batch | None:
-        """The epoch's next batch, or none at its end.
+    def next_batch(self, session: _native.Session, start: int) -> _native.Batch | None:
+        """The next batch of the epoch with this start, or none at its end.
 
         A rank that is attached and has not asked for the epoch is no fault: the wait for it goes on,
         and a warning says so once.
@@ -33,7 +33,7 @@ class Patience:
         """
         while True:
             try:
-                return session.next(self.seconds, self.check)
+                return session.next(self.seconds, start, self.check)
             except LoaderTimeout as error:
                 stats = _stats(error, session)
                 if not (late := _late_ranks(stats, session.job)):

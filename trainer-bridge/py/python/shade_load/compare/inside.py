@@ -54,7 +54,8 @@ class InRun:
                 f"{VARIABLE} names {folder}, which is no run of python -m shade_load.compare: {error}; unset it"
             ) from None
         self._folder, self._dataset, self._trains = folder, dataset, trains
-        self.is_compared = trains and str(dataset) == self._run["dataset"]
+        self._reads_compared = str(dataset) == self._run["dataset"]
+        self.is_compared = trains and self._reads_compared
         self._gave_way: list[str] = []
         self._note_file: int | None = None
         # The epoch that began last, the log's length then, the epoch whose end was noted last, and
@@ -71,20 +72,29 @@ class InRun:
         return cls(Path(folder), dataset_path(dataset), trains) if folder else None
 
     def replaced(self, given: Arguments) -> Arguments:
-        """The arguments of this run. Every Loader gets daemons that only this run has, so each run begins cold."""
+        """The arguments of this run.
+
+        Every Loader gets daemons that only this run has, without a tier, whose servers keep what earlier
+        runs read: so each run begins cold. Every Loader on the compared dataset gets the run's cache, as
+        the first one starts the daemon of all.
+        """
         name = hashlib.sha256(os.fsencode(self._dataset)).hexdigest()[:16]
-        daemon = replace(given.daemon, socket=Path(self._run["sockets"]) / name)
+        for option in ("tier", "tier_cache"):
+            self._tell(f"Daemon.{option}", getattr(given.daemon, option), None, None)
+        daemon = replace(given.daemon, socket=Path(self._run["sockets"]) / name, tier=None, tier_cache=None)
+        cache = self._run["cache"] if self._reads_compared else None
+        if cache is not None:
+            self._tell("cache", given.cache, None, cache)
+        given = given._replace(daemon=daemon, cache=given.cache if cache is None else cache)
         if not self.is_compared:
-            return given._replace(daemon=daemon)
-        options, seed, cache = dict(self._run["plan"]), self._run["seed"], self._run["cache"]
+            return given
+        options, seed = dict(self._run["plan"]), self._run["seed"]
         if options.get("sampler", "weighted") != "weighted" and given.plan.weights is not None:
             options["weights"] = None
         for option, value in options.items():
             self._tell(f"Plan.{option}", getattr(given.plan, option), getattr(Plan, option), value)
         self._tell("seed", given.seed, 0, seed)
-        if cache is not None:
-            self._tell("cache", given.cache, None, cache)
-        return Arguments(replace(given.plan, **options), daemon, given.cache if cache is None else cache, seed)
+        return given._replace(plan=replace(given.plan, **options), seed=seed)
 
     def attached(self, loader: Loader, settings: str, content_id: str) -> None:
         """Notes what the Loader is."""

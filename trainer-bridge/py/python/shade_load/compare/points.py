@@ -79,6 +79,7 @@ def matched(
     """The scores in lines of a log, with the epochs that had ended when they were printed, or the one in which they were.
 
     `ends` are the log's lengths at the end of each epoch, `begun` those at its first batch. A line has one score, its last.
+    The score's own place counts: its line may begin before the epoch does.
 
     Raises: ValueError: A match is no number.
     """
@@ -89,8 +90,9 @@ def matched(
             score = float(matches[-1][pattern.groups] or b"")
             if not math.isfinite(score):
                 raise ValueError(f"{score} in {line.decode(errors='replace')!r}")
-            ended = sum(end <= at for end in ends)
-            found.append((ended + (ended < len(begun) and begun[ended] <= at), score))
+            place = at + matches[-1].start(pattern.groups)
+            ended = sum(end <= place for end in ends)
+            found.append((ended + (ended < len(begun) and begun[ended] <= place), score))
         at += len(line) + 1
     return found
 

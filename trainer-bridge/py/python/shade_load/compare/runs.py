@@ -164,13 +164,15 @@ class Run:
             _end_all(self.folder)
         notes = notes_in(self.folder)
         first = self._trained(notes)
+        gave_way = dict.fromkeys(each for of_loader in notes for each in of_loader.about["gave_way"])
         record = {
             "settings": settings,
             "date": date.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - started, 3),
             "load": load,
             "command": self.command(),
-            "about": first.about,
+            # Arguments of other Loaders gave way, too, such as those of one that validates.
+            "about": {**first.about, "gave_way": list(gave_way)},
             "began": next(row["began"] for row in first.rows if "began" in row),
             "epochs": first.epochs,
             "reported": reported(notes),

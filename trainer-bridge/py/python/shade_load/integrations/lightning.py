@@ -119,10 +119,12 @@ class LoaderCallback(*(package.Callback for package in _PACKAGES)):  # type: ign
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Puts the state before the batch whose step is not done in the place of that after it."""
-        progress = trainer.fit_loop.epoch_loop.batch_progress.current
-        saved = _loader_states(checkpoint)
-        if saved and progress.ready > progress.processed:
-            saved[0] = self._loader(trainer).state_dict(progress.ready - progress.processed)
+        saved, loop = _loader_states(checkpoint), trainer.fit_loop
+        progress, fetcher = loop.epoch_loop.batch_progress.current, loop._data_fetcher
+        # A batch is fetched, then goes to the device, and only then is ready.
+        taken = progress.ready if fetcher is None else fetcher.fetched
+        if saved and taken > progress.processed:
+            saved[0] = self._loader(trainer).state_dict(min(taken - progress.processed, saved[0]["batch"]))
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Remembers the Loader's state."""

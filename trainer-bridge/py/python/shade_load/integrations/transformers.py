@@ -134,6 +134,7 @@ class LoaderTrainer(Trainer):
             folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
             # In the middle of a step, as at a signal, its batches are still to come.
             undone = self._of_step if self._step == self.state.global_step else 0
+            undone = min(undone, self.train_dataset._at.batch)
             torch.save(self.train_dataset.state_dict(undone), folder / STATE_FILE)
 
     def _input_name(self) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import _native
-from .._native import LoaderTimeout, ShadeError
+from .._native import AnotherStart, LoaderTimeout, ShadeError
 from ..fields import column
 from ..timeouts import Patience
 from .function import PathOf, PerSample
@@ -93,7 +93,7 @@ class Ahead:
         # A short part of a mixture comes again in an epoch.
         self._draws_once = job["plan"]["sampler"] in _DRAW_ONCE and not job["plan"]["parts"]
         # Seconds that the trainer has waited for the function.
-        self.wait_seconds, self._tickets = 0.0, 0
+        self.wait_seconds, self._tickets, self._iteration = 0.0, 0, 0
         self._pool: Pool | None = None
         self.begin()
 
@@ -110,20 +110,23 @@ class Ahead:
             self._ahead: deque[_InWork | ShadeError | None] = deque()
         self._abandon()
         self._is_over = False
+        # Counts iterations, for a thread that waits in an earlier one.
+        self._iteration += 1
 
-    def next(self, session: _native.Session, patience: Patience) -> tuple[_native.Batch | None, Any]:
-        """The next batch and the results of its samples; none at the epoch's end.
+    def next(self, session: _native.Session, patience: Patience, start: int) -> tuple[_native.Batch | None, Any]:
+        """The next batch of the epoch with this start, and the results of its samples; none at the epoch's end.
 
         Raises:
+            AnotherStart: Another iteration has begun meanwhile.
             ShadeError: The function has failed, or a process has ended; or there is no batch.
         """
         if self._pool is None:
             raise ShadeError("a wait for the function of PerSample was interrupted: begin another iteration")
         if not self._ahead:
-            self._add(patience.next_batch(session))
+            self._add(patience.next_batch(session, start))
         first = self._ahead[0]
         if isinstance(first, _InWork):
-            self._finish(first, session, patience.seconds)
+            self._finish(first, session, patience.seconds, start)
             if first.failure is not None:
                 self._abandon()
                 raise self._failed(first.failure)
@@ -156,12 +159,15 @@ class Ahead:
         self._in_work[batch.ticket] = batch
         self._ahead.append(batch)
 
-    def _finish(self, first: _InWork, session: _native.Session, timeout: float) -> None:
+    def _finish(self, first: _InWork, session: _native.Session, timeout: float, start: int) -> None:
         """Waits until the first batch is done or has failed, `timeout` seconds for each answer, and takes more."""
         begun = last = time.monotonic()
+        iteration = self._iteration
         try:
             while True:
-                self._fill(session)
+                if iteration != self._iteration:
+                    raise AnotherStart("another epoch was started meanwhile")
+                self._fill(session, start)
                 self._give_work()
                 if first.failure is not None or (first.unanswered == 0 and not first.rows):
                     return
@@ -173,7 +179,7 @@ class Ahead:
                 elif (waited := time.monotonic() - last) >= timeout:
                     at = ", ".join(map(str, self._open.at())) or "none"
                     raise LoaderTimeout(f"waited {waited:.1f} s for the function of PerSample, which is at samples {at}")
-        except (LoaderTimeout, Warning):
+        except (AnotherStart, LoaderTimeout, Warning):
             # What the session warns of may be an error, by `warnings.simplefilter`. Nothing is lost.
             raise
         except BaseException:
@@ -195,13 +201,15 @@ class Ahead:
         count = len(self._ahead)
         return not self._is_over and (count < 2 or (count < _IN_WORK_MAX and session.held < _KEPT_MAX))
 
-    def _fill(self, session: _native.Session) -> None:
+    def _fill(self, session: _native.Session, start: int) -> None:
         """Takes the batches that are there, as far as there is room."""
         while self._has_room(session):
             try:
-                self._add(session.next(0.0))
+                self._add(session.next(0.0, start))
             except LoaderTimeout:
                 return
+            except AnotherStart:
+                raise
             except ShadeError as error:
                 # In its turn.
                 self._ahead.append(error)

@@ -136,7 +136,7 @@ impl Process {
         let attach =
             Attach { session, job: name, rank, spec: spec.clone(), tables: tables.clone(), survives: true };
         let jobs = self.driver.core.jobs().into_iter().map(|job| job.name).collect();
-        let present = Present { has_sessions: self.has_sessions(), jobs };
+        let present = Present { has_ranks: self.has_sessions(), jobs };
         if let Err(refusal) = self.lifecycle.judge(&attach, &asked, &present) {
             assert!(self.lifecycle.is_draining(), "{}", refusal.text);
             return Err(refusal.code);
