@@ -110,9 +110,9 @@ fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     Ok(code)
 }
 
-/// Unmounts once nobody has a file open there: the command is over, and a daemon that it has started
-/// may still be ending. False where this process may not unmount, as `fusermount` may, or where
-/// somebody stays.
+/// Unmounts once nobody has a file open there: the command is over, and a daemon that it has
+/// started may still be ending. False where this process may not unmount, as `fusermount` may, or
+/// where somebody stays.
 fn is_unmounted_once_left(mountpoint: &Path) -> bool {
     let begun = Instant::now();
     loop {

@@ -212,7 +212,7 @@ impl Session {
     /// an epoch meanwhile, and that epoch's batches are the other's.
     ///
     /// # Errors
-    /// As of [`next`](Self::next). [`ClientError::AnotherStart`]: `start` is not the count of
+    /// Those of [`next`](Self::next). [`ClientError::AnotherStart`]: `start` is not the count of
     /// [`starts`](Self::starts) any more.
     pub fn next_since(&self, start: u32, wait_most: Duration) -> Result<Next, ClientError> {
         self.next_of(Some(start), wait_most)

@@ -173,7 +173,8 @@ impl Reading {
     ) -> Option<(JobId, SampleId)> {
         let (pending, neighbours) = (&mut self.pending, &mut self.neighbours);
         self.queues.drop_done(|sample| match pending.get(&sample) {
-            Some(read) if read.is_in_flight => true,
+            // It was read meanwhile, and now the tier has it or is asked for it.
+            Some(read) if read.is_in_flight || read.source == Source::Tier => true,
             Some(read) if read.is_prefetch || !read.waiting.is_empty() => false,
             Some(_) => {
                 pending.remove(&sample);
@@ -248,7 +249,9 @@ impl Reading {
         let mut dropped = self.queues.end(job);
         // A record that rows of another job wait for is in the queue of that job, too.
         dropped.retain(|sample| {
-            let is_needed = |read: &PendingRead| read.is_in_flight || !read.waiting.is_empty();
+            let is_needed = |read: &PendingRead| {
+                read.is_in_flight || read.source == Source::Tier || !read.waiting.is_empty()
+            };
             self.pending.get(sample).is_some_and(|read| !is_needed(read))
         });
         for sample in &dropped {
@@ -316,5 +319,56 @@ impl Reading {
         for read in self.pending.values_mut() {
             read.waiting.retain(|row| row.session != session || !is_dropped(row.seq));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lens::Lens;
+
+    const SAMPLE: SampleId = SampleId(3);
+
+    fn wanted(job: JobId) -> Wanted {
+        Wanted { job, admits: false }
+    }
+
+    fn row(seq: u64) -> RowId {
+        RowId { session: 0, seq, position: 0 }
+    }
+
+    /// The tier is asked for a record for row 2 of job 1. It is still in the queue of job 2, from
+    /// when it came from the store for both.
+    fn asked_of_the_tier() -> Reading {
+        let mut reading = Reading::new(0);
+        assert!(reading.request(wanted(1), SAMPLE, row(0), Source::Store, &Lens));
+        assert!(!reading.request(wanted(2), SAMPLE, row(1), Source::Store, &Lens));
+        assert_eq!(reading.next(&Lens, 8, |_| 0), Some((1, SAMPLE)));
+        let flight = reading.flights.next_id();
+        reading.submitted(1, [SAMPLE].into_iter(), 0);
+        assert_eq!(reading.completed(flight, SAMPLE, 1).rows, [row(0), row(1)]);
+        assert!(reading.request(wanted(1), SAMPLE, row(2), Source::Tier, &Lens));
+        assert_eq!(reading.next_from_tier(), Some(SAMPLE));
+        reading.ask_tier(SAMPLE);
+        reading
+    }
+
+    #[test]
+    fn what_the_tier_is_asked_for_is_not_read_from_the_store_in_another_job_s_turn() {
+        let mut reading = asked_of_the_tier();
+        assert_eq!(reading.next(&Lens, 8, |_| 0), None);
+        assert_eq!(reading.came_from_tier(SAMPLE), Some((wanted(1), vec![row(2)])));
+        assert!(!reading.is_pending(SAMPLE));
+    }
+
+    #[test]
+    fn what_the_tier_is_asked_for_is_pending_until_it_answers_whichever_job_ends() {
+        let mut reading = asked_of_the_tier();
+        reading.forget(0, |_| true);
+        assert_eq!(reading.end_job(2, &Lens), []);
+        assert_eq!(reading.next(&Lens, 8, |_| 0), None);
+        assert!(reading.is_pending(SAMPLE));
+        assert_eq!(reading.not_in_tier(SAMPLE, |_, _| None, &Lens), None);
+        assert!(!reading.is_pending(SAMPLE));
     }
 }
