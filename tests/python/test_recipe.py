@@ -19,6 +19,8 @@ from torchvision.transforms import v2
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 24
+BICUBIC = tv.InterpolationMode.BICUBIC
+TO_FLOATS = v2.ToDtype(torch.float32, scale=True)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,17 @@ FIXED: dict[str, Any] = {
     "a crop of the whole": tv.Compose([tv.Resize((SIDE, SIDE), 3), tv.CenterCrop(SIDE), tv.ToTensor()]),
     "converted": tv.Compose([tv.CenterCrop(SIDE), tv.PILToTensor(), tv.ConvertImageDtype(torch.float32)]),
     "grey": tv.Compose([tv.CenterCrop(SIDE), tv.Grayscale(), tv.ToTensor(), tv.Normalize((0.1307,), (0.3081,))]),
+    "numbers": tv.Compose([tv.CenterCrop(SIDE), tv.ToTensor(), tv.Normalize(0.5, 0.25)]),
+    "numbers of no dimension": tv.Compose(
+        [tv.CenterCrop(SIDE), tv.ToTensor(), tv.Normalize(torch.tensor(0.5), torch.tensor(0.25))]
+    ),
+    "grey in three channels": v2.Compose([v2.CenterCrop(SIDE), v2.Grayscale(), v2.RGB(), v2.ToImage()]),
+    "grey before geometry": v2.Compose(
+        [v2.Grayscale(), v2.Resize((SIDE, 17), BICUBIC), v2.RandomHorizontalFlip(1.0), v2.ToImage(), v2.RGB()]
+    ),
+    "grey floats in three channels": v2.Compose(
+        [v2.CenterCrop(SIDE), v2.Grayscale(), v2.RGB(), v2.ToImage(), TO_FLOATS, v2.Normalize(MEAN, STD)]
+    ),
     "version 2": v2.Compose(
         [v2.RGB(), v2.CenterCrop(SIDE), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
     ),
@@ -161,6 +174,9 @@ def test_what_has_nothing_to_take_off_stays() -> None:
         ([tv.ToTensor(), tv.CenterCrop(SIDE)], TypeError, "got CenterCrop behind ToTensor: for several views .* a list of lists"),
         ([tv.ToTensor(), v2.GaussianNoise()], TypeError, "got GaussianNoise behind ToTensor"),
         ([tv.ToTensor(), tv.Lambda(lambda image: image)], TypeError, "got Lambda behind ToTensor"),
+        ([TO_FLOATS, v2.ToImage()], TypeError, "got ToImage .* put ToImage before ToDtype"),
+        ([v2.ConvertImageDtype(torch.float32), v2.PILToTensor()], TypeError, "put PILToTensor before ToDtype"),
+        ([tv.ToTensor(), tv.Normalize(None, 0.5)], TypeError, "decode: Normalize: got mean=None, expected a number"),
         ([v2.ToDtype(torch.float32)], ValueError, "expected float32 with scale=True"),
         ([v2.ToDtype(torch.float16, scale=True)], ValueError, "expected float32 with scale=True"),
         ([v2.ToDtype({torch.Tensor: torch.float32}, scale=True)], ValueError, "expected float32 with scale=True"),
@@ -176,6 +192,33 @@ def test_what_cannot_be_done_to_bytes_or_a_batch_is_refused_by_name(behind: list
     for steps in ([tv.CenterCrop(SIDE), *behind], tv.Compose([tv.CenterCrop(SIDE), tv.Compose(behind)])):
         with pytest.raises(error, match=text):
             recipe(steps, None)
+
+
+def test_timms_erasing_is_last_and_erases_in_all_rows() -> None:
+    erasing = pytest.importorskip("timm.data.random_erasing").RandomErasing
+    last = erasing(1.0, mode="const", device="cpu")
+    grey = [tv.CenterCrop(SIDE), tv.Grayscale(), tv.ToTensor()]
+    refused: list[tuple[list[Any], type[Exception], str]] = [
+        ([tv.CenterCrop(SIDE), tv.ToTensor(), last, tv.Normalize(MEAN, STD)], TypeError, "got Normalize behind .* last"),
+        ([tv.CenterCrop(SIDE), tv.ToTensor(), last, tv.RandomErasing()], TypeError, "put timm's RandomErasing last"),
+        ([*grey, last, v2.RGB()], TypeError, "got RGB behind timm's RandomErasing"),
+        ([*grey, erasing(1.0, num_splits=2, device="cpu")], ValueError, "num_splits=2, which spares the first rows"),
+    ]
+    for steps, error, text in refused:
+        with pytest.raises(error, match=text):
+            recipe(steps, None)
+    assert recipe([*grey, v2.RGB(), last], None)[0] == [grey[0], ours.Grayscale(3)]
+    assert recipe([*grey, erasing(1.0, num_splits=1, device="cpu")], None)[0] == grey[:2]
+
+
+def test_rgb_does_not_follow_a_class_that_may_do_anything() -> None:
+    class Grayscale(v2.Grayscale):
+        pass
+
+    crop, step = tv.CenterCrop(SIDE), Grayscale()
+    assert recipe([crop, step, v2.RGB()], None)[0] == [crop, step]
+    with pytest.raises(TypeError, match="extends Grayscale and may do something else"):
+        documents.views([crop, step])
 
 
 def test_views_that_become_different_floats_are_refused() -> None:

@@ -16,12 +16,12 @@ from .device import check_device
 from .known_transforms import attributes, class_name, does_each_of_a_batch, in_turn
 from .normalize import Normalize, dtype_name, mean_and_std
 from .options import shown
-from .transforms import Decode, RandomErasing, has_views
+from .transforms import Decode, Grayscale, RandomErasing, has_views
 
-# Transforms of torchvision that are of no effect on an image of bytes in three colours.
-_OF_BYTES = ("PILToTensor", "RGB", "ToImage", "ToPureTensor")
 # What makes rows of one size: a view begins with it.
 _OF_ROWS = ("Resize", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop")
+# What does the same to each channel, however many there are.
+_OF_GEOMETRY = (*_OF_ROWS, "Pad", "RandomHorizontalFlip", "RandomVerticalFlip")
 _LEVELS = 255
 
 
@@ -30,7 +30,8 @@ def recipe(decode: Any, transform: Callable[[Any], Any] | None) -> tuple[Decode 
 
     Raises:
         ValueError: The views' images become different floats, or one has arguments that cannot be done to a batch.
-        TypeError: A transform comes behind ToTensor, and is done to bytes here; or `transform` is no function.
+        TypeError: A transform comes behind ToTensor or timm's RandomErasing, and is done before it here; ToTensor or
+            its like comes behind ToDtype; Normalize has no numbers; or `transform` is no function.
     """
     taken = _Taken.of(decode, transform)
     functions = taken.rest if taken.floats is None else [Normalize(taken.floats.mean, taken.floats.std), *taken.rest]
@@ -133,6 +134,8 @@ class _View:
 
     steps: list[Any] = field(default_factory=list)
     floats: _Floats | None = None
+    # Whether some transform makes a tensor of a PIL image.
+    is_tensor: bool = False
     # What is done to a batch's floats.
     behind: list[Callable[[Any], Any]] = field(default_factory=list)
     # Whether some transform is not among the steps.
@@ -154,21 +157,67 @@ class _View:
         if isinstance(step, Normalize):
             raise TypeError("decode: got shade_load.Normalize, which is for batches: give it as Loader(transform=...)")
         match class_name(step):
-            case "ToTensor":
-                attributes(step, ())
-                self.floats = self.floats or _Floats()
+            case "PILToTensor" | "ToImage" | "ToTensor" as name:
+                self._to_tensor(step, name)
             case "ToDtype" | "ConvertImageDtype" as name:
                 self._to_dtype(step, name)
             case "Normalize":
                 self._normalize(step)
-            case name if name in _OF_BYTES:
+            case "RGB":
+                self._to_colours(step)
+            case "ToPureTensor":
                 attributes(step, ())
             case _ if does_each_of_a_batch(step) and self.floats is not None:
-                assert callable(step)
-                self.behind.append(step)
+                self._to_a_batch(step)
             case _:
                 return False
         return True
+
+    def _to_tensor(self, step: object, name: str) -> None:
+        attributes(step, ())
+        # ToTensor makes the same floats of a PIL image that ToDtype has left.
+        if self.floats is not None and not self.is_tensor and name != "ToTensor":
+            raise TypeError(
+                f"decode: got {name} behind ToDtype or ConvertImageDtype, which makes floats of tensors and not of PIL "
+                f"images: put {name} before ToDtype"
+            )
+        self.is_tensor = True
+        if name == "ToTensor":
+            self.floats = self.floats or _Floats()
+
+    def _to_colours(self, step: object) -> None:
+        """Puts Grayscale(3) in place of a Grayscale of one channel, if only geometry is behind it.
+
+        Other images have three colours already. The daemon refuses other transforms behind one channel.
+        """
+        attributes(step, ())
+        for place, before in reversed(list(enumerate(self.steps))):
+            if _has_one_channel(before):
+                self._check_nothing_behind("RGB")
+                self.steps[place] = Grayscale(3)
+                return
+            if (class_name(before) or type(before).__name__) not in _OF_GEOMETRY:
+                return
+
+    def _to_a_batch(self, step: object) -> None:
+        """Takes timm's RandomErasing, which a recipe of torchvision's calls with single images."""
+        # Old versions of timm may lack the option: they erase in all rows.
+        splits = getattr(step, "num_splits", 0)
+        if splits > 1:
+            raise ValueError(
+                f"decode: got timm's RandomErasing with num_splits={splits}, which spares the first rows of a batch and "
+                "no single image: leave num_splits out, or call it on batch.images"
+            )
+        assert callable(step)
+        self.behind.append(step)
+
+    def _check_nothing_behind(self, name: str) -> None:
+        """Refuses a transform that would be done before timm's RandomErasing, and stands behind it."""
+        if self.behind:
+            raise TypeError(
+                f"decode: got {name} behind timm's RandomErasing, which is done to a batch's floats in the end: put "
+                "timm's RandomErasing last"
+            )
 
     def _to_dtype(self, step: object, name: str) -> None:
         given = attributes(step, ("dtype", "scale") if name == "ToDtype" else ("dtype",))
@@ -187,8 +236,9 @@ class _View:
             raise TypeError("decode: got Normalize without ToTensor before it, but bytes have no mean of floats")
         if self.floats.is_normalized:
             raise ValueError("decode: got Normalize twice: write one, with both done in turn")
+        self._check_nothing_behind("Normalize")
         given = attributes(step, ("mean", "std"))
-        mean, std = (tuple(map(float, given[name])) for name in ("mean", "std"))
+        mean, std = (_numbers(name, given[name]) for name in ("mean", "std"))
         self.floats = _Floats(mean, std, is_normalized=True)
 
     def _of_bytes(self, step: Any) -> Any:
@@ -196,6 +246,7 @@ class _View:
         if self.floats is None:
             return step
         if class_name(step) == "RandomErasing":
+            self._check_nothing_behind("torchvision's RandomErasing")
             given = attributes(step, ("p", "scale", "ratio", "value"))
             given["value"] = self.floats.level(_plain(given["value"]))
             return RandomErasing(**{name: _tuple(value) for name, value in given.items()})
@@ -214,6 +265,24 @@ def _in_turn(given: object) -> list[object]:
     """The transforms one after the other, those in lists and Compose too."""
     parts = in_turn(given)
     return [given] if parts is None else [step for part in parts for step in _in_turn(part)]
+
+
+def _has_one_channel(step: Any) -> bool:
+    """Whether it is a Grayscale, ours or torchvision's, that leaves one channel."""
+    if type(step) is Grayscale:
+        return step.num_output_channels == 1
+    return class_name(step) == "Grayscale" and attributes(step, ("num_output_channels",))["num_output_channels"] == 1
+
+
+def _numbers(name: str, value: Any) -> tuple[float, ...]:
+    """A number for each colour, or one for all, which version 1 also takes as such or as a tensor of no dimension."""
+    is_one = isinstance(value, int | float) or getattr(value, "ndim", None) == 0
+    try:
+        return tuple(map(float, [value] if is_one else value))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"decode: Normalize: got {name}={value!r}, expected a number for each of red, green and blue, or one"
+        ) from None
 
 
 def _plain(value: Any) -> Any:
