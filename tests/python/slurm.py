@@ -73,8 +73,10 @@ def slurm(nodes: Hosts) -> Iterator[Slurm]:
                     assert program.poll() is None, program.communicate()[0]
                 time.sleep(0.2)
             yield cluster
+            # Killed: a step that reports its end to a controller that is gone keeps the program of
+            # its node for ever.
             for program in programs:
-                program.terminate()
+                program.kill()
                 program.communicate()
         finally:
             # Where something failed, Slurm's own programs end with their hosts.
