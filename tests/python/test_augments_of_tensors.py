@@ -99,8 +99,8 @@ def test_a_row_is_a_mixture_of_the_image_and_one_of_torchvisions_operations(
         for name, other in possible[sample]:
             share = share_of(levels, image, other)
             apart = np.abs(np.floor(share * image + (1.0 - share) * other) - levels)
-            # Which pixel is the nearest follows from torch's product of matrices, whose last bit is another
-            # one with each kind of CPU: in the middle between two pixels, it may be the other.
+            # Which pixel is the nearest follows from torch's product of matrices, whose last bit is
+            # another one with each kind of CPU: in the middle between two, it may be the other.
             off = (apart > 1.0).any(axis=0).mean(), float(apart.max())
             if best is None or off < best[0]:
                 best = off, name, share, np.abs(image - other).mean()

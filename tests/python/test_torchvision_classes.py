@@ -127,8 +127,8 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "UniformTemporalSubsample": [{"num_samples": 2}],
 }  # fmt: skip
 NO_TRANSFORMS = ("AutoAugmentPolicy", "InterpolationMode")
-# Magnitudes of version 1's AutoAugment, and whether they have a sign. Version 2's differ in Solarize's
-# thresholds, which are 255 times a number in single precision; the daemon goes by version 1's.
+# Magnitudes of version 1's AutoAugment, and whether they have a sign. Version 2's differ in
+# Solarize's thresholds, 255 times a number in single precision; the daemon goes by version 1's.
 MAGNITUDES = tv.AutoAugment()._augmentation_space(10, (SIDE, SIDE))
 FRAMING = ("CenterCrop", "RandomCrop", "RandomResizedCrop", "Resize")
 

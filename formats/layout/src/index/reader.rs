@@ -159,8 +159,8 @@ impl Index {
         FieldsRow::decode(row)?.span(&self.entry(sample)?)
     }
 
-    /// The names of the extra fields that samples have, as far as the index says where single fields
-    /// lie.
+    /// The names of the extra fields that samples have, as far as the index says where single
+    /// fields lie.
     pub fn field_names(&self) -> impl Iterator<Item = &str> {
         let members = self.layout.members.as_ref().map(|members| members.names(self.bytes()));
         let ends = self.layout.field_ends.as_ref().filter(|_| members.is_none());

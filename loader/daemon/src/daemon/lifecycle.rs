@@ -23,8 +23,8 @@ pub(super) struct Lifecycle {
     draining: bool,
     /// Who drains it has been told, so it ends when the last rank has left.
     is_drained: bool,
-    /// A rank was ever attached, or refused: the one that has started this daemon need not be waited
-    /// for.
+    /// A rank was ever attached, or refused: the one that has started this daemon need not be
+    /// waited for.
     had_rank: bool,
     /// Since when no rank is attached.
     empty_since: Duration,

@@ -200,7 +200,8 @@ struct Results {
     aside: Receiver<AsideResult>,
 }
 
-/// Opens the dataset in `folder`, reserves memory and starts all threads, for a daemon at `address`.
+/// Opens the dataset in `folder`, reserves memory and starts all threads, for a daemon at
+/// `address`.
 fn prepare(folder: PathBuf, config: &ServeConfig, address: &str) -> Result<Prepared, DaemonError> {
     let settings = &config.settings;
     let dataset = Dataset::open_in(folder)?;

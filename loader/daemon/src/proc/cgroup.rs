@@ -1,5 +1,5 @@
-//! The memory limits that a container or a batch system sets: the smallest of this process's control
-//! groups, and what is free in all of them.
+//! The memory limits that a container or a batch system sets: the smallest of this process's
+//! control groups, and what is free in all of them.
 
 use std::path::{Path, PathBuf};
 

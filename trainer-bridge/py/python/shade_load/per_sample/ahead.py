@@ -102,7 +102,7 @@ class Ahead:
         if self._pool is None:
             self._pool = Pool(self._per_sample)
             self._outputs = Outputs(self._pool.file)
-            # What all results of samples of the same shapes have in common, once there is a first one.
+            # What all results of samples of the same shapes have in common, once there is one.
             self._forms: dict[Any, Form] = {}
             # By ticket: those ahead, and those not wanted whose messages are not all answered.
             self._in_work: dict[int, _InWork] = {}
@@ -180,7 +180,8 @@ class Ahead:
                     at = ", ".join(map(str, self._open.at())) or "none"
                     raise LoaderTimeout(f"waited {waited:.1f} s for the function of PerSample, which is at samples {at}")
         except (AnotherStart, LoaderTimeout, Warning):
-            # What the session warns of may be an error, by `warnings.simplefilter`. Nothing is lost.
+            # What the session warns of may be an error, by `warnings.simplefilter`: nothing is
+            # lost.
             raise
         except BaseException:
             # A process has ended, and what it had is lost. Or this is Ctrl-C, perhaps in the middle
