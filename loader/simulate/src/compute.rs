@@ -119,16 +119,16 @@ impl ComputeTimes {
         rank.released_us = at_us;
     }
 
-    /// The median compute time of a sample, for one trainer that does the work of `world_size`
-    /// ranks; `None` if it is unknown or 0.
-    pub(super) fn median(mut self, world_size: u32) -> Option<Duration> {
+    /// The median compute time of a sample, for one trainer that does the work of these `ranks`;
+    /// `None` if it is unknown or 0.
+    pub(super) fn median(mut self, ranks: u32) -> Option<Duration> {
         self.begin();
         let middle = self.sample_ns.len() / 2;
         if self.sample_ns.is_empty() {
             return None;
         }
         let (_, median, _) = self.sample_ns.select_nth_unstable(middle);
-        let ns = *median / u64::from(world_size.max(1));
+        let ns = *median / u64::from(ranks.max(1));
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 }

@@ -509,7 +509,7 @@ class Loader(AsDataLoader):
             self._reports.check(self.stats()["epoch"]["reports_missing"])
         native, made = self._take(session, start)
         if start != self._at.start:
-            raise AnotherStart("another epoch was started meanwhile")
+            raise AnotherStart
         # After a wait that fails the epoch goes on, or begins, where it would have.
         if native is None:
             if self._in_run is not None:

@@ -166,7 +166,7 @@ class Ahead:
         try:
             while True:
                 if iteration != self._iteration:
-                    raise AnotherStart("another epoch was started meanwhile")
+                    raise AnotherStart
                 self._fill(session, start)
                 self._give_work()
                 if first.failure is not None or (first.unanswered == 0 and not first.rows):
