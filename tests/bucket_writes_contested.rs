@@ -233,7 +233,7 @@ fn an_object_that_appears_where_a_shard_goes_stays() {
         std::thread::sleep(Duration::from_millis(150 * round));
         let mine = world.object("a.shade/shard-000001.tar");
         // There already: then it is replaced, which must be seen before the index is written.
-        world.bucket.somebody_writes("a.shade/shard-000001.tar", b"mine");
+        world.bucket.somebody_writes("a.shade/shard-000001.tar", "mine");
         world.bucket.be("");
         let ended = child.wait_with_output().unwrap();
         assert_refused(&ended);
@@ -252,7 +252,7 @@ fn an_object_that_appears_where_a_shard_goes_stays() {
 #[test]
 fn a_shard_that_was_replaced_or_removed_behind_its_record_is_in_no_dataset() {
     let mut world = BucketWorld::new();
-    for (is_stream, bytes) in [(false, Some(b"mine")), (false, None), (true, Some(b"mine")), (true, None)] {
+    for (is_stream, text) in [(false, Some("mine")), (false, None), (true, Some("mine")), (true, None)] {
         let child = if is_stream {
             // Its shards come one after the other, and it keeps no record of them.
             let mut command = create_from_stream(&world, "one");
@@ -265,8 +265,8 @@ fn a_shard_that_was_replaced_or_removed_behind_its_record_is_in_no_dataset() {
             child
         };
         let shard = world.object("a.shade/shard-000001.tar");
-        match bytes {
-            Some(bytes) => world.bucket.somebody_writes("a.shade/shard-000001.tar", bytes),
+        match text {
+            Some(text) => world.bucket.somebody_writes("a.shade/shard-000001.tar", text),
             None => fs::remove_file(&shard).unwrap(),
         }
         world.bucket.be("");
@@ -274,7 +274,7 @@ fn a_shard_that_was_replaced_or_removed_behind_its_record_is_in_no_dataset() {
         assert_refused(&ended);
         let part = "shard-000001.tar is not what was written there any more";
         assert!(told(&ended).contains(part), "{}", told(&ended));
-        assert_eq!(fs::read(&shard).ok(), bytes.map(|bytes| bytes.to_vec()));
+        assert_eq!(fs::read(&shard).ok(), text.map(|text| text.into()));
         assert!(!world.object("a.shade/dataset.shade").exists());
         // A stream that fails leaves nothing of its own.
         let _ = fs::remove_dir_all(world.object("a.shade"));
@@ -292,7 +292,7 @@ fn what_is_replaced_while_others_are_removed_stays() {
     let first = world.object("a.shade/shard-000000.tar");
     eventually("all are judged, and the first is removed", || !first.exists());
     let mine = world.object("a.shade/shard-000002.tar");
-    world.bucket.somebody_writes("a.shade/shard-000002.tar", b"mine");
+    world.bucket.somebody_writes("a.shade/shard-000002.tar", "mine");
     world.bucket.be("");
     let ended = child.wait_with_output().unwrap();
     assert_refused(&ended);
@@ -306,7 +306,7 @@ fn an_index_that_appears_while_another_is_put_stays() {
     // Its request is on its way: it has seen that there is no index.
     let mut command = world.elsewhere("one", &create("1", &[]));
     let child = world.bucket.falls_silent("held:dataset.shade=1", &mut command);
-    world.bucket.somebody_writes("a.shade/dataset.shade", b"mine");
+    world.bucket.somebody_writes("a.shade/dataset.shade", "mine");
     world.bucket.be("");
     let ended = child.wait_with_output().unwrap();
     assert_refused(&ended);
@@ -325,7 +325,7 @@ fn append_removes_only_what_it_has_written() {
     remove_claim(&world);
     // Records name these numbers; the objects are somebody else's by now.
     let names = [1, 2, 3].map(|number| format!("a.shade/shard-00000{number}.tar"));
-    names.iter().for_each(|name| world.bucket.somebody_writes(name, b"mine"));
+    names.iter().for_each(|name| world.bucket.somebody_writes(name, "mine"));
     let mine = names.each_ref().map(|name| world.object(name));
     fs::write(world.path("photos/train/class0/new.png"), png(9, 9, 1)).unwrap();
     for more in [&[][..], &["--restart"]] {

@@ -20,7 +20,7 @@ const NOT_HERE: i32 = 77;
 /// Lines of the guest's console that a failure shows.
 const CONSOLE_LINES: usize = 40;
 
-/// One guest at a time, as they measure time in round trips.
+/// One guest at a time: each has a minute of work for both cores.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 #[test]

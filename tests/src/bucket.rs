@@ -139,18 +139,12 @@ impl Bucket {
     }
 
     /// Writes `s3://photos/NAME` as somebody else would, over an object of any version and with no
-    /// metadata.
+    /// metadata. Another write of the object is done before this one or after it.
     ///
     /// # Panics
     /// When that fails.
-    pub fn somebody_writes(&self, name: &str, bytes: &[u8]) {
-        let root = self.folder.path().join("root");
-        fs::write(root.join("photos").join(name), bytes).unwrap();
-        // Where the server keeps what it knows of an object besides its bytes.
-        let known = format!(".bucket-{}.object-{}", base64_url(b"photos"), base64_url(name.as_bytes()));
-        for kind in ["metadata", "internal"] {
-            let _ = fs::remove_file(root.join(format!("{known}.{kind}.json")));
-        }
+    pub fn somebody_writes(&mut self, name: &str, text: &str) {
+        self.be_told(&format!("write {name} {text}"));
     }
 
     /// A command of `name` that finds the server.
@@ -197,17 +191,6 @@ impl Bucket {
     pub fn object(&self, name: &str) -> PathBuf {
         Path::new(&self.objects()).join(name)
     }
-}
-
-/// The encoding of names by s3s-fs: base64 for URLs, without padding.
-fn base64_url(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let of_three = |three: &[u8]| {
-        let bits =
-            (0..3).fold(0, |bits, at| bits << 8 | usize::from(three.get(at).copied().unwrap_or_default()));
-        (0..=three.len()).map(|at| char::from(LETTERS[bits >> (18 - 6 * at) & 63])).collect::<String>()
-    };
-    bytes.chunks(3).map(of_three).collect()
 }
 
 /// Starts a server at this port, 0 for a free one. Returns its orders, its answers and its address,

@@ -126,7 +126,7 @@ impl Display for World {
     }
 }
 
-/// READ requests of the client so far, over all files.
+/// READ requests of the client so far that were answered, over all files.
 pub(crate) fn read_rpcs() -> u64 {
     let stats = fs::read_to_string("/proc/self/mountstats").unwrap();
     let mount =
@@ -136,6 +136,27 @@ pub(crate) fn read_rpcs() -> u64 {
         rest.split(' ').next().unwrap().parse::<u64>().ok()
     };
     mount.lines().filter_map(count).sum()
+}
+
+/// READ requests that the server has had and the client has no answer to.
+pub(crate) fn reads_in_flight() -> u64 {
+    // Process 1 is in the server's network. Its counts come first, so that none is counted that is
+    // answered in between.
+    let stats = fs::read_to_string("/proc/1/net/rpc/nfsd").unwrap();
+    let count = |line: &str| -> Option<u64> {
+        let (kind, counts) = line.split_once(' ')?;
+        // By their numbers in the protocols: READ, and READ_PLUS.
+        let numbers: &[usize] = match kind {
+            "proc3" => &[6],
+            "proc4ops" => &[25, 68],
+            _ => return None,
+        };
+        // The first is the number of counts.
+        let counts: Vec<u64> = counts.split(' ').skip(1).map(|count| count.parse().unwrap()).collect();
+        Some(numbers.iter().map(|&number| counts.get(number).copied().unwrap_or_default()).sum())
+    };
+    let had: u64 = stats.lines().filter_map(count).sum();
+    had.saturating_sub(read_rpcs())
 }
 
 /// A change of the link from server to client, undone when dropped.

@@ -5,7 +5,8 @@
 //! its output is the endpoint. It ends when its standard input does. A line on its input that is a
 //! list of KEY=VALUE changes how bad it is. It answers with the requests so far,
 //! `connections=COUNT` for those that are open, and `KIND=COUNT` for each kind of badness that has
-//! happened.
+//! happened. A line `write NAME TEXT` makes `s3://photos/NAME` an object with this text and without
+//! metadata, as somebody else would: another write of it is done before this one or after it.
 //!
 //! With the variable `SHADE_TEST_PRODUCT` requests go to another store instead, by the variables of
 //! its kind (`SHADE_TEST_SCHEME`, s3 by default), which is given what FOLDER holds at the start and
@@ -97,6 +98,11 @@ struct Files {
 }
 
 impl Files {
+    /// What those hold who read or write the object at this path of an address.
+    fn lock_of(&self, path: &str) -> Arc<RwLock<()>> {
+        Arc::clone(self.objects.lock().unwrap().entry(path.to_owned()).or_default())
+    }
+
     /// The ETag of the object at `path`. It may be gone since it was listed.
     fn etag(&self, path: PathBuf) -> String {
         let now = std::fs::metadata(&path).map(|found| Known {
@@ -160,11 +166,25 @@ impl Backend {
         }
     }
 
+    /// Makes `text` the object `name` in the bucket of photos.
+    async fn write(&self, folder: &Path, name: &str, text: &str) {
+        let object = match self {
+            Self::Files(files) => files.lock_of(&format!("/photos/{name}")),
+            // Is given to it, as all of the folder.
+            Self::Product(_) => Arc::default(),
+        };
+        let _writes = object.write().await;
+        std::fs::write(folder.join("photos").join(name), text).unwrap();
+        let known = format!(".bucket-{}.object-{}", base64_url(b"photos"), base64_url(name.as_bytes()));
+        for kind in ["metadata", "internal"] {
+            let _ = std::fs::remove_file(folder.join(format!("{known}.{kind}.json")));
+        }
+    }
+
     async fn call_to_its_end(&self, request: Whole) -> Result<Response<Body>, std::io::Error> {
         match self {
             Self::Files(files) => {
-                let object =
-                    Arc::clone(files.objects.lock().unwrap().entry(request.uri().path().into()).or_default());
+                let object = files.lock_of(request.uri().path());
                 let (_reads, _writes) = match is_write(&request) {
                     true => (None, Some(object.write().await)),
                     false => (Some(object.read().await), None),
@@ -280,6 +300,18 @@ impl Store {
         fate.again = happens("again");
         fate.late = happens("late");
         fate
+    }
+
+    /// Is as bad as that from now on.
+    fn be(&self, badness: Badness) {
+        self.badness.send_if_modified(|before| {
+            let has_changed = *before != badness;
+            if has_changed {
+                *before = badness;
+                *self.answers_left.lock().unwrap() = None;
+            }
+            has_changed
+        });
     }
 
     fn happens(&self, kind: &str) {
@@ -446,6 +478,18 @@ impl Store {
     }
 }
 
+/// The encoding of names by s3s-fs: base64 for URLs, without padding.
+#[expect(clippy::indexing_slicing, reason = "by a number of six bits")]
+fn base64_url(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let of_three = |three: &[u8]| {
+        let bits =
+            (0..3).fold(0, |bits, at| bits << 8 | usize::from(three.get(at).copied().unwrap_or_default()));
+        (0..=three.len()).map(|at| char::from(LETTERS[bits >> (18 - 6 * at) & 63])).collect::<String>()
+    };
+    bytes.chunks(3).map(of_three).collect()
+}
+
 fn is_write(request: &Whole) -> bool {
     ![Method::GET, Method::HEAD].contains(request.method())
 }
@@ -544,15 +588,11 @@ fn main() {
     std::io::stdout().flush().unwrap();
     runtime.spawn(serve(listener, tls, Arc::clone(&store)));
     for line in std::io::stdin().lock().lines() {
-        let badness = badness_of(line.unwrap().split_whitespace());
-        store.badness.send_if_modified(|before| {
-            let has_changed = *before != badness;
-            if has_changed {
-                *before = badness;
-                *store.answers_left.lock().unwrap() = None;
-            }
-            has_changed
-        });
+        let line = line.unwrap();
+        match line.strip_prefix("write ").and_then(|order| order.split_once(' ')) {
+            Some((name, text)) => runtime.block_on(store.backend.write(&folder, name, text)),
+            None => store.be(badness_of(line.split_whitespace())),
+        }
         if let Backend::Product(product) = &*store.backend {
             product.take(&folder);
         }
