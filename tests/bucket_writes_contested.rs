@@ -176,8 +176,9 @@ fn what_a_killed_command_had_sent_and_comes_late_is_in_no_dataset_of_another() {
         child.wait().unwrap();
         world.bucket.be("");
         let has_made = ended(&world, "two");
-        // What comes later than that has come by then.
-        std::thread::sleep(Duration::from_millis(1500));
+        eventually("all that was late has come", || {
+            world.bucket.happened("", "came_late") == world.bucket.happened("", "late")
+        });
         let expected = if has_made { &second } else { &first };
         let mut there = there(&world);
         // A claim that came late says the truth: its process is gone.

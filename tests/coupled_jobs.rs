@@ -3,17 +3,20 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use shade_client::{JobSpec, PlanSpec, Sampler};
 use shade_job::group_digest;
-use shade_tests::{Daemon, Packed, Taken, attach_to, copy, next, spec, stats};
+use shade_tests::{Daemon, Packed, Taken, attach_to, copy, eventually, next, spec, stats};
 
 const JOBS: u32 = 4;
 const EPOCHS: u32 = 4;
-/// How long the trainers compute a batch: on a busy machine, too, none is behind the others by a
-/// large share of an epoch.
+/// How long the trainers compute a batch.
 const BATCH: Duration = Duration::from_millis(16);
+/// Batches by which a trainer may be ahead of the others: on a busy machine, too, none is behind by
+/// a large share of an epoch.
+const AHEAD_MAX: u32 = 2;
 
 /// What a job read in its last two epochs, and what it was given.
 struct Trained {
@@ -25,6 +28,7 @@ struct Trained {
 fn sweep(packed: &Packed, group: u64) -> Vec<Trained> {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
     let start = Barrier::new(JOBS as usize);
+    let begun = [const { AtomicU32::new(0) }; JOBS as usize];
     let train = |job: u32| {
         let plan = PlanSpec { sampler: Sampler::Pads, seed: u64::from(job), group, ..PlanSpec::default() };
         // Rings of a few batches, so that the trainers set the pace and not the store.
@@ -43,6 +47,10 @@ fn sweep(packed: &Packed, group: u64) -> Vec<Trained> {
             session.start_epoch(epoch, 0).unwrap();
             while let Some(batch) = next(&session).unwrap() {
                 let copied = copy(&batch);
+                let mine = begun[job as usize].fetch_add(1, Ordering::Relaxed);
+                eventually("the others are nearly as far", || {
+                    begun.iter().all(|others| others.load(Ordering::Relaxed) + AHEAD_MAX >= mine)
+                });
                 std::thread::sleep(BATCH);
                 // Alike in all jobs, with a part of their own.
                 let loss = |&id: &u32| (id * 7919 % 1000) as f32 + ((id + job) * 104_729 % 300) as f32;

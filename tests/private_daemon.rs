@@ -228,12 +228,11 @@ fn its_death_is_told_with_its_last_words() {
     let options = Options { survive: false, ..options(&packed.dataset, "1s") };
     let session = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
     let pid = session.daemon_pid();
-    // This leaves a line in its log.
+    // This leaves a line in its log. The thread that writes it does so after the peer was told.
     let peer = Peer::connect(&packed.dataset);
     assert!(peer.send(&[0xff; 10], None));
     while peer.receive().is_some() {}
-    // The thread that writes the log does so after the peer was told.
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(3));
     let process = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     let error = session.stats().unwrap_err();

@@ -14,6 +14,7 @@ use shade_job::Sampler;
 use shade_tests::{
     Daemon, Packed, Recorder, all_ranks_of, copy, eventually, left_out, next, program, recorded_lines, spec,
 };
+use tempfile::TempDir;
 
 /// A name that is HTML, should nobody escape it.
 const JOB: &str = "<img src=x onerror=alert(1)> & \"it\"";
@@ -22,58 +23,64 @@ const RANKS: u32 = 2;
 
 /// A recorded training: a slow store, two ranks, losses.
 struct Run {
-    packed: Packed,
+    folder: TempDir,
     file: PathBuf,
     header: Header,
     lines: Vec<Line>,
 }
 
 impl Run {
-    /// The one of all tests.
-    fn shared() -> &'static Self {
-        static RUN: OnceLock<Run> = OnceLock::new();
-        RUN.get_or_init(|| {
-            let packed = Packed::pngs(33, 16);
-            let daemon =
-                Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--store", &"latency=100ms,depth=4"]);
-            let file = packed.beside("run.trace");
-            let recorder = Recorder::start_of(JOB, &packed.dataset, &file);
-            let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
-            let reports: usize =
-                all_ranks_of(&packed.dataset, JOB, JobSpec { plan, ..spec(4, RANKS) }, |_, session| {
-                    let mut reports = 0;
-                    for epoch in 0..EPOCHS {
-                        session.start_epoch(epoch, 0).unwrap();
-                        while let Some(batch) = next(session).unwrap() {
-                            let batch = copy(&batch);
-                            let losses: Vec<f32> = batch
-                                .ids
-                                .iter()
-                                .map(|id| f32::from(u16::try_from(id * 37 % 101).unwrap()))
-                                .collect();
-                            session.report(batch.id, &losses).unwrap();
-                            reports += 1;
-                        }
-                    }
-                    reports
-                })
-                .into_iter()
-                .sum();
-            eventually("the recorder has it all", || {
-                fs::read_to_string(&file).unwrap().matches("\"report\"").count() >= reports
-            });
-            recorder.stop();
-            drop(daemon);
-            let (header, lines) = recorded_lines(&file);
-            Self { packed, file, header, lines }
-        })
+    /// That of all tests, in a folder of one of them.
+    fn shared() -> Self {
+        static RECORDED: OnceLock<String> = OnceLock::new();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.trace");
+        fs::write(&file, RECORDED.get_or_init(recorded)).unwrap();
+        let (header, lines) = recorded_lines(&file);
+        Self { folder, file, header, lines }
+    }
+
+    /// A file of the test's own.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn snapshots(&self) -> Vec<&Snapshot> {
-        let snapshot =
-            |line: &'static Line| if let Line::Snapshot(snapshot) = line { Some(snapshot) } else { None };
-        Self::shared().lines.iter().filter_map(snapshot).collect()
+        let lines = self.lines.iter();
+        lines
+            .filter_map(|line| if let Line::Snapshot(snapshot) = line { Some(snapshot) } else { None })
+            .collect()
     }
+}
+
+/// The text of a recording of such a training.
+fn recorded() -> String {
+    let packed = Packed::pngs(33, 16);
+    let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--store", &"latency=100ms,depth=4"]);
+    let file = packed.beside("run.trace");
+    let recorder = Recorder::start_of(JOB, &packed.dataset, &file);
+    let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
+    let spec = JobSpec { plan, ..spec(4, RANKS) };
+    let reports = all_ranks_of(&packed.dataset, JOB, spec, |_, session| {
+        let mut reports = 0;
+        for epoch in 0..EPOCHS {
+            session.start_epoch(epoch, 0).unwrap();
+            while let Some(batch) = next(session).unwrap() {
+                let batch = copy(&batch);
+                let loss = |id: &u32| f32::from(u16::try_from(id * 37 % 101).unwrap());
+                session.report(batch.id, &batch.ids.iter().map(loss).collect::<Vec<_>>()).unwrap();
+                reports += 1;
+            }
+        }
+        reports
+    });
+    let reports: usize = reports.into_iter().sum();
+    eventually("the recorder has it all", || {
+        fs::read_to_string(&file).unwrap().matches("\"report\"").count() >= reports
+    });
+    recorder.stop();
+    drop(daemon);
+    fs::read_to_string(file).unwrap()
 }
 
 /// Runs `shade-load` and returns what it logs.
@@ -86,11 +93,16 @@ fn shade_load(args: &[&str]) -> String {
 
 /// Chromium without its sandbox, which root does not have, and without a word to the network.
 fn chromium(folder: &Path, args: &[&str]) -> Option<std::process::Output> {
-    let user = format!("--user-data-dir={}", folder.join("chromium").display());
+    let own = folder.join("chromium");
+    let user = format!("--user-data-dir={}", own.display());
     let mut command = Command::new("chromium");
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-    command.arg("--hide-scrollbars").arg(user).args(args).stdin(Stdio::null()).output().ok()
+    command.arg("--hide-scrollbars").arg(user).args(args).stdin(Stdio::null());
+    let output = command.output().ok()?;
+    // Processes of its own write there for a moment after its end.
+    eventually("the browser's folder is gone", || fs::remove_dir_all(&own).is_ok() || !own.exists());
+    Some(output)
 }
 
 /// The cells of the table in a section of the page.
@@ -116,8 +128,8 @@ fn assert_close(shown: &str, expected: f64, what: &str) {
 
 #[test]
 fn the_page_shows_in_a_browser_what_the_trace_has() {
-    let run = Run::shared();
-    let page = run.packed.beside("report.html");
+    let run = &Run::shared();
+    let page = run.beside("report.html");
     shade_load(&["report", run.file.to_str().unwrap(), "-o", page.to_str().unwrap()]);
     let written = fs::read_to_string(&page).unwrap();
     let folder = page.parent().unwrap();
@@ -221,8 +233,8 @@ fn snapshots_are_those_of(run: &Run, page: &str) {
 
 #[test]
 fn a_chrome_trace_has_each_batch_nested_and_in_order() {
-    let run = Run::shared();
-    let file = run.packed.beside("run.json");
+    let run = &Run::shared();
+    let file = run.beside("run.json");
     shade_load(&["trace", run.file.to_str().unwrap(), "--perfetto", file.to_str().unwrap()]);
     let trace: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -275,30 +287,30 @@ fn a_chrome_trace_has_each_batch_nested_and_in_order() {
 
 #[test]
 fn what_is_no_recording_is_said_and_nothing_is_replaced_by_a_chrome_trace() {
-    let run = Run::shared();
+    let run = &Run::shared();
     let fails = |args: &[&str], code: i32, expected: &str| {
         let output = Command::new(program("shade-load")).args(args).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(code) && said.contains(expected), "{args:?}: {said}");
     };
-    let other = run.packed.beside("no.trace");
+    let other = run.beside("no.trace");
     fs::write(&other, "{\"shade_trace\":99}\n").unwrap();
     let (other, file) = (other.to_str().unwrap(), run.file.to_str().unwrap());
     fails(&["report", other, "-o", "/dev/null"], 1, "version 99");
     fails(&["trace", file, "--perfetto", "/dev/null"], 1, "File exists");
     fails(&["trace", file, "--out", "x", "--perfetto", "y"], 2, "is a recording");
-    fails(&["trace", run.packed.dataset.to_str().unwrap(), "--perfetto", "y"], 2, "--out");
+    fails(&["trace", run.folder.path().to_str().unwrap(), "--perfetto", "y"], 2, "--out");
 }
 
 #[test]
 fn a_recording_without_a_snapshot_is_shown_without_waits() {
-    let run = Run::shared();
+    let run = &Run::shared();
     let text = fs::read_to_string(&run.file).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with("{\"snapshot\""));
     let without: String = lines.map(|line| line.to_owned() + "\n").collect();
-    let file = run.packed.beside("without.trace");
+    let file = run.beside("without.trace");
     fs::write(&file, without).unwrap();
-    let page = run.packed.beside("without.html");
+    let page = run.beside("without.html");
     shade_load(&["report", file.to_str().unwrap(), "-o", page.to_str().unwrap()]);
     let written = fs::read_to_string(page).unwrap();
     assert!(written.contains("is not in this recording") && written.contains("Nothing of it was recorded"));

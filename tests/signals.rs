@@ -91,11 +91,17 @@ fn and_at_once_where_the_user_asks_again() {
     let packed = Packed::mixed(3);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
     stop_main(&daemon);
-    for _ in 0..2 {
-        daemon.signal(Signal::INT);
-        // Less would be taken for a copy of the first signal.
-        std::thread::sleep(Duration::from_millis(1500));
-    }
+    daemon.signal(Signal::INT);
+    let tasks = format!("/proc/{}/task", daemon.pid());
+    let is_heard = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "shade-end")
+    };
+    eventually("the first signal is heard", || {
+        std::fs::read_dir(&tasks).unwrap().any(|task| is_heard(task.unwrap()))
+    });
+    // Less would be taken for a copy of the first signal.
+    std::thread::sleep(Duration::from_millis(1500));
+    daemon.signal(Signal::INT);
     assert_eq!(daemon.wait().signal(), Some(9), "{}", daemon.log());
     assert!(daemon.log().contains("is killed: a second signal"), "{}", daemon.log());
 }
@@ -111,6 +117,8 @@ fn a_second_signal_does_not_cut_an_orderly_end_short() {
         shade_tests::stats(&session)["reads_submitted"].as_u64().is_some_and(|reads| reads > 0)
     });
     daemon.signal(Signal::INT);
+    // It tells its end once that has begun.
+    assert!(next(&session).is_err());
     std::thread::sleep(Duration::from_millis(1200));
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());

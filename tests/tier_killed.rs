@@ -15,7 +15,7 @@ use shade_tests::{
 };
 
 /// Slower than any tier on this machine, which is left alone where it is slower than the store.
-const STORE: [&str; 2] = ["--store", "latency=20ms"];
+const STORE: [&str; 2] = ["--store", "latency=300ms"];
 
 /// A daemon that caches a tenth of the dataset.
 fn daemon(packed: &Packed, tier: &str, more: &[&str]) -> Daemon {
@@ -133,8 +133,13 @@ fn the_next_daemon_finds_what_this_one_stored() {
         let _second = daemon(&packed, &servers.text(), &[]);
         let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         eventually("it knows all of it", || stats(&session)["tier"]["samples"] == held);
-        check(&packed, &take_epoch(&session, 0).unwrap());
-        assert!(total(&session, "tier_hits") > held / 2, "{}", stats(&session));
+        // A server that answers too late is left alone for some seconds.
+        let mut epoch = 0;
+        eventually("it has what the first one stored", || {
+            check(&packed, &take_epoch(&session, epoch).unwrap());
+            epoch += 1;
+            total(&session, "tier_hits") > held / 2
+        });
     });
 }
 
@@ -147,11 +152,12 @@ fn wrong_bytes_in_the_tier_are_read_from_the_store() {
         let session = attach(&packed.dataset, 0, spec_by_epochs(8));
         let epoch = fill(&packed, &session, 0);
         // What is asked for ahead still comes, and counts, while keys are overwritten.
-        let mut before = None;
+        let (mut before, mut looks) = (None, 0);
         eventually("nothing is under way", || {
             std::thread::sleep(Duration::from_millis(100));
             let now = (total(&session, "tier_hits"), total(&session, "tier_misses"));
-            before.replace(now) == Some(now)
+            looks = if before.replace(now) == Some(now) { looks + 1 } else { 0 };
+            looks == 20
         });
         let keys = servers.stored(0);
         for (at, key) in keys.iter().enumerate() {
@@ -163,7 +169,8 @@ fn wrong_bytes_in_the_tier_are_read_from_the_store() {
         let hits = total(&session, "tier_hits");
         check(&packed, &take_epoch(&session, epoch).unwrap());
         assert_eq!(total(&session, "tier_hits"), hits, "none of them is right");
-        assert_eq!(total(&session, "tier_misses"), keys.len() as u64);
+        // Those of a server that was late are not looked at, and count as well.
+        assert!(total(&session, "tier_misses") >= keys.len() as u64, "{}", stats(&session));
         assert_eq!(total(&session, "faults"), 0);
         // What was wrong is stored anew.
         fill(&packed, &session, epoch + 1);

@@ -338,8 +338,7 @@ fn a_server_that_hangs_is_left_alone() {
             assert!(world.get(0..SAMPLES).iter().all(|(_, outcome)| *outcome == Err(TierMiss::Down)));
         }
         rustix::process::kill_process(hangs, rustix::process::Signal::CONT).unwrap();
-        eventually("it is asked again", || world.get_one(5) == Ok(()));
-        assert!(world.get(0..SAMPLES).iter().all(|(_, outcome)| outcome.is_ok()));
+        eventually("it is asked again", || world.get(0..SAMPLES).iter().all(|(_, outcome)| outcome.is_ok()));
     });
 }
 

@@ -62,9 +62,9 @@ def times_out(loader: Loader, batches: Iterator[Any]) -> None:
 
 def is_interrupted(loader: Loader, batches: Iterator[Any]) -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
             next(batches)
     finally:
         signal.signal(signal.SIGALRM, before)

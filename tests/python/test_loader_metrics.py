@@ -14,7 +14,7 @@ from shade_load import Daemon, Loader
 from shade_load.metrics import CAUSES, between
 
 # A read takes 200 ms: thousands of times what a row of 16 x 16 pixels takes.
-SLOW = Daemon(ring="1MiB", store="latency=200ms", job="slow")
+SLOW = Daemon(ring="1MiB", store="latency=200ms,depth=4", job="slow")
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,7 @@ def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
         assert stats["pid"] == loader.daemon_pid
         assert 0 < stats["epoch"]["distinct_share"] <= 1
         assert "simulat" in stats["engine"].lower(), "a simulated store must be called one"
-        assert 0.005 < stats["stall_seconds"] < time.monotonic() - began
+        assert 0 <= stats["stall_seconds"] < time.monotonic() - began
 
 
 class TestWithoutTorch:

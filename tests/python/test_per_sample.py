@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -331,8 +332,12 @@ def test_a_function_that_gives_nothing_is_waited_for_a_bounded_time(dataset: pac
     with loader(dataset, sample_functions.Waits(file), image_size=SIDE) as made:
         # Not by Daemon(timeout=...), by which a daemon would have to start in time, too.
         batches, made._patience.seconds = iter(made), 0.2
-        with pytest.raises(LoaderTimeout, match=r"for the function of PerSample, which is at samples \d+"):
-            next(batches)
+        told = ""
+        # Before that, a busy machine may have no batch yet, or no process of the function's.
+        while not re.search(r"for the function of PerSample, which is at samples \d+", told):
+            with pytest.raises(LoaderTimeout) as caught:
+                next(batches)
+            told = str(caught.value)
         file.touch()
         made._patience.seconds = 300.0
         # No batch is lost by it.

@@ -37,10 +37,11 @@ def train(loader: Loader, kills: int) -> tuple[list[tuple], int]:
             if loader.needs_losses:
                 loader.report(batch, [float(sample * 31 % 97) for sample in batch.ids.tolist()])
             # One that is dead already has no successor yet: the ring still has batches.
-            if len(killed) < kills and loader.daemon_pid not in killed:
+            daemon = loader.daemon_pid
+            if len(killed) < kills and daemon not in killed:
                 with suppress(ProcessLookupError):
-                    os.kill(loader.daemon_pid, signal.SIGKILL)
-                killed.add(loader.daemon_pid)
+                    os.kill(daemon, signal.SIGKILL)
+                killed.add(daemon)
     return seen, len(killed)
 
 

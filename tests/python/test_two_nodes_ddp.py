@@ -1,6 +1,7 @@
 """Two nodes of two ranks train with DDP, without a flag, what one node of four ranks trains."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,9 @@ class TestRefusals:
 
     def test_a_rank_that_makes_no_loader(self, ranks: list[dict[str, Any]]) -> None:
         """The last one makes its own only when the others have given up, and is told the same."""
-        assert self.told(ranks, "absent").startswith("timeout: rank 3 of 4 made no Loader for training within 2 s")
+        text = self.told(ranks, "absent")
+        # On a busy machine another one may have come too late as well.
+        assert re.match(r"timeout: ranks? (\d, )*3 of 4 made no Loader for training within 2 s", text), text
 
     def test_another_batch_size(self, ranks: list[dict[str, Any]]) -> None:
         text = self.told(ranks, "batch_size")

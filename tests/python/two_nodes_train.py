@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def refusals(here: Path, other: Path, out: Path, rank: int) -> dict[str, str]:
     if rank == 3:
         # It makes its Loader when the others have given up.
         while not all((out / f"gave-up-{waits}").exists() for waits in range(3)):
-            pass
+            time.sleep(0.01)
     told["absent"] = refusal(here, BATCH, daemon=IMPATIENT)
     (out / f"gave-up-{rank}").touch()
     torch.distributed.barrier()

@@ -6,7 +6,8 @@
 //! list of KEY=VALUE changes how bad it is. It answers with the requests so far,
 //! `connections=COUNT` for those that are open, and `KIND=COUNT` for each kind of badness that has
 //! happened. A line `write NAME TEXT` makes `s3://photos/NAME` an object with this text and without
-//! metadata, as somebody else would: another write of it is done before this one or after it.
+//! metadata, as somebody else would: another write of it is done before this one or after it. What
+//! was late counts as `came_late` once it is done.
 //!
 //! With the variable `SHADE_TEST_PRODUCT` requests go to another store instead, by the variables of
 //! its kind (`SHADE_TEST_SCHEME`, s3 by default), which is given what FOLDER holds at the start and
@@ -362,9 +363,11 @@ impl Store {
         if fate.late {
             self.happens("late");
             let (backend, request) = (Arc::clone(&self.backend), request.clone());
+            let store = Arc::clone(self);
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let _ = backend.call(request).await;
+                store.happens("came_late");
             });
             return lost();
         }

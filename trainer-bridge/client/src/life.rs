@@ -13,8 +13,9 @@ use crate::fork::lock;
 /// Lines of a daemon's log that are kept.
 const LINES_MAX: usize = 20;
 /// How long to wait for the end of a daemon that has hung up. The kernel frees a killed process's
-/// memory, then closes its sockets, and only then tells its parent.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+/// memory, then closes its sockets, and only then tells its parent; one that ends by itself hangs up
+/// first, and writes its log afterwards. On a busy machine that may take a second and more.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Attempts to lock the list of lives. A lock held during a fork is never free in the child.
 const LOOKS: usize = 1000;
 

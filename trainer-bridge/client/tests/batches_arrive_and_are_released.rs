@@ -227,8 +227,11 @@ fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
         told.recv().unwrap();
         assert!(!daemon.has_rung(), "a look is no wait");
         look.send(()).unwrap();
-        told.recv().unwrap();
-        assert!(daemon.has_rung(), "this wait is counted");
+        let is_counted = (0..60_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            daemon.has_rung()
+        });
+        assert!(is_counted, "this wait is");
         daemon.publish_batch(generation, 0, &[b"late"]);
         daemon
     });
@@ -237,8 +240,6 @@ fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
     assert!(matches!(session.next(Duration::ZERO), Ok(Next::Pending)));
     tell.send(()).unwrap();
     looked.recv().unwrap();
-    assert!(matches!(session.next(Duration::from_millis(1)), Ok(Next::Pending)));
-    tell.send(()).unwrap();
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"late");
     daemon.join().unwrap();
 }

@@ -5,6 +5,8 @@
 mod support;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -339,9 +341,9 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
         // The next request waits for an answer again.
         listener
     });
-    let (binary, args) = ("/bin/sleep".into(), vec!["5".into()]);
+    let (binary, args) = ("/bin/sleep".into(), vec!["10".into()]);
     let launch = Launch { binary, args, settings: Settings::default() };
-    let options = Options { launch: Some(launch), timeout: Duration::from_millis(500), ..options() };
+    let options = Options { launch: Some(launch), timeout: Duration::from_secs(3), ..options() };
     let error = Session::connect(&dataset(&name), "j", 1, spec(), &options).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, ClientError::NoDaemon { .. }), "{text}");
@@ -399,15 +401,19 @@ fn a_successor_of_a_later_protocol_is_none_and_the_error_says_so() {
 fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
     let name = unique("hangs-up");
     let listener = Listener::bind(&name);
-    let daemon = std::thread::spawn(move || {
-        let mut greetings = 0;
-        while let Some(peer) = listener.accept_within(Duration::from_secs(2)) {
-            greetings += 1;
-            drop(peer);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let daemon = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let mut greetings = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                greetings += u32::from(listener.accept_within(Duration::from_millis(20)).is_some());
+            }
+            greetings
         }
-        greetings
     });
     let error = Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err();
+    is_over.store(true, Ordering::Relaxed);
     let ClientError::HungUp { times, .. } = error else { panic!("{error}") };
     let text = error.to_string();
     assert!(text.contains("another version") && text.contains(&std::process::id().to_string()), "{text}");
@@ -431,14 +437,12 @@ fn a_rank_that_is_taken_is_asked_for_again() {
     let name = unique("busy");
     let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
-        // The rank is free at the third attempt.
-        for _ in 0..2 {
-            listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
-        }
-        listener.accept().say(&Reply::Refuse { code: 4, text: "the third answer".to_owned() });
+        // The rank is free at the second attempt. On a busy machine there may be no third.
+        listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
+        listener.accept().say(&Reply::Refuse { code: 4, text: "the second answer".to_owned() });
     });
     match Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err() {
-        ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "the third answer"),
+        ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "the second answer"),
         other => panic!("{other:?}"),
     }
     daemon.join().unwrap();
