@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use rustix::process::Signal;
 use shade_client::{Batch, JobSpec, Launch, Next, Options, PlanSpec, Sampler, Session, Settings};
 use shade_tests::{Daemon, Packed, Taken, copy, eventually, is_gone, program, sorted_ids, spec};
 
@@ -140,6 +141,24 @@ fn it_is_refused_where_a_training_would_end_and_the_message_names_it() {
     fixed.stats().unwrap();
     assert_eq!((fixed.daemon_pid(), fixed.successors()), (new.pid(), 1));
     next(&fixed).unwrap();
+}
+
+#[test]
+fn one_that_gives_up_while_the_daemon_is_suspended_ends_nothing() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let session = connect(&packed, "job", 0, job(Sampler::Uniform, 1));
+    daemon.signal(Signal::STOP);
+    let told = refused(&packed, &[]);
+    assert!(told.contains("has not answered for 10 s"), "{told}");
+    // It finds what was asked of it, and nobody who would listen.
+    daemon.signal(Signal::CONT);
+    for epoch in 0..3 {
+        session.start_epoch(epoch, 0).unwrap();
+        while next(&session).is_some() {}
+    }
+    assert_eq!((session.successors(), session.daemon_pid()), (0, daemon.pid()));
+    drop(connect(&packed, "another", 0, job(Sampler::Uniform, 1)));
 }
 
 #[test]

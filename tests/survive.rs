@@ -325,9 +325,11 @@ fn a_state_asked_for_at_once_is_of_the_batch_that_is_next() {
     let again: Vec<Taken> =
         std::iter::from_fn(|| next(&session).unwrap().map(|batch| seen(&batch))).collect();
     assert!(rest == again && rest.len() == 12);
-    // What went on from a state does so again.
+    // What went on from a state does so again, and is known as it is until an epoch begins.
     session.load_state(&state, 0).unwrap();
     kill(&session);
+    eventually("a successor is there", || session.successors() == 2);
+    assert!(session.save_state(0, 5).unwrap() == state);
     session.start_epoch(0, 5).unwrap();
     let mut again = Vec::new();
     while let Some(batch) = next(&session).unwrap() {

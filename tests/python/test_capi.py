@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from packed import Packed, image_folder, pack, program, with_fields
+from packed import Packed, helper, image_folder, pack, program, with_fields
 from shade_load import Loader, Plan
 from shade_load.transforms import Grayscale, RandomHorizontalFlip, RandomResizedCrop, Resize
+
+from studies.bucket import served
 
 ROOT = Path(__file__).parents[2]
 CAPI = ROOT / "trainer-bridge" / "capi"
@@ -78,7 +80,7 @@ def shade(prefix: Path) -> ctypes.CDLL:
     return library
 
 
-def opened(shade: ctypes.CDLL, dataset: Path, **options: object) -> c_void_p:
+def opened(shade: ctypes.CDLL, dataset: Path | str, **options: object) -> c_void_p:
     session = c_void_p()
     code = shade.shade_open(str(dataset).encode(), json.dumps(options).encode(), byref(session))
     assert code == OK, shade.shade_error()
@@ -137,6 +139,26 @@ def test_batches_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None
     shade.shade_close(session)
     # Tensors outlive batch and session.
     assert all(np.array_equal(ids, copy) for ids, copy in kept)
+
+
+def test_a_dataset_has_a_path_or_an_address(
+    shade: ctypes.CDLL, packed: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def info(dataset: Path | str) -> dict:
+        session = opened(shade, dataset, batch_size=8)
+        told = facts(shade, "shade_info", session)
+        assert shade.shade_start_epoch(session, 0, 0) == OK
+        ids = [column(shade, batch, "ids").tolist() for batch in batches(shade, session)]
+        shade.shade_close(session)
+        return {"ids": ids, **{name: told[name] for name in ("samples", "classes", "content_id")}}
+
+    expected = info(packed.path)
+    assert info(packed.path / "dataset.shade") == expected
+    shutil.copytree(packed.path, tmp_path / "root/photos/train")
+    with served(helper("shade-test-bucket"), tmp_path / "root") as server:
+        for name, value in server.environment(tmp_path / "cache", "s3").items():
+            monkeypatch.setenv(name, value)
+        assert info("s3://photos/train") == expected
 
 
 def test_a_batch_of_another_session_is_not_reported(shade: ctypes.CDLL, packed: Packed) -> None:

@@ -241,7 +241,7 @@ def timms_outcomes(image: Image.Image, policy: Any) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("config", ["rand-m9-n1-inc1-p1.0", "rand-m6-n1-p0.5", "rand-m0-n1-inc1", "rand-m3-n1"])
+@pytest.mark.parametrize("config", ["rand-m9-n1-inc1-p1.0", "rand-m15-n1-inc1", "rand-m6-n1-p0.5", "rand-m0-n1-inc1", "rand-m3-n1"])
 @pytest.mark.parametrize("options", [{}, {"interpolation": Image.Resampling.BICUBIC, "img_mean": (9, 8, 7)}])
 def test_one_operation_of_timms_rand_augment_is_timms(dataset: packed.Packed, config: str, options: dict[str, Any]) -> None:
     policy = auto_augment.rand_augment_transform(config, {"img_mean": (124, 116, 104), **options})

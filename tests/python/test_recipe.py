@@ -211,6 +211,17 @@ def test_timms_erasing_is_last_and_erases_in_all_rows() -> None:
     assert recipe([*grey, erasing(1.0, num_splits=1, device="cpu")], None)[0] == grey[:2]
 
 
+@pytest.mark.parametrize("resize", [v2.Resize, v2.RandomResizedCrop])
+@pytest.mark.parametrize("to_tensor", [v2.ToImage, v2.PILToTensor])
+def test_a_tensor_that_is_not_smoothed_is_refused(resize: Any, to_tensor: Any) -> None:
+    side = (SIDE, SIDE)
+    for antialias in (None, "warn"):
+        with pytest.raises(ValueError, match=r"got antialias=.* behind ToImage or PILToTensor"):
+            recipe([to_tensor(), resize(side, antialias=antialias), TO_FLOATS], None)
+        recipe([resize(side, antialias=antialias), to_tensor(), TO_FLOATS], None)
+    recipe([to_tensor(), resize(side), TO_FLOATS], None)
+
+
 def test_rgb_does_not_follow_a_class_that_may_do_anything() -> None:
     class Grayscale(v2.Grayscale):
         pass

@@ -7,8 +7,8 @@ use crate::transforms::{Degrees, Factor, Interpolation, Pair, Range, Side, Trans
 
 /// Largest factor of a colour, sharpness or ratio, and largest sigma.
 const FACTOR_MAX: f32 = 1024.0;
-/// Largest magnitude of timm's operations.
-const TIMM_MAGNITUDE_MAX: f64 = 10.0;
+/// Largest magnitude of timm's operations. What is drawn above 10 is 10, as timm has it.
+const TIMM_MAGNITUDE_MAX: f64 = 1000.0;
 /// Largest angle: a hundred turns.
 const DEGREES_MAX: f32 = 36_000.0;
 /// Least and largest angle of a shear: at a right angle nothing is left of an image.

@@ -485,12 +485,18 @@ impl Transform {
     pub fn knows_places(&self) -> bool {
         matches!(self, Self::RandomErasing { .. })
             || self.moves_itself()
-            || self.parts().iter().any(|part| part.0.iter().any(Self::knows_places))
+            || self.parts_in_effect().any(|part| part.0.iter().any(Self::knows_places))
     }
 
     /// Whether it, or some transform within it, gives pixels other places.
     pub(crate) fn moves_pixels(&self) -> bool {
-        self.moves_itself() || self.parts().iter().any(|part| part.0.iter().any(Self::moves_pixels))
+        self.moves_itself() || self.parts_in_effect().any(|part| part.0.iter().any(Self::moves_pixels))
+    }
+
+    /// What is within it, unless that is never done.
+    fn parts_in_effect(&self) -> impl Iterator<Item = &InTurn> {
+        let is_never = matches!(self, Self::RandomApply { p, .. } if *p <= 0.0);
+        self.parts().iter().filter(move |_| !is_never)
     }
 
     fn moves_itself(&self) -> bool {

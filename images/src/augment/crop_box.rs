@@ -25,6 +25,8 @@ use crate::{Area, ImageFault, JPEG_REDUCTIONS, Part, Size};
 
 /// Random parts that `RandomResizedCrop` tries before it takes the middle.
 const TRIES: u32 = 10;
+/// Largest side of a resized image: with its padding it has a place in 32 bits.
+const RESIZED_SIDE_MAX: u32 = 1 << 31;
 /// Least number of pixels of the reduced source for each of the result, along each side.
 const FILTERED: u32 = 2;
 
@@ -68,19 +70,19 @@ impl CropBox {
             Framing::Whole if source != row => return Err(ImageFault::Unlike { image: source, row }),
             Framing::Whole | Framing::Stretch => {}
             Framing::Cover => {
-                crop.resized = covering(source, row);
+                crop.resized = covering(source, row)?;
                 crop.corner = middle(crop.resized, row);
             }
             Framing::Center { short } => {
-                crop.resized = resized_short(source, short);
+                crop.resized = resized_short(source, short)?;
                 crop.corner = middle(crop.resized, row);
             }
             Framing::Corner { short, right, bottom } => {
-                crop.resized = resized_short(source, short);
+                crop.resized = resized_short(source, short)?;
                 crop.corner = corner(crop.resized, row, right, bottom)?;
             }
             Framing::Random { short, padding, .. } => {
-                crop.resized = resized_short(source, short);
+                crop.resized = resized_short(source, short)?;
                 crop.corner = random_corner(crop.resized, row, padding, random)?;
             }
             Framing::RandomResized { scale, ratio } => crop.scope = random_part(source, scale, ratio, random),
@@ -213,17 +215,27 @@ impl CropBox {
 }
 
 /// `source` resized so that it just covers `row`: one side is the row's, the other is rounded down.
-fn covering(source: Size, row: Size) -> Size {
+fn covering(source: Size, row: Size) -> Result<Size, ImageFault> {
     if u64::from(source.width) * u64::from(row.height) <= u64::from(source.height) * u64::from(row.width) {
-        scaled(source, row.width, source.width)
+        enlarged(source, row.width, source.width)
     } else {
-        scaled(source, row.height, source.height)
+        enlarged(source, row.height, source.height)
     }
 }
 
 /// `source` with a shorter side of `short`, as by torchvision's `Resize`; 0 leaves it as it is.
-fn resized_short(source: Size, short: u32) -> Size {
-    if short == 0 { source } else { scaled(source, short, source.width.min(source.height)) }
+fn resized_short(source: Size, short: u32) -> Result<Size, ImageFault> {
+    if short == 0 { Ok(source) } else { enlarged(source, short, source.width.min(source.height)) }
+}
+
+/// [`scaled`], of a size with room for padding. An image of one row and millions of columns has none.
+fn enlarged(source: Size, to: u32, from: u32) -> Result<Size, ImageFault> {
+    let resized = scaled(source, to, from);
+    if resized.width.max(resized.height) <= RESIZED_SIDE_MAX {
+        return Ok(resized);
+    }
+    let text = format!("resized to a side of {to}, the other one has more than {RESIZED_SIDE_MAX}");
+    Err(ImageFault::Transform { image: source, text })
 }
 
 /// The corner of `row` in the middle of `resized`, as in torchvision's `CenterCrop`: an image
@@ -335,6 +347,22 @@ mod tests {
         assert_eq!((portrait.resized, portrait.corner), (size(224, 298), (0, 37)));
         let evaluation = crop_box(size(500, 375), size(224, 224), Framing::Center { short: 256 }, 0);
         assert_eq!((evaluation.resized, evaluation.corner), (size(341, 256), (58, 16)));
+    }
+
+    #[test]
+    fn an_image_that_is_a_line_of_millions_of_pixels_is_refused() {
+        let (line, row) = (size(1, 20_000_000), size(224, 224));
+        let framings = [
+            Framing::Cover,
+            Framing::Center { short: 224 },
+            Framing::Random { short: 224, padding: 4, before: 0 },
+        ];
+        for framing in framings {
+            let spec = ImageSpec { framing, ..ImageSpec::cover(224, 224) };
+            let found = CropBox::new(line, &spec, &mut Randomness::new(Draw::default(), 0));
+            assert!(matches!(found, Err(ImageFault::Transform { image, .. }) if image == line), "{found:?}");
+        }
+        assert_eq!(cover(size(1, 2_000_000), row).resized, size(224, 448_000_000));
     }
 
     #[test]

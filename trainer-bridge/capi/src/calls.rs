@@ -9,7 +9,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,8 +106,7 @@ pub extern "C" fn shade_open(
     answer(|| {
         let out = given(out, "out")?;
         let (folder, options) = (text(dataset, "dataset")?, text(options_json, "options_json")?);
-        let dataset = std::fs::canonicalize(folder)
-            .map_err(|error| Fault::usage(format!("dataset: {folder}: {error}")))?;
+        let dataset = shade_client::folder(Path::new(folder))?;
         let Wanted { job, rank, spec, tables, options, buffered } = read(options, &dataset)?;
         let session = Session::connect_with(&dataset, &job, rank, spec, tables, &options)?;
         let opened = shade_session { session, dataset, buffered, position: Position::default() };

@@ -42,9 +42,11 @@ pub(crate) fn read(text: &str, dataset: &Path) -> Result<Wanted, Fault> {
     if !given.contains_key("batch_size") {
         return Err(Fault::usage("options: batch_size is missing"));
     }
-    let place = place(&mut given)?;
+    let place = place(&mut given, |name| std::env::var(name).ok())?;
     let mut daemon = Daemon::read(taken(&mut given, "daemon")?.unwrap_or_default())?;
-    daemon.settings.extend(given.remove("cache").map(|cache| ("cache".to_owned(), cache)));
+    // A null is no argument: the preset's counts.
+    let cache = given.remove("cache").filter(|cache| !cache.is_null());
+    daemon.settings.extend(cache.map(|cache| ("cache".to_owned(), cache)));
     let preset: Option<Preset> = taken(&mut given.clone(), "preset")?;
     let preset = preset.unwrap_or_default();
     daemon.settings.entry("policy").or_insert_with(|| preset.policy().as_str().into());
@@ -102,15 +104,19 @@ struct Place {
 }
 
 /// A rank's place: given, or the environment's, else rank 0 of 1.
-fn place(given: &mut Map<String, Value>) -> Result<Place, Fault> {
+fn place(given: &mut Map<String, Value>, variable: impl Fn(&str) -> Option<String>) -> Result<Place, Fault> {
     let number = |name: &str| -> Result<Option<u32>, Fault> {
-        let text = std::env::var(name).ok();
+        let text = variable(name);
         let number = text.as_deref().map(str::parse).transpose();
         number.map_err(|error| Fault::usage(format!("{name} in the environment: {error}")))
     };
     let here: Option<u32> = taken(given, "ranks_here")?;
     let (rank, world_size, here) = match (taken(given, "rank")?, taken(given, "world_size")?) {
-        (Some(rank), Some(world_size)) => (rank, world_size, here),
+        (Some(rank), Some(world_size)) => {
+            // Of another launcher's ranks it would be the number of something else.
+            let is_whole = number("WORLD_SIZE")? == Some(world_size);
+            (rank, world_size, here.or(if is_whole { number("LOCAL_WORLD_SIZE")? } else { None }))
+        }
         (None, None) => match (number("RANK")?, number("WORLD_SIZE")?) {
             (Some(rank), Some(world_size)) => (rank, world_size, here.or(number("LOCAL_WORLD_SIZE")?)),
             _ => (0, 1, here),
@@ -216,6 +222,38 @@ mod tests {
         let settings = "--cache 8589934592 --decode-once 1048576 --linger 2.0s";
         assert_eq!(launch.settings.options().join(" "), settings);
         assert!(!options.or_free_name);
+    }
+
+    #[test]
+    fn a_null_is_no_argument() {
+        let settings = |cache: &str| {
+            let text = format!(r#"{{"batch_size": 1, "preset": "shade", "cache": {cache}}}"#);
+            wanted(&text).unwrap().options.settings.options().join(" ")
+        };
+        let preset = wanted(r#"{"batch_size": 1, "preset": "shade"}"#).unwrap().options.settings;
+        assert_eq!(settings("null"), preset.options().join(" "));
+        assert_ne!(settings("\"30%\""), preset.options().join(" "));
+    }
+
+    #[test]
+    fn a_node_s_ranks_are_given_or_the_launcher_s() {
+        let ranks_here = |text: &str, launcher: [&str; 3]| {
+            let mut given = serde_json::from_str(text).unwrap();
+            let value = |name: &str| {
+                let at = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"].iter().position(|known| *known == name);
+                Some(launcher[at?].to_owned()).filter(|value| !value.is_empty())
+            };
+            let Place { rank, world_size, ranks_here } = place(&mut given, value).unwrap();
+            (rank, world_size, ranks_here)
+        };
+        let of_16 = ["9", "16", "8"];
+        assert_eq!(ranks_here("{}", of_16), (9, 16, 8));
+        assert_eq!(ranks_here(r#"{"rank": 9, "world_size": 16}"#, of_16), (9, 16, 8));
+        assert_eq!(ranks_here(r#"{"rank": 9, "world_size": 16, "ranks_here": 4}"#, of_16), (9, 16, 4));
+        // The launcher's are another training's.
+        assert_eq!(ranks_here(r#"{"rank": 1, "world_size": 2}"#, of_16), (1, 2, 2));
+        assert_eq!(ranks_here(r#"{"rank": 1, "world_size": 2}"#, ["", "", ""]), (1, 2, 2));
+        assert_eq!(ranks_here("{}", ["", "", ""]), (0, 1, 1));
     }
 
     #[test]

@@ -321,7 +321,9 @@ impl Link {
         let started = Instant::now();
         loop {
             let mut ring = lock(&self.ring);
-            if !ring.is_unbegun || ring.place.epoch != epoch {
+            // Where a state was loaded, nobody has asked for an epoch since.
+            let is_asked_for = ring.place.epoch == epoch && !ring.place.is_before_what_was_loaded();
+            if !ring.is_unbegun || !is_asked_for {
                 return Ok(());
             }
             while let Some(descriptor) = ring.poll()? {

@@ -302,19 +302,23 @@ impl Succession {
 /// all of its batches: the others wait for it. The thread ends with the session, or with a daemon
 /// that is not replaced, which the next call tells.
 pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) {
-    let is_over = move || -> Option<()> {
+    let goes_on = move || -> Option<()> {
         // Held for this line only: it is the session's.
         let daemon = link.upgrade().map(|link| Arc::downgrade(&*lock(&link)))?;
+        // Where only the daemon is gone, the rank has replaced it: that one is watched next.
+        let Some(watched) = daemon.upgrade() else { return Some(()) };
         // Nobody is kept from leaving by this copy: the daemon is told so by a message.
-        let socket = daemon.upgrade()?.dialogue.socket().try_clone().ok()?;
+        let socket = watched.dialogue.socket().try_clone().ok()?;
+        drop(watched);
         while !hangs_up_within(&socket, WATCH) {
-            let (link, daemon) = (link.upgrade()?, daemon.upgrade()?);
+            let (link, Some(daemon)) = (link.upgrade()?, daemon.upgrade()) else { return Some(()) };
             if !Arc::ptr_eq(&lock(&link), &daemon) {
                 return Some(());
             }
         }
         drop(socket);
-        let (link, daemon, succession) = (link.upgrade()?, daemon.upgrade()?, succession.upgrade()?);
+        let (link, succession) = (link.upgrade()?, succession.upgrade()?);
+        let Some(daemon) = daemon.upgrade() else { return Some(()) };
         // It may have said that it was stopped.
         let _ = daemon.dialogue.listen();
         // In slices, so that a session that is closed meanwhile is not waited for here.
@@ -323,7 +327,7 @@ pub(crate) fn watch(link: Weak<Mutex<Arc<Link>>>, succession: Weak<Succession>) 
     // Without the thread a rank notices a death when it asks for something.
     let _ = std::thread::Builder::new()
         .name("shade-watch".to_owned())
-        .spawn(move || while is_over().is_some() {});
+        .spawn(move || while goes_on().is_some() {});
 }
 
 /// Whether somebody else starts the successor of the daemon that has said `welcome`.

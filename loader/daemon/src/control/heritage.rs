@@ -25,6 +25,11 @@ impl Heritage {
         self.socket.as_fd()
     }
 
+    /// The other daemon has not got it.
+    pub(super) fn keep(&self) {
+        self.is_given.store(false, Ordering::Relaxed);
+    }
+
     /// Whether another daemon has it.
     pub(super) fn is_given(&self) -> bool {
         self.is_given.load(Ordering::Relaxed)

@@ -340,12 +340,16 @@ impl Connection<'_> {
         if let Err(text) = self.ask(Message::MayBeReplaced)? {
             return refuse(REFUSE_BUSY, text);
         }
-        // Before the end is allowed, as in `stop`.
+        // Before the end is allowed, as in `stop`. One that has gone meanwhile has not got the
+        // socket: nobody would listen there.
         let stopping = Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() };
         let sent = send(&self.socket, &stopping, &[self.heritage.give()]);
+        if sent.is_err() {
+            self.heritage.keep();
+        }
+        sent?;
         permits.greeting = None;
         self.tell(Message::Replace)?;
-        sent?;
         self.wait_for_goodbye()
     }
 

@@ -18,6 +18,8 @@ from .normalize import Normalize, dtype_name, mean_and_std
 from .options import shown
 from .transforms import Decode, Grayscale, RandomErasing, has_views
 
+# What resizes, and may smooth or not.
+_OF_RESIZING = ("Resize", "RandomResizedCrop")
 # What makes rows of one size: a view begins with it.
 _OF_ROWS = ("Resize", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop")
 # What does the same to each channel, however many there are.
@@ -244,6 +246,12 @@ class _View:
     def _of_bytes(self, step: Any) -> Any:
         """A transform for the daemon: behind ToTensor it can only be one that bytes show as well."""
         if self.floats is None:
+            # The daemon resizes as PIL does.
+            if self.is_tensor and class_name(step) in _OF_RESIZING and getattr(step, "antialias", True) is not True:
+                raise ValueError(
+                    f"decode: {type(step).__name__}: got antialias={step.antialias!r} behind ToImage or PILToTensor, where "
+                    "torchvision does not smooth, but the daemon does: give antialias=True"
+                )
             return step
         if class_name(step) == "RandomErasing":
             self._check_nothing_behind("torchvision's RandomErasing")
