@@ -235,7 +235,8 @@ def timms_outcomes(image: Image.Image, policy: Any) -> list[torch.Tensor]:
                 with pytest.MonkeyPatch.context() as patch:
                     # It draws signs by these, and nothing else.
                     patch.setattr(auto_augment, "_randomly_negate", lambda number, turn=negative: -number if turn else number)
-                    level = operation.level_fn(operation.magnitude, operation.hparams) if operation.level_fn else ()
+                    magnitude = min(operation.magnitude, 10)
+                    level = operation.level_fn(magnitude, operation.hparams) if operation.level_fn else ()
                 made = operation.aug_fn(image, *level, **{**operation.kwargs, "resample": choice})
                 found.append(functional.pil_to_tensor(made))
     return found

@@ -154,7 +154,7 @@ def test_every_public_name_is_documented() -> None:
 def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
     began = time.monotonic()
     with Loader(
-        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", daemon=Daemon(job="stats", store="latency=50ms")
+        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", daemon=Daemon(job="stats", store="latency=500ms")
     ) as loader:
         assert loader.stats()["stall_seconds"] == 0.0
         for epoch in range(2):
@@ -170,7 +170,7 @@ def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
         assert stats["pid"] == loader.daemon_pid
         assert 0 < stats["epoch"]["distinct_share"] <= 1
         assert "simulat" in stats["engine"].lower(), "a simulated store must be called one"
-        assert 0 <= stats["stall_seconds"] < time.monotonic() - began
+        assert 0.005 < stats["stall_seconds"] < time.monotonic() - began
 
 
 class TestWithoutTorch:

@@ -332,12 +332,13 @@ def test_a_function_that_gives_nothing_is_waited_for_a_bounded_time(dataset: pac
     with loader(dataset, sample_functions.Waits(file), image_size=SIDE) as made:
         # Not by Daemon(timeout=...), by which a daemon would have to start in time, too.
         batches, made._patience.seconds = iter(made), 0.2
-        told = ""
+        told: list[str] = []
         # Before that, a busy machine may have no batch yet, or no process of the function's.
-        while not re.search(r"for the function of PerSample, which is at samples \d+", told):
+        while not told or not re.search(r"for the function of PerSample, which is at samples \d+", told[-1]):
+            assert len(told) < 1000, told[-3:]
             with pytest.raises(LoaderTimeout) as caught:
                 next(batches)
-            told = str(caught.value)
+            told.append(str(caught.value))
         file.touch()
         made._patience.seconds = 300.0
         # No batch is lost by it.

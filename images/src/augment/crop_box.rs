@@ -228,7 +228,8 @@ fn resized_short(source: Size, short: u32) -> Result<Size, ImageFault> {
     if short == 0 { Ok(source) } else { enlarged(source, short, source.width.min(source.height)) }
 }
 
-/// [`scaled`], of a size with room for padding. An image of one row and millions of columns has none.
+/// [`scaled`], of a size with room for padding. An image of one row and millions of columns has
+/// none.
 fn enlarged(source: Size, to: u32, from: u32) -> Result<Size, ImageFault> {
     let resized = scaled(source, to, from);
     if resized.width.max(resized.height) <= RESIZED_SIDE_MAX {

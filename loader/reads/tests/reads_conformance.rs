@@ -846,7 +846,8 @@ fn the_first_reads_of_a_slow_link_have_few_beside_them() {
         }
         let back = rig.take(60);
         assert!(back.is_sorted_by_key(|completion| completion.op.flight), "the first are answered first");
-        // A read takes 40 ms of the link. Of 16 in flight each waits for 15 others, of 32 it was 31.
+        // A read takes 40 ms of the link. Of 16 in flight each waits for 15 others, of 32 it was
+        // 31.
         let slowest = back[..first_batch].iter().map(|completion| completion.latency).max().unwrap();
         // 16 in flight brought no more than 8.
         let is_right = slowest <= Duration::from_millis(2 + 16 * 40) && rig.reads.depth() == 8;

@@ -113,9 +113,10 @@ fn place(given: &mut Map<String, Value>, variable: impl Fn(&str) -> Option<Strin
     let here: Option<u32> = taken(given, "ranks_here")?;
     let (rank, world_size, here) = match (taken(given, "rank")?, taken(given, "world_size")?) {
         (Some(rank), Some(world_size)) => {
-            // Of another launcher's ranks it would be the number of something else.
-            let is_whole = number("WORLD_SIZE")? == Some(world_size);
-            (rank, world_size, here.or(if is_whole { number("LOCAL_WORLD_SIZE")? } else { None }))
+            // Another launcher has other ranks on this node.
+            let told = |name: &str| variable(name).and_then(|text| text.parse::<u32>().ok());
+            let is_whole = told("WORLD_SIZE") == Some(world_size);
+            (rank, world_size, here.or_else(|| told("LOCAL_WORLD_SIZE").filter(|_| is_whole)))
         }
         (None, None) => match (number("RANK")?, number("WORLD_SIZE")?) {
             (Some(rank), Some(world_size)) => (rank, world_size, here.or(number("LOCAL_WORLD_SIZE")?)),
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(ranks_here(r#"{"rank": 9, "world_size": 16, "ranks_here": 4}"#, of_16), (9, 16, 4));
         // The launcher's are another training's.
         assert_eq!(ranks_here(r#"{"rank": 1, "world_size": 2}"#, of_16), (1, 2, 2));
-        assert_eq!(ranks_here(r#"{"rank": 1, "world_size": 2}"#, ["", "", ""]), (1, 2, 2));
+        assert_eq!(ranks_here(r#"{"rank": 1, "world_size": 2}"#, ["", "x", "y"]), (1, 2, 2));
         assert_eq!(ranks_here("{}", ["", "", ""]), (0, 1, 1));
     }
 

@@ -13,9 +13,9 @@ use crate::fork::lock;
 /// Lines of a daemon's log that are kept.
 const LINES_MAX: usize = 20;
 /// How long to wait for the end of a daemon that has hung up. The kernel frees a killed process's
-/// memory, then closes its sockets, and only then tells its parent; one that ends by itself hangs up
-/// first, and writes its log afterwards. On a busy machine that may take a second. Nothing interrupts
-/// this wait, so it is not longer.
+/// memory, then closes its sockets, and only then tells its parent; one that ends by itself hangs
+/// up first, and writes its log afterwards. On a busy machine that may take a second. Nothing
+/// interrupts this wait, so it is not longer.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Attempts to lock the list of lives. A lock held during a fork is never free in the child.
 const LOOKS: usize = 1000;

@@ -2,17 +2,18 @@
 //! no moment at which nobody listens.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// See the [module](self).
 pub(super) struct Heritage {
     socket: OwnedFd,
-    is_given: AtomicBool,
+    /// Number of daemons that it was sent to: one may give up while the next one asks.
+    given: AtomicU32,
 }
 
 impl Heritage {
     pub(super) fn of(socket: OwnedFd) -> Self {
-        Self { socket, is_given: AtomicBool::new(false) }
+        Self { socket, given: AtomicU32::new(0) }
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -21,17 +22,17 @@ impl Heritage {
 
     /// The socket, for the other daemon: its file stays from now on.
     pub(super) fn give(&self) -> BorrowedFd<'_> {
-        self.is_given.store(true, Ordering::Relaxed);
+        self.given.fetch_add(1, Ordering::Relaxed);
         self.socket.as_fd()
     }
 
     /// The other daemon has not got it.
     pub(super) fn keep(&self) {
-        self.is_given.store(false, Ordering::Relaxed);
+        self.given.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether another daemon has it.
     pub(super) fn is_given(&self) -> bool {
-        self.is_given.load(Ordering::Relaxed)
+        self.given.load(Ordering::Relaxed) > 0
     }
 }
