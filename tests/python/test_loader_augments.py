@@ -237,7 +237,11 @@ def timms_outcomes(image: Image.Image, policy: Any) -> list[torch.Tensor]:
                     patch.setattr(auto_augment, "_randomly_negate", lambda number, turn=negative: -number if turn else number)
                     magnitude = min(operation.magnitude, 10)
                     level = operation.level_fn(magnitude, operation.hparams) if operation.level_fn else ()
-                made = operation.aug_fn(image, *level, **{**operation.kwargs, "resample": choice})
+                if operation.name.startswith("Posterize") and level == (0,):
+                    # timm asks for 0 bits, which this Pillow refuses; earlier ones made all black.
+                    made = Image.new("RGB", image.size)
+                else:
+                    made = operation.aug_fn(image, *level, **{**operation.kwargs, "resample": choice})
                 found.append(functional.pil_to_tensor(made))
     return found
 
